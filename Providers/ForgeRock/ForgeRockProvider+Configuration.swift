@@ -112,7 +112,7 @@ private struct SharedCookieSettings: Sendable {
     private static let group = ConfigurationKey(
         "group",
         required: .text,
-        "The name of the group, which must be the same in all of its apps."
+        "The name of the group, which must be the same in all apps of the group."
     )
     private static let store = ConfigurationKey(
         "store",

@@ -28,7 +28,7 @@ import Testing
 
     @Test(arguments: GitHubEmulator.Format.allCases)
     func readsTheNewPollingIntervalInEveryFormat(_ format: GitHubEmulator.Format) async throws {
-        // With timers that run fast, the emulator's interval grows to 10, 15, 20 ... seconds, and each response
+        // If the client's timers run fast, the emulator's interval grows to 10, 15, 20 ... seconds, and each response
         // contains it.
         let time = VirtualTime(drift: 1.5)
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in

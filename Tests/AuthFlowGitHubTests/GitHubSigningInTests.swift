@@ -77,7 +77,7 @@ import Testing
         let store = MemoryTokenStore()
         try await GitHubScene.with(.inProcess) { _ = try await $0.client(store: store).signIn() }
         try await GitHubScene.with(.inProcess, users: users) { scene in
-            // It is the same account, so there is no mismatch.
+            // The account is the same, so there is no mismatch.
             let signIn = try await scene.client(user: users[0], store: store).signIn()
             #expect(signIn.credential.identity?.displayName == "octodog")
         }

@@ -156,7 +156,7 @@ import Testing
         #expect(forms.map { $0.buttons.map(\.name) } == [[], ["b"], ["b"], [], []])
     }
 
-    /// The HTML Standard, section 4.10.17.3: the `form` attribute takes precedence; without it, the order of the tags counts.
+    /// The HTML Standard, section 4.10.17.3: the `form` attribute takes precedence; otherwise, tag order decides.
     @Test func aFieldBelongsToTheFormThatABrowserAssociatesItWith() {
         let text = """
             <form id=a action=/a><input name=e form="e\u{301}"><p id="\u{E9}"></p><input name=1><input name=2 form=b><input name=3 form=none><input name=4 form></form>

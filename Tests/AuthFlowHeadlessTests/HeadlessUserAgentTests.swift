@@ -155,7 +155,7 @@ import Testing
         #expect(response == "com.example.app:/callback?\(expected)")
     }
 
-    /// The consent pages of Doorkeeper and GitLab, whose forms are in the opposite order.
+    /// The consent pages of Doorkeeper and GitLab, whose forms are in opposite orders.
     @Test(arguments: [
         (HTMLFormDriver.Consent.allow, true, "d=yes"), (.allow, false, "d=yes"), (.deny, true, "d=no"),
         (.deny, false, "d=no"),
@@ -174,8 +174,8 @@ import Testing
         #expect(response == "com.example.app:/callback?\(expected)")
     }
 
-    /// On the consent page of LemonLDAP::NG, only a script distinguishes the buttons. Without it, the first button is
-    /// pressed.
+    /// On the consent page of LemonLDAP::NG, only a script distinguishes the buttons. Without the script, the first
+    /// button is pressed.
     @Test func consentThatThePageGivesWithoutAScriptCanBeGivenAndNotDenied() async throws {
         let page = "<form method=post><button>Accept</button><button>Refuse</button></form>"
         let respond: @Sendable (HTTPRequest, String) -> TransportResponse = { request, _ in
@@ -196,7 +196,7 @@ import Testing
         #expect(error.code == .accessDenied)
     }
 
-    /// The password would be submitted whichever button is pressed.
+    /// The password would be submitted regardless of which button is pressed.
     @Test(arguments: [
         "<button name=d value=cancel>Cancel</button><button name=d value=login>Log in</button>",
         "<input type=submit name=d value=Cancel><input type=submit name=d value=login>",

@@ -21,7 +21,7 @@ import Testing
         #expect(code(form.replacing("%", with: "e" + marks.unicodeScalars.prefix(30).map(String.init).joined())) == nil)
     }
 
-    /// Escaped marks are not in the text itself. The scanner is used when libjansson is not.
+    /// Escaped marks appear only after decoding. The scanner is used when libjansson is not.
     @Test(arguments: ["{\"%\": 1}", "{\"a\": \"%\"}", "[\"%\"]"])
     func refusesLongRunsOfEscapedCombiningMarks(_ form: String) {
         let text = form.replacing("%", with: "e" + String(repeating: #"\u0301\u0323"#, count: 500))

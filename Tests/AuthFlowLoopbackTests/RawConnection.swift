@@ -9,7 +9,7 @@ enum RawConnection {
         let number: Int32
     }
 
-    /// The maximum time without data on a connection, in seconds.
+    /// The idle timeout of a connection, in seconds.
     private static let patience = 30
 
     /// Sends a string to a loopback port and returns everything that is received until the peer closes the connection.

@@ -96,7 +96,7 @@ import Testing
             }
             #expect(try await Self.list(try scene.client(registered: registered, store: store)) == 200)
             #expect(scene.emulator.authorizations.count == 2)
-            // The first client may not use its old tokens without a new sign-in.
+            // The first client must not use its old tokens without a new sign-in.
             #expect(try await Self.list(try scene.client(store: store)) == 200)
             #expect(scene.emulator.authorizations.count == 3)
         }
@@ -777,7 +777,7 @@ import Testing
         }
     }
 
-    /// A long-running client reports why this request fails, not why an earlier one did.
+    /// A long-running client reports why this request fails, not why an earlier request failed.
     @Test(arguments: [true, false]) func theReasonOfAnEarlierFailureIsNotRepeated(_ refreshes: Bool) async throws {
         var settings = Self.settings()
         settings.refreshes = refreshes

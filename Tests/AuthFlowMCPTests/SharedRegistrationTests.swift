@@ -59,7 +59,7 @@ import Testing
         _ = try await first.signIn()
         #expect(scene.emulator.registrations == 2)
         #expect(try await first.status()?.clientID != clientID)
-        // The second resource still has tokens of the old registration, and can refresh and revoke them.
+        // The second resource still has tokens issued to the old client, and can refresh and revoke them.
         _ = try await second.freshCredential()
         #expect(try await second.status()?.clientID == clientID)
         #expect(try await kept(clientID) != nil)

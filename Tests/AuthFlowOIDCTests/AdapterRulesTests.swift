@@ -5,7 +5,7 @@ import AuthFlowTesting
 import Expectations
 import Testing
 
-/// Adapters that make permitted changes, and adapters that make forbidden ones.
+/// Adapters that make permitted changes, and adapters that make forbidden changes.
 @Suite struct AdapterRulesTests {
     private func scene() throws -> EmulatorScene {
         EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))

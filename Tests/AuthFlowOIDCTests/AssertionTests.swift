@@ -91,7 +91,7 @@ import Testing
             words: "larger than 65536 bytes"
         ),
         Unusable(testDescription: "expired", claims: ["exp": 1_000_000_000], text: nil, words: "has expired"),
-        Unusable(testDescription: "without an expiry", claims: ["exp": .null], text: nil, words: "no expiration time"),
+        Unusable(testDescription: "without an expiry", claims: ["exp": .null], text: nil, words: "no numeric exp"),
         Unusable(
             testDescription: "for another audience",
             claims: ["aud": "https://other.example.com"],

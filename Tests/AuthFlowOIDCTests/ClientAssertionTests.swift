@@ -122,8 +122,8 @@ import Testing
             values.usesDPoP = true
             let client = try scene.client(registration: values)
             #expect(try await client.signIn().credential.tokens.tokenType == "DPoP")
-            // The first attempt has no nonce. The retry needs a new assertion, because the server rejects one that is
-            // reused.
+            // The first attempt has no nonce. The retry needs a new assertion, because the server rejects a reused
+            // assertion.
             let identifiers = assertions(scene).compactMap { $0["jti"]?.string }
             #expect(identifiers.count == 2 && Set(identifiers).count == 2)
         }

@@ -67,7 +67,7 @@ import Testing
             after.scopes.reverse()
             let same = try scene.client(registration: after, flows: [.clientCredentials], store: store)
             #expect(try await same.freshTokens().accessToken == new.accessToken)
-            // During an upgrade, processes with the old configuration keep their token.
+            // During an upgrade, processes with the old configuration continue to use their token.
             let replica = try scene.client(registration: before, flows: [.clientCredentials], store: store)
             #expect(try await replica.freshTokens().accessToken == old.accessToken)
         }
@@ -213,7 +213,7 @@ import Testing
         #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
     }
 
-    /// RFC 6749 section 4.4: only confidential clients.
+    /// RFC 6749 section 4.4: only confidential clients may use this grant.
     @Test func aPublicClientIsRefusedBeforeItAsks() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let client = OAuthClient(

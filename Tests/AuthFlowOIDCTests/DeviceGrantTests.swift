@@ -237,7 +237,7 @@ import Testing
         #expect(waits.count == 3 && waits.dropFirst().allSatisfy { $0 >= 10 }, "\(waits)")
     }
 
-    /// Twitch sends the codes as text.
+    /// Twitch sends the error code as the error message.
     @Test func pollsAfterACodeThatIsOnlyText() async throws {
         let waits = try await waits([.error("authorization_pending")]) { scene in
             ChangedTransport(scene.transport) { response in
@@ -276,7 +276,7 @@ import Testing
         #expect(waits == [75])
     }
 
-    /// With timers that run fast, the client polls too early, and the emulator increases its interval each time. A
+    /// If its timers run fast, the client polls too early, and the emulator increases its interval each time. A
     /// client that never slows down never succeeds.
     @Test(arguments: [1.1, 1.3, 1.8]) func pollingSucceedsWithTimersThatRunFast(_ drift: Double) async throws {
         let waits = try await waits([], drift: drift)

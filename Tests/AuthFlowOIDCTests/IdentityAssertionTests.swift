@@ -88,7 +88,7 @@ import Testing
         #expect(tokens.tokenType == "DPoP")
     }
 
-    /// A user who signs in after another user receives separate tokens, and no tokens after a sign-out.
+    /// No tokens are returned after a sign-out, and the next user who signs in gets separate tokens.
     @Test func theTokensOfOneUserAreNotHandedOutToTheNext() async throws {
         let scene = try Scene()
         _ = try await scene.user.signIn()

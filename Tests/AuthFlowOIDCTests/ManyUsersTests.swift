@@ -213,7 +213,7 @@ import Testing
         #expect(try await client.credential(account: alices.identity?.subject) != nil)
     }
 
-    /// A store that loses a lease during a refresh, because another process has taken it over.
+    /// A store that loses a lease during a refresh, because another process has taken over the lease.
     private actor LosingStore: TokenStore {
         let base = MemoryTokenStore()
         private var takeover: (@Sendable ([UInt8]) -> [UInt8])?

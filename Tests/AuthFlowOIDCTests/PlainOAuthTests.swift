@@ -127,7 +127,7 @@ import Testing
         }
     }
 
-    /// X and Naver describe the user in a member of the response.
+    /// X and Naver nest the user's claims in a member of the response.
     @Test func takesTheIdentityFromANestedClaimOfUserinfo() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = .userInfo(.members { $0 = ["data": ["id": "42", "ids": ["a/b", "c"]]] })

@@ -110,7 +110,7 @@ private struct KeyIssuerServer: ProviderEmulator {
         )
     }
 
-    /// Replaced by the origin of each case.
+    /// The placeholder for the origin of each case.
     private static let host = "origin.invalid"
 
     private func client(

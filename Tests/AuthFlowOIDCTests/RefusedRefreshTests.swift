@@ -37,7 +37,7 @@ import Testing
         let waiting = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(waiting?.code == .loginRequired)
         // No request is retried before the user signs in.
-        #expect(waiting?.message.contains("Retrying") == false)
+        #expect(waiting?.message.contains("next attempt") == false)
         #expect(waiting?.status == 400)
         #expect(life.transport.calls == calls)
         // The credential is still stored, because it is not known to be invalid.
@@ -140,7 +140,7 @@ import Testing
             requests.withLock { $0 += 1 }
             return Self.response(refusal.status, refusal.error)
         }
-        // With an expired main access token, a refused refresh would be counted.
+        // If the main access token had expired, a refused refresh would be counted.
         life.time.advance(age)
         for round in 1...3 {
             // The second caller receives the same error, without another request.
@@ -200,7 +200,7 @@ import Testing
         #expect(await code { try await client.refresh().tokens } == nil)
     }
 
-    /// A response for another user that fails an earlier check, such as one from a gateway's cache.
+    /// A response for another user, such as a response from a gateway's cache, that fails an earlier check.
     @Test func theRefreshTokenOfAnotherUserIsNeverStored() async throws {
         let client = try life.client()
         _ = try await client.signIn()

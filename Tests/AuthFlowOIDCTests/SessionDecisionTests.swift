@@ -85,7 +85,7 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
             revokesReplaced: true,
             data: nil
         ),
-        // Their tokens may belong to one grant, but the data may be another user's.
+        // The tokens may belong to the same grant, but the data may be another user's.
         Case(
             testDescription: "two unknown users",
             user: nil,

@@ -84,7 +84,7 @@ private final class Notes: Sendable {
         }
     }
 
-    /// Revocation could make the provider revoke the whole grant, and thus end the session that continues.
+    /// Revocation could make the provider revoke the whole grant, and thus end the session that must continue.
     @Test func tokensOfTheUserWhoseSessionContinuesAreNotRevoked() async throws {
         try await WebScene.run { web in
             let isDown = Mutex(false)

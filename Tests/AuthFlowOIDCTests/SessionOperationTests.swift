@@ -50,7 +50,7 @@ import Testing
             let (told, server) = (try web.process { $0.tagKeys = ofLogout }, try web.process { $0.tagKeys = ofSignIn })
             let browser = WebBrowser()
             let callback = try await browser.visitProvider(web, at: server)
-            // On the provider's clock, this is later than the iat of the next ID Token.
+            // On the provider's clock, the token's iat is later than the iat of the next ID Token.
             let token = try web.scene.emulator.logoutToken(for: WebScene.client.id, subject: "248289761001") {
                 _,
                 claims in

@@ -106,7 +106,7 @@ import Testing
         }
     }
 
-    /// With a clock that is behind the provider's, a sign-in seems to be later than a logout that followed it.
+    /// If the provider's clock is ahead, a sign-in appears to be later than a logout that followed it.
     @Test func aLogoutInAFrameEndsASignInThatIsInProgressEvenIfTheClockIsBehind() async throws {
         try await WebScene.run { web in
             let host = HostServices(now: { Date() - 30 })

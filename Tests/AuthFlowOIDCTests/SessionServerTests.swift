@@ -221,7 +221,7 @@ struct HeldRequests: HTTPTransport {
             network.takeDown()
             let down = try web.process(transport: network, observer: observer)
             #expect(try await WebBrowser().send(.get, "/login", to: down).status == 502)
-            // This is a separate process, because the first process sends no requests to the provider for a while.
+            // This is a separate process, because the first process sends no requests during its backoff.
             let server = try web.process(observer: observer)
             let browser = WebBrowser()
             let callback = try await browser.visitProvider(web, at: server)

@@ -30,7 +30,7 @@ import Testing
         #expect(try await life.client(store: store).credential()?.identity?.displayName == "Alice Example")
         await expectError(.loginRequired) { try await bob.selectAccount("nobody") }
 
-        // A client for one account ignores the others.
+        // A client for one account ignores the other accounts.
         let own = try life.client(store: store, account: "248289761002")
         #expect(try await own.credential()?.identity?.displayName == "Bob Example")
         life.time.advance(3600)
@@ -58,7 +58,7 @@ import Testing
             #expect(error?.message.contains("the account \(account) was requested") == true)
         }
         #expect(try await life.client(store: store).accounts().map(\.displayName) == ["Bob Example"])
-        // The requested user can be added, although another is signed in.
+        // The requested user can be added, although another user is signed in.
         _ = try await life.client(store: store, account: "248289761001").signIn(policy)
         #expect(try await life.client(store: store).accounts().count == 2)
     }

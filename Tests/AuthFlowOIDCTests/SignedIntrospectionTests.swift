@@ -121,7 +121,7 @@ import Testing
         #expect(error?.message.contains("not signed") == true, "\(error?.message ?? "")")
     }
 
-    /// Some providers return the audience of the token.
+    /// Some providers set the response's `aud` to the audience of the token.
     @Test func acceptsTheAudienceThatTheConfigurationNames() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
         scene.emulator.fault = .introspection(.claim("aud", ["https://api.example.com"]))

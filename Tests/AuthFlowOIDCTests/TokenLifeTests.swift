@@ -148,7 +148,7 @@ import Testing
         _ = try await client.signIn()
         life.time.advance(3600)
         let key = RecordKey(name: "default", issuer: "https://id.example.com", clientID: "authflow-demo")
-        // Another task has locked the store, so that the refresh has to wait.
+        // Another task has locked the store, so the refresh has to wait.
         let (held, holding) = AsyncStream<Void>.makeStream()
         let (release, releasing) = AsyncStream<Void>.makeStream()
         let holder = Task {

@@ -8,7 +8,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Tokens that a provider has issued but that could not be stored. The copy in memory is the only one, and must not
+/// Tokens that a provider has issued but that could not be stored. The copy in memory is the only copy, and must not
 /// be lost.
 @Suite struct UnsavedTokensTests {
     private let time: TestTime

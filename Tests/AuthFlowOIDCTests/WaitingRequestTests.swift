@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    /// A store whose leases a test can make expire.
+    /// A store in which a test can make leases expire.
     private final class TermStore: TokenStore {
         private let base = MemoryTokenStore()
         let term = Lease.Term(lasting: .seconds(600))

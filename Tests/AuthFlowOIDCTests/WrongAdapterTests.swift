@@ -20,7 +20,7 @@ import Testing
         var rule: String {
             switch self {
             case .issuerWithoutTLS: "https URL"
-            case .metadataOfAnotherIssuer: "names the issuer"
+            case .metadataOfAnotherIssuer: "has the issuer"
             case .hidesErrors, .renamesInvalidGrant: "errors must be passed on"
             case .renamesSlowDown: "must keep their names"
             case .dropsScopes: "registration's scopes"

@@ -134,8 +134,8 @@ import Testing
         #expect(try await api.authorize(ResourceServerScene.request("Bearer opaque")).subject == "alice")
     }
 
-    /// One issuer encrypts its tokens or issues malformed ones. The other, which introspects opaque tokens, must not
-    /// receive them.
+    /// One issuer encrypts its tokens or issues malformed ones. The other issuer introspects opaque tokens, and must
+    /// not receive these tokens.
     @Test func aJWTThatCannotBeReadIsShownToNoOtherIssuer() async throws {
         let scene = try ResourceServerScene()
         let (first, second) = (scene.server, AuthorizationServer(issuer: "https://two.example.com"))

@@ -121,7 +121,7 @@ import Testing
         #expect(!rejection.reason.contains(token))
     }
 
-    /// With a changed byte, the payload is usually no longer valid JSON.
+    /// If a byte is changed, the payload is usually no longer valid JSON.
     @Test func theReasonDistinguishesADamagedJWTFromAnOpaqueToken() async throws {
         let scene = try ResourceServerScene()
         let parts = try scene.token().split(separator: ".")
@@ -171,7 +171,7 @@ import Testing
             TrustedIssuer(one, introspector: try scene.introspector(one)),
             TrustedIssuer(two, introspector: try scene.introspector(two)),
         ]
-        // The second issuer is a tenant of the first, so it would be ambiguous whose rules apply.
+        // The second issuer is a tenant of the first, so it would be ambiguous which issuer's rules apply.
         let tenants = try TokenIssuerTemplate("https://two.example.com/{t}/v2", claim: "t", tenants: ["a"])
         let tenant = AuthorizationServer(issuer: "https://two.example.com/a/v2")
         let overlapping = [TrustedIssuer(two, tenants: tenants), TrustedIssuer(tenant)]

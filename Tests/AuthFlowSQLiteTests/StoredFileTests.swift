@@ -26,7 +26,7 @@ import Testing
         let key = try #require(keys.first)
         let text = String(decoding: try #require(try await store.bytes(for: key)), as: UTF8.self)
         #expect(text.contains("Alice Example"))
-        // It can also be written.
+        // The record can also be overwritten.
         try await store.withLease(on: key) { lease in try await store.write(Array("{}".utf8), under: lease) }
         #expect(try await store.bytes(for: key) == Array("{}".utf8))
     }

@@ -96,7 +96,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.records.script = { [unowned stage] call, _ in
                 guard call == "write" else { return nil }
                 defer { stage.scriptedCalls += 1 }
-                // The response to the first attempt is lost, and another process removes the session before the second.
+                // The response to the first attempt is lost, and another process removes the session before the retry.
                 if stage.scriptedCalls == 1 { _ = stage.records.removeAtOnce(stage.key) }
                 return stage.scriptedCalls == 0 ? .lostAfter : nil
             }

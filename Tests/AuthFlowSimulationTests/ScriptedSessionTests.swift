@@ -91,7 +91,7 @@ import Testing
             let redirect = try #require(
                 stage.provider.authorize(login, in: stage.provider.beginSession(of: "alice"), of: "browser")
             )
-            // Once the session is written, nothing can be read or removed for a while.
+            // After the session has been written, the store rejects reads and removals for some time.
             stage.records.script = { [unowned stage] call, _ in
                 let isAway = stage.records.isStored(0) && stage.simulation.now < .seconds(65)
                 return ["read", "remove"].contains(call) && isAway ? .refused : nil

@@ -11,9 +11,9 @@ final class ScriptedServer: Sendable {
         case receiveHead
         /// Waits for a number of bytes.
         case receiveBytes(Int)
-        /// Sends bytes. In a flood, sends them repeatedly until the client disconnects.
+        /// Sends bytes. A flood repeats the bytes until the client disconnects.
         ///
-        /// Both are one case: with two cases, the enum would tag the array with a bit of its address, and the leak
+        /// Floods share this case: otherwise, the enum would tag the array with a bit of its address, and the leak
         /// sanitizer would lose track of it.
         case send([UInt8], isFlood: Bool)
         /// Waits until the client disconnects.
@@ -24,7 +24,7 @@ final class ScriptedServer: Sendable {
         case finish
         /// Waits until the client disconnects, without reading.
         case stall
-        /// Ends the connection with a reset instead of a close.
+        /// Resets the connection instead of closing it.
         case reset
 
         static func send(_ bytes: [UInt8]) -> Step { .send(bytes, isFlood: false) }

@@ -86,7 +86,7 @@ import Testing
         let name: String
         let head: String
         let length: Int?
-        /// Whether further parts of the body are queued, or the sender pauses after the first part.
+        /// Whether further parts of the body are queued; if not, the sender pauses after the first part.
         let isFast: Bool
 
         var testDescription: String { "\(name), \(length == nil ? "chunks" : "a length"), \(isFast ? "fast" : "slow")" }

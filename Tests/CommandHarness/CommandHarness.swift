@@ -157,7 +157,7 @@ public enum CommandHarness {
         return try await body(path, folder)
     }
 
-    /// A configuration with one profile for an emulator; `changes` replaces its keys, or removes them when nil.
+    /// A configuration with one profile for an emulator; `changes` sets its keys; nil removes a key.
     public static func profile(_ issuer: String, _ changes: [String: String?] = [:]) -> String {
         var keys: [String: String?] = [
             "provider": #""oidc""#, "issuer": "\"\(issuer)\"", "client_id": #""authflow-demo""#,

@@ -87,7 +87,7 @@ import Testing
                 #expect(try await run("status", at: path).status == 0)
                 #expect(try await run("token", at: path).status == 4)
                 let status = try await run("status", at: path)
-                #expect(status.status == 4 && status.talk.contains("rejected its refresh"), "\(status.talk)")
+                #expect(status.status == 4 && status.talk.contains("rejected the refresh request"), "\(status.talk)")
             }
         }
     }

@@ -10,7 +10,7 @@ import Testing
 /// Compares the statements of each database with the rules of the simulated table: the same random calls must have
 /// the same results.
 ///
-/// No time passes during the calls: a lease lasts for an hour, or expires immediately.
+/// No time passes during the calls: a lease is valid for an hour, or expires immediately.
 @Suite(.enabled(if: Database.areRunning)) struct StatementTests {
     @Test(arguments: Database.allCases, [UInt64](1...8))
     func statementsHaveTheRulesOfTheSimulation(_ database: Database, _ seed: UInt64) async throws {
@@ -83,7 +83,7 @@ private struct Comparison {
 
     private mutating func take(_ key: RecordKey, _ number: Int) async throws {
         let owner = try choose(Self.owners)
-        // Not shorter than another holder's lease: a shorter lease would look like a clock that was set back.
+        // Never shorter than another holder's lease, which would look as if the clock had been set back.
         let isFree = model.holder(of: key.digest).map { $0 == owner } ?? true
         let duration: Duration = isFree && random.happens(0.4) ? .zero : .seconds(3600)
         let (taken, expected) = (

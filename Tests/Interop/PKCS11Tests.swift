@@ -44,7 +44,7 @@ struct PKCS11Tests {
             server: EmulatorScene(emulator).server(),
             registration: try ClientRegistration(values)
         )
-        // Concurrently, like the requests of a server.
+        // The requests are concurrent, as in a server.
         try await withThrowingTaskGroup(of: Void.self) { group in
             for _ in 0..<8 { group.addTask { _ = try await client.clientCredentials() } }
             try await group.waitForAll()
@@ -52,7 +52,7 @@ struct PKCS11Tests {
         #expect(emulator.requests.count { $0 == "POST /token" } == 8)
     }
 
-    /// With only a configuration file: assertions and proofs with the same key, and no key material in the store.
+    /// A client configured from a file signs assertions and proofs with the same key, and stores no key material.
     @Test func bindsTokensToAKeyInTheTokenByConfiguration() async throws {
         var registered = OIDCEmulator.Client(id: "machine", authenticationMethod: "private_key_jwt")
         registered.jwks = ["keys": [try source().key().publicJWK]]
@@ -166,7 +166,7 @@ struct PKCS11Tests {
         #expect(
             await base.bytes(for: place).map { String(decoding: $0, as: UTF8.self) }?.contains("secret") == false
         )
-        // As in another process, which accesses the token again.
+        // A second store accesses the hardware token again, as another process would.
         #expect(try await store("2026", over: base).bytes(for: place) == Array("secret".utf8))
         // A different ID results in a different key.
         #expect(

@@ -121,7 +121,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         arguments: [
             ("password-proxy", nil, "requires a user name and a password"),
             ("password-proxy", "wrong", "requires a user name and a password"),
-            ("refusing-proxy", nil, "refuses to connect"), ("dead", nil, "Could not connect to the proxy"),
+            ("refusing-proxy", nil, "refused to connect"), ("dead", nil, "Could not connect to the proxy"),
         ] as [(String, String?, String)]
     ) func reportsWhyAProxyDoesNotConnect(
         _ proxy: String,

@@ -246,7 +246,7 @@ import Testing
                 }
                 try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
                 try FileManager.default.setAttributes([.posixPermissions: 0o1777], ofItemAtPath: folder)
-                // As in /tmp, only the owner of a file can replace it.
+                // The directory has the sticky bit set, as /tmp does, so only the owner of a file can replace it.
                 #expect(try await run(["status", "--config", path], in: "/", home: home).status == 4)
             }
         }

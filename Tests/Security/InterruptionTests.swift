@@ -119,7 +119,7 @@ import Testing
             )
             await provider.arrival()
             let identifier = process.withLock { $0 }
-            // Signals are sent until the tool has ended: a signal that arrives before the first signal was handled does
+            // Signals are sent until the tool exits: a signal that arrives before the first signal was handled does
             // not count as the second.
             let killer = Task {
                 while !Task.isCancelled {
@@ -130,7 +130,7 @@ import Testing
             let outcome = try await interrupted
             killer.cancel()
             #expect(outcome.status == 130)
-            // The timeout had not expired, which the tool would have reported.
+            // The timeout did not expire; if it had, the tool would have reported it.
             #expect(!outcome.talk.contains("in time"), "\(outcome.talk)")
             provider.release()
         }

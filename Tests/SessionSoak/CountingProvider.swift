@@ -16,7 +16,7 @@ final class CountingProvider: ProviderEmulator {
     struct Counts: Sendable {
         var signIns: Int64 = 0
         var refreshes: Int64 = 0
-        /// The number of requests with a used refresh token.
+        /// The number of requests that reused a refresh token.
         var reuses: Int64 = 0
         /// The number of requests with a token of a revoked family.
         var refused: Int64 = 0

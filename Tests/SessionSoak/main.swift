@@ -1,4 +1,4 @@
-// The parts of a server's soak test, each a separate process; `Tests/Soak/sessions.py` starts them:
+// The parts of a server's soak test, each of which runs as a separate process; `Tests/Soak/sessions.py` starts them:
 //
 //     session-soak provider LIFETIME DELAY_MS [HANGS SLOW]    an authorization server that counts; prints its issuer
 //     session-soak storm ISSUER STORE SESSIONS                requests fresh tokens of all sessions concurrently, twice

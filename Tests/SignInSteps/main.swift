@@ -1,4 +1,4 @@
-// Runs a step of a sign-in. Each step is a separate process, like the processes of a web server that share a sign-in:
+// Runs a step of a sign-in. Each step runs in a separate process, like the requests of a sign-in at a web server:
 //
 //     sign-in-steps begin ISSUER FOLDER              stores the request in FOLDER, and prints its URL
 //     sign-in-steps finish ISSUER FOLDER CALLBACK    exchanges the code, stores the credential, prints the user

@@ -23,7 +23,7 @@ package protocol History: AnyObject, Sendable {
     func checkThatNothingIsLeft()
 
     /// Runs the history.
-    /// - Returns: The first rule that was violated; nil when none was.
+    /// - Returns: The first rule that was violated; nil if no rule was violated.
     func run() -> String?
 }
 
@@ -57,7 +57,7 @@ extension History {
     /// - Parameters:
     ///   - busy: The duration of the period with faults.
     ///   - useAll: Starts a call for each user. Called some time after the faults have stopped.
-    /// - Returns: The first rule that was violated; nil when none was.
+    /// - Returns: The first rule that was violated; nil if no rule was violated.
     func letTimePass(_ busy: Duration, thenAtRest useAll: () -> Void) -> String? {
         simulation.run(until: busy) { world.violation == nil }
         world.note("no more faults")

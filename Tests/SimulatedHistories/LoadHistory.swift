@@ -24,7 +24,7 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
         package var sessions: Int
         /// The lifetime of access tokens.
         package var lifetime = Duration.seconds(3600)
-        /// The mean time between two requests of a session.
+        /// The mean time between consecutive requests of a session.
         package var pause = Duration.seconds(300)
         /// The number of requests per second per session above which the provider responds with status 429: twice the steady-state rate.
         package var limit = 2.0 / 3600

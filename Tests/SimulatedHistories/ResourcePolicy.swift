@@ -32,7 +32,7 @@ struct ResourcePolicy {
         period = start..<(random.happens(0.5) ? .seconds(10_000) : start + random.duration(.seconds(5), .seconds(120)))
     }
 
-    /// Whether a request for a resource is refused at a time.
+    /// Whether a request for a resource is refused at a given time.
     func refuses(_ resource: String?, at time: Duration) -> Bool { resource == self.resource && period.contains(time) }
 
     /// The content of the refusal.
@@ -44,7 +44,7 @@ struct ResourcePolicy {
         return sequence(first: error) { $0.underlyingError as? AuthError }.contains { $0.providerError?.error == code }
     }
 
-    /// Whether an error may be the refusal, which may have no code.
+    /// Whether the refusal, which may have no code, may have caused an error.
     func mayCause(_ error: AuthError) -> Bool {
         code != nil ? isCause(of: error) : [.invalidResponse, .loginRequired].contains(error.code)
     }

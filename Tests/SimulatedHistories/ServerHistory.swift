@@ -18,7 +18,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
     private let browsers: [Browser]
     private var servers: [Int: Server] = [:]
     private var rules: SessionRules
-    /// The authorization responses that browsers have received, which may be replayed in the same browser or in another one.
+    /// The authorization responses that browsers have received, which may be replayed in the same or another browser.
     private var redirects: [(parameters: String, code: Int)] = []
 
     /// - Parameters:
@@ -66,7 +66,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
     // MARK: Requests
 
     /// Runs work for a request in a random process.
-    /// - Returns: The result; nil when there is none within two minutes.
+    /// - Returns: The result; nil if there is no result within two minutes.
     private func send<Value: Sendable>(
         _ work: @escaping @Sendable (_ sessions: SessionServer, _ process: Simulation.Process) async -> Value
     ) async -> Value? {

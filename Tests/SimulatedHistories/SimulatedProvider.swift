@@ -43,7 +43,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     package private(set) var requests = 0
     /// The lifetime of access tokens, in seconds.
     package var lifetime: Int64
-    /// The policy about tokens for one resource.
+    /// The policy that restricts tokens for one resource.
     var policy: ResourcePolicy?
 
     package init(world: World) {

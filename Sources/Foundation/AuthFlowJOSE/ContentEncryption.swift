@@ -55,7 +55,7 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
                 of: Self.authenticated(header, initializationVector, ciphertext),
                 key: SymmetricKey(data: authenticationKey)
             )
-            // Compared in constant time, so that the duration does not reveal which byte differs first.
+            // The tags are compared in constant time, so that the duration does not reveal which byte differs first.
             let difference = zip(tag, expected).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) }
             guard tag.count == keySize / 2, difference == 0 else { throw CryptoKitError.authenticationFailure }
             return Array(

@@ -47,8 +47,8 @@ public struct DecryptionKey: Sendable {
     /// The public key (RFC 7517) to register: with `use` `enc`, its `kid` and, if it has only one algorithm, its `alg`.
     public let publicJWK: JSON
 
-    /// The algorithms for which the key may be used. A key with an `alg` has only its `alg`; RSA-OAEP with SHA-1
-    /// must be specified explicitly.
+    /// The algorithms for which the key may be used. A key with an `alg` may be used only with that algorithm; RSA-OAEP
+    /// with SHA-1 must be specified explicitly.
     public let algorithms: [KeyManagementAlgorithm]
 
     /// The `kid`.

@@ -4,7 +4,7 @@ public import AuthFlowHTTP
 public struct DecryptionKeySource: Sendable {
     private let read: @Sendable () throws(AuthError) -> [DecryptionKey]
 
-    /// Fixed keys. During a rotation there are several keys: the old key must remain until no token that uses it is in transit.
+    /// Fixed keys. During a rotation there are several keys: keep the old key until no token encrypted with it is in transit.
     public init(_ keys: [DecryptionKey]) {
         self.read = { () throws(AuthError) in keys }
     }

@@ -48,7 +48,7 @@ package struct EncryptionKey: Sendable {
     private let material: Material
 
     /// Reads a key.
-    /// - Returns: nil when its type is not supported, or when it is not for encryption or is damaged.
+    /// - Returns: nil when the key type is not supported, or the key is not for encryption or is malformed.
     package init?(_ json: JSON) {
         // RFC 7517 sections 4.2 and 4.3.
         guard json["use"] == nil || json["use"] == "enc", json["d"] == nil else { return nil }

@@ -47,7 +47,7 @@ package struct JWS: Sendable {
 
 /// The header of a signed token.
 public struct JWSHeader: Sendable, Hashable {
-    /// `alg`: the claimed signature algorithm. Checked against the allowed algorithms before anything is trusted.
+    /// `alg`: the claimed signature algorithm. It is checked against the allowed algorithms before anything is trusted.
     public let algorithm: SignatureAlgorithm
 
     /// `kid`: the ID of the claimed signing key.

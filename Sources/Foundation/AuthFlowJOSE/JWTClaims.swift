@@ -103,7 +103,7 @@ package struct JWTClaims: Sendable {
     package func requireStarted() throws(AuthError) {
         guard let notBefore = self["nbf"] else { return }
         guard let start = notBefore.number, start <= time + leeway else {
-            throw refused("it is not valid yet (nbf)\(clockHint)")
+            throw refused("its nbf is not a number, or it is not valid yet (nbf)\(clockHint)")
         }
     }
 

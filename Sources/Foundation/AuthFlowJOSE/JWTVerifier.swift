@@ -2,7 +2,7 @@ package import AuthFlowEssentials
 package import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The rules for one kind of JWT that do not depend on the individual token.
+/// The token-independent rules for one kind of JWT.
 package struct JWTProfile: Sendable {
     /// The `typ` that a token must have. Case and the prefix `application/` are ignored (RFC 7515 section 4.1.9).
     package enum TypeRule: Sendable {
@@ -34,7 +34,7 @@ package struct JWTProfile: Sendable {
 }
 
 /// The only implementation of JWT verification. It checks the header, then the claims, which are cheap to check, and
-/// finally the signature, because verifying that may require fetching keys.
+/// finally the signature, because verifying it may require fetching keys.
 package struct JWTVerifier: Sendable {
     private let profile: JWTProfile
     private let algorithms: [SignatureAlgorithm]
@@ -69,7 +69,7 @@ package struct JWTVerifier: Sendable {
     ///   - keys: The keys of its issuer.
     ///   - secret: The secret for symmetric (HMAC) algorithms; nil for none. A public key is never used as a secret: the two kinds of
     ///     key are strictly separated (RFC 8725 section 2.1).
-    ///   - check: Applies the rules for its claims.
+    ///   - check: Applies the rules for the token's claims.
     /// - Returns: The result of `check`. Only this method creates a ``VerifiedJWT``.
     /// - Throws: ``AuthError`` with the profile's code, or any error from fetching the keys.
     package func verify<Claims: Sendable>(

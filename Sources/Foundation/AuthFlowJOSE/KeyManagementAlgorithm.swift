@@ -5,8 +5,8 @@ public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
 
     /// RSA-OAEP with SHA-256.
     public static let rsaOAEP256 = Self(rawValue: "RSA-OAEP-256")
-    /// RSA-OAEP with SHA-1. It is used only if specified explicitly: OAEP does not require a collision-resistant hash,
-    /// but newer servers support SHA-256.
+    /// RSA-OAEP with SHA-1. It is secure, because OAEP does not require a collision-resistant hash, but is used only if
+    /// specified explicitly, because newer servers support SHA-256.
     public static let rsaOAEP = Self(rawValue: "RSA-OAEP")
     /// The agreed key is the content encryption key.
     public static let ecdhES = Self(rawValue: "ECDH-ES")

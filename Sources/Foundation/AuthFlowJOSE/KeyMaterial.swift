@@ -203,7 +203,7 @@ extension JSON {
         ["x", "y", "n", "e"].allSatisfy { name in
             guard self[name] != nil else { return true }
             guard let own = bytes(name), let other = derived.bytes(name) else { return false }
-            // Compared as numbers: some implementations omit leading zeros, which section 6.2.1.2 does not allow.
+            // Leading zeros are ignored: some implementations omit them, which section 6.2.1.2 does not allow.
             return own.drop { $0 == 0 }.elementsEqual(other.drop { $0 == 0 })
         }
     }

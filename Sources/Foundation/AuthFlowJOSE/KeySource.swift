@@ -8,8 +8,8 @@ import Synchronization
 ///
 /// - Only one fetch is in progress at a time, however many tasks wait for it.
 /// - If a token's `kid` is unknown, or its signature does not match the key, the keys are fetched again immediately,
-///   but after that at most every ``missInterval`` seconds. Forged tokens therefore cannot make this client flood a
-///   provider with requests, and a rotation just before the first token is not missed.
+///   but after that at most once every ``missInterval`` seconds. Forged tokens therefore cannot make this client flood
+///   a provider with requests, and a rotation just before the first token is not missed.
 /// - A failed fetch does not discard cached keys.
 package final class KeySource: Sendable {
     /// Sends the request for a key set.
@@ -110,7 +110,7 @@ package final class KeySource: Sendable {
             .map { now.timeIntervalSince($0) }
     }
 
-    /// Whether the last fetch of a key set has failed.
+    /// Whether the most recent fetch of any key set failed.
     package var lastFetchFailed: Bool { entries.withLock { $0.values.contains { $0.failure != nil } } }
 
     /// The provider's keys for encrypting messages to the provider.
@@ -186,7 +186,7 @@ package final class KeySource: Sendable {
         }
     }
 
-    /// Whether `until` is in the future, by at most `interval`. A later time was set before the clock was set back.
+    /// Whether `until` is in the future, by at most `interval`. A later value was set before the clock was set back.
     private static func isWaiting(_ now: Date, _ until: Date, _ interval: TimeInterval) -> Bool {
         now < until && until <= now + interval
     }

@@ -191,7 +191,7 @@ extension PrivateKey {
             && (json["key_ops"] == nil || json["key_ops"]?.strings?.contains("sign") == true)
     }
 
-    /// Parses a private key: PEM, a JWK, or a JWK set that contains only one signing key, or one with this `kid`.
+    /// Parses a private key: PEM, a JWK, or a JWK set with only one signing key, or with one that has this `kid`.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     package init(text: Secret, keyID: String? = nil) throws(AuthError) {
         let keys: [JSON]

@@ -91,7 +91,7 @@ package enum SignedTimes {
     static let backdating: Int64 = 5
 
     /// The number of seconds by which `nbf` is backdated. `nbf` does not state when a JWT was issued, and idpyoidc, a
-    /// Python server library, rejects a client assertion whose `nbf` is less than 15 seconds ago.
+    /// Python server library, rejects a client assertion whose `nbf` is less than 15 seconds in the past.
     static let earlier: Int64 = 30
 
     /// The `iat` claim of a JWT that is signed at the given time.

@@ -9,10 +9,10 @@ public struct SigningKeySource: Sendable {
         self.init(isInToken: false) { () throws(AuthError) in key }
     }
 
-    /// The key in a file: PEM, JWK or a JWK set. To rotate it, replace the file: the next signature uses the new key.
+    /// The key in a file: PEM, a JWK or a JWK set. To rotate it, replace the file: the next signature uses the new key.
     /// - Parameters:
     ///   - path: The file. It must not be readable by other users.
-    ///   - keyID: The `kid` under which the key is registered; in a set, the key to use. Default: the JWK's, or else the thumbprint.
+    ///   - keyID: The `kid` under which the key is registered; in a set, the key to use. Default: the JWK's `kid` or thumbprint.
     public static func file(path: String, keyID: String? = nil) -> SigningKeySource {
         SigningKeySource(
             PrivateKeyFile(path: path) { text throws(AuthError) in try PrivateKey(text: text, keyID: keyID) }

@@ -44,8 +44,8 @@ extension StringProtocol {
 }
 
 extension String {
-    /// Whether two strings have the same code points. Faster than the generic method, because it compares all bytes
-    /// with one call.
+    /// Whether two strings have the same code points. It is faster than the generic method, because it compares all
+    /// bytes with one call.
     public func isIdentical(to other: String) -> Bool {
         guard utf8.count == other.utf8.count else { return false }
         let result = unsafe utf8.withContiguousStorageIfAvailable { left in

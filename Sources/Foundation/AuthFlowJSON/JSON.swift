@@ -2,8 +2,8 @@
 ///
 /// Every document that AuthFlow reads or writes goes through this type: provider responses, ID Token payloads,
 /// configuration files and stored credentials. Parsing is strict, because signed data can be forged if two parsers
-/// interpret a document differently: duplicate keys, invalid UTF-8, NUL characters, numbers that are out of range and
-/// text after the value are errors. See ``init(parsing:limits:)``.
+/// interpret a document differently: duplicate keys, invalid UTF-8, NUL characters, out-of-range numbers and text after
+/// the value are errors. See ``init(parsing:limits:)``.
 public enum JSON: Sendable {
     /// The literal `null`.
     case null

@@ -9,7 +9,7 @@ package struct JSONMistake: Sendable {
 
     /// The kind of error.
     package let code: JSONError.Code
-    /// The expected token; nil for a value, or when the error is not about the grammar.
+    /// The expected token; nil if a value was expected, or if the error is not a syntax error.
     package let expected: Expected?
     /// The offset of the first unexpected byte, or of a duplicate key.
     package let offset: Int

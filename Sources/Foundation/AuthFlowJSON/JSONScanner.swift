@@ -7,7 +7,7 @@ struct JSONScanner {
     private let limits: JSONLimits
     /// The offset of the next byte; after an error, of the first unexpected byte, or of a duplicate key.
     private(set) var offset = 0
-    /// The token that was expected at the offset of an error; nil for a value.
+    /// The token that was expected at the offset of an error; nil if a value was expected.
     private(set) var expected: JSONMistake.Expected?
 
     /// The paths of the numbers that are written with a fraction or an exponent. Foundation decodes 1.0 as the integer 1.
@@ -228,7 +228,7 @@ struct JSONScanner {
             offset = start
             throw error(.numberOutOfRange)
         }
-        // A number cannot have a leading zero, or contain a letter or an underscore.
+        // A digit (as in 01), a letter or an underscore must not directly follow a number.
         if offset < text.count, Self.isWordByte(text[offset]) { throw error(.invalidSyntax, expected: .number) }
     }
 

@@ -30,12 +30,12 @@ package struct XMLElement: Sendable {
         guard let text = String(validating: bytes, as: UTF8.self), !text.hasTooManyCombiningMarks,
             !text.contains("<!"), !bytes.contains(0), let root = read(bytes)
         else {
-            throw AuthError(.invalidResponse, "\(service)'s response is not valid XML, or contains a declaration.")
+            throw AuthError(.invalidResponse, "\(service)'s response is not acceptable XML, or contains a declaration.")
         }
         return root
     }
 
-    /// The text of the element at a path of names; nil when there is no such element, or more than one.
+    /// The text of the element at a path of element names; nil when there is no such element, or more than one.
     package subscript(path: String...) -> String? {
         var element = self
         for name in path {

@@ -110,7 +110,7 @@ import Synchronization
         try Self.require(result)
     }
 
-    /// Returns at most two objects: one is the expected result, and two show that the search is ambiguous.
+    /// Returns at most two objects: one object is the expected result; two mean that the search is ambiguous.
     func objects(
         _ kind: Int,
         label: String?,

@@ -56,7 +56,7 @@ package struct PKCS11URI: Sendable, Hashable {
             // Sections 2.3 and 2.4: neither a path attribute nor a query attribute defined there may be repeated.
             guard pair.count == 2, let value = FormURLEncoding.percentDecodedBytes(pair[1]),
                 values.updateValue(value, forKey: name) == nil
-            else { throw refuse("\(name) is malformed, or occurs twice") }
+            else { throw refuse("\(name) is malformed, or occurs more than once") }
         }
         func string(_ name: String) throws(AuthError) -> String? {
             guard let bytes = values[name] else { return nil }
@@ -78,6 +78,6 @@ package struct PKCS11URI: Sendable, Hashable {
         guard try string("type") ?? type.rawValue == type.rawValue else {
             throw refuse("its type is not \"\(type.rawValue)\"")
         }
-        guard object != nil || identifier != nil else { throw refuse("neither \"object\" nor \"id\" names the key") }
+        guard object != nil || identifier != nil else { throw refuse("it has neither \"object\" nor \"id\"") }
     }
 }

@@ -50,7 +50,7 @@ public protocol SessionTokenStore: TokenStore {
 
     /// Calls an observer when ``remove(_:)`` has removed a record, here or in another process.
     ///
-    /// Notifications between processes can be lost, so they are only an optimization and do not replace reading the
+    /// Notifications between processes may be lost, so they are only an optimization and do not replace reading the
     /// store.
     /// - Parameter observer: Receives the ``RecordKey/digest`` of the record; nil when notifications may have been lost. It
     ///   must not block.
@@ -88,7 +88,7 @@ public struct RecordTag: Sendable, Hashable {
     /// Creates a tag for values: their SHA-256, or their HMAC-SHA-256 if there is a key.
     /// - Parameters:
     ///   - values: The values, such as an issuer and a subject. Their order and boundaries are significant.
-    ///   - key: Prevents readers of the store from guessing the values; default: none.
+    ///   - key: The HMAC key, which prevents readers of the store from guessing the values; default: none.
     public init(_ values: [String], key: Secret? = nil) {
         let text = Array(values.map { "\($0.utf8.count):\($0)" }.joined().utf8)
         if let key {

@@ -30,7 +30,7 @@ public struct SharedCredentialStore: Sendable {
     /// Changes the document for an issuer under an exclusive lease.
     /// - Parameters:
     ///   - issuer: The issuer.
-    ///   - body: Receives the old document, and returns the new one; nil for none.
+    ///   - body: Receives the old document, and returns the new document; nil means no document.
     /// - Throws: ``AuthError`` with `storage_failed`, or any error thrown by `body`.
     public func change(
         for issuer: String,

@@ -13,11 +13,11 @@ public protocol TokenStore: Sendable {
     /// - Throws: ``AuthError`` with `storage_failed`.
     func bytes(for key: RecordKey) async throws -> [UInt8]?
 
-    /// Returns the bytes stored for the key of a lease; nil when there are none. Default: does not check that the lease
-    /// is still held.
+    /// Returns the bytes stored for the key of a lease; nil when there are none. The default implementation does not
+    /// check that the lease is still held.
     ///
-    /// A store whose leases can be lost must reject reads under a lost lease, because its holder would otherwise use
-    /// the refresh token that the next holder has stored.
+    /// A store whose leases can be lost must reject reads under a lost lease, because the former holder would otherwise
+    /// use the refresh token that the next holder has stored.
     /// - Throws: ``AuthError`` with `lease_lost` when the lease is no longer held, `storage_failed` otherwise.
     func bytes(under lease: Lease) async throws -> [UInt8]?
 
@@ -54,8 +54,8 @@ public struct Lease: Sendable, Hashable {
     /// A number that is unique among all leases on the key.
     public let fence: UInt64
 
-    /// Whether a previous holder never released its lease, because it was killed or lost the lease, and no holder has
-    /// written since. Its operation may be incomplete.
+    /// Whether a previous holder was killed or lost its lease before releasing it, and no holder has written since.
+    /// That holder's operation may be incomplete.
     public let isAfterUnfinished: Bool
 
     private let term: Term?
@@ -69,10 +69,10 @@ public struct Lease: Sendable, Hashable {
         /// over before the request reaches the provider.
         private let margin: Duration
 
-        /// Creates a term that starts now. Create it before requesting the lease, because the response may take a long time.
+        /// Creates a term that starts now. Call this before requesting the lease, because the response may take a long time.
         /// - Parameters:
-        ///   - duration: The time for which the lease is granted. If the request for it waits for another holder, extend the term once it is
-        ///     granted.
+        ///   - duration: The time for which the lease is granted. If the request has to wait for another holder, extend the term once the
+        ///     lease is granted.
         ///   - clock: The clock that measures the term; default: the system's.
         public init(lasting duration: Duration, clock: any Clock<Duration> = ContinuousClock()) {
             self.elapsed = clock.stopwatch()
@@ -113,7 +113,7 @@ public struct Lease: Sendable, Hashable {
         self.isHeld = isHeld
     }
 
-    /// Throws when the lease has expired by its holder's clock, or less than a third of its term is left. Call it before
+    /// Throws when the lease has expired by its holder's clock, or less than a third of its term remains. Call it before
     /// an irreversible operation: while a process was paused, another holder may have acquired the lease, or may acquire
     /// it before the request reaches the provider.
     /// - Throws: ``AuthError`` with `lease_lost`.
@@ -140,7 +140,7 @@ public struct Lease: Sendable, Hashable {
 }
 
 extension AuthError {
-    /// Whether another holder has written since, or may have done so.
+    /// Whether another holder has written, or may have written, the record since this lease was lost.
     package var isOfLostLease: Bool { code == .leaseLost || code == .outcomeUnknown }
 }
 
@@ -198,7 +198,7 @@ public struct RecordKey: Sendable, Hashable {
             && left.kind.rawValue.isIdentical(to: right.kind.rawValue)
     }
 
-    /// The parts with their names, for stores with attributes. Together they identify the key uniquely.
+    /// The parts and their names, for stores that support attributes. Together they identify the key uniquely.
     public var parts: [(name: String, value: String)] {
         [
             ("kind", kind.rawValue), ("name", name), ("issuer", issuer), ("client_id", clientID),

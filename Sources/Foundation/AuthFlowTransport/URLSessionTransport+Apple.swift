@@ -54,7 +54,7 @@ public struct URLSessionTransport: HTTPTransport {
         for field in call.head.headerFields where field.name != .cookie {
             request.addValue(field.value, forHTTPHeaderField: field.name.rawName)
         }
-        // The fields are separate for HTTP/2; HTTP/1.1 requires a single field, without commas (RFC 6265 section 5.4).
+        // HTTP/2 cookie fields are separate; HTTP/1.1 requires a single field, without commas (RFC 6265 section 5.4).
         let cookies = call.head.headerFields[values: .cookie]
         if !cookies.isEmpty { request.setValue(cookies.joined(separator: "; "), forHTTPHeaderField: "Cookie") }
         if !call.body.isEmpty { request.httpBody = Data(call.body) }
@@ -77,7 +77,7 @@ private struct Exchange {
     /// The continuation that waits for the response or, for a stream, its headers; nil once they have arrived.
     var continuation: CheckedContinuation<TransportResponse, any Error>?
     let call: TransportRequest
-    /// The receiver of the body as it arrives. Weak, because releasing the body ends the exchange.
+    /// The receiver of the body as it arrives. Weak, because releasing the body ends the request.
     weak var body: ResponseBody?
     let isStream: Bool
     var response: TransportResponse?
@@ -99,11 +99,11 @@ private struct Exchange {
     }
 }
 
-/// The exchanges in progress, by task; also the delegate of the `URLSession`.
+/// The requests in progress, by task; also the delegate of the `URLSession`.
 private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     private struct State {
         var running: [Int: Exchange] = [:]
-        /// The exchanges that were cancelled before they had started.
+        /// The requests that were cancelled before they had started.
         var cancelled: Set<Int> = []
     }
 
@@ -125,10 +125,10 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         task.resume()
     }
 
-    /// Ends an exchange immediately, or before it starts.
+    /// Ends a request immediately, or before it starts.
     ///
-    /// It does not rely on `URLSession`'s completion callback for a cancelled task, which may be called before the
-    /// exchange has started, when no caller is waiting yet, and is not called a second time.
+    /// `URLSession`'s completion callback for a cancelled task is not sufficient: it may be called before the request
+    /// has started, when no caller is waiting yet, and it is not called again.
     func cancel(_ task: URLSessionTask) {
         let exchange = state.withLock { state in
             let exchange = state.running.removeValue(forKey: task.taskIdentifier)
@@ -139,7 +139,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         stop(task)
     }
 
-    /// Removes the record of a cancelled exchange, because the cancellation may have occurred just as the exchange
+    /// Removes the record of a cancelled request, because the cancellation may have occurred just as the request
     /// completed.
     func forget(_ task: URLSessionTask) {
         state.withLock { _ = $0.cancelled.remove(task.taskIdentifier) }
@@ -191,7 +191,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     }
 
     func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
-        // Parts are appended outside the lock, because a body that is no longer being read ends its exchange, which
+        // Parts are appended outside the lock, because a body that is no longer being read ends its request, which
         // acquires the lock.
         let exchange = state.withLock { $0.running[dataTask.taskIdentifier] }
         if let exchange, exchange.isStream {
@@ -209,7 +209,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         if isTooLarge { refuse(dataTask) }
     }
 
-    /// Ends an exchange whose response is too large.
+    /// Ends a request whose response is too large.
     private func refuse(_ task: URLSessionTask) {
         guard let exchange = end(task) else { return }
         exchange.fail(

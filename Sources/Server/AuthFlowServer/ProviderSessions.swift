@@ -10,10 +10,10 @@ final class ProviderSessions: Sendable {
     /// The path of the redirect URI.
     let callbackPath: String
     let backChannelLogoutPath: String
-    /// The sign-ins that are being started. Each writes to the store, and may send a request to the provider, before
-    /// the user is authenticated.
+    /// The sign-ins that are being started. Each sign-in writes to the store, and may send a request to the provider,
+    /// before the user is authenticated.
     let signIns = SignInPlaces()
-    /// The front-channel logouts in progress, which are not authenticated either.
+    /// The front-channel logouts in progress, which are also unauthenticated.
     let frontChannelLogouts = SignInPlaces()
     /// The resource of the grant, if the grant is for exactly one resource. It is part of the credentials' keys.
     private let resource: String?

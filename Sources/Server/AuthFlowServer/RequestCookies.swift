@@ -8,7 +8,7 @@ struct RequestCookies: Sendable {
         fields = request.headerFields[fields: .cookie].map(\.value)
     }
 
-    /// Parses the cookies as bytes: in Swift, a semicolon and a combining mark after it are one `Character`, so a
+    /// Parses the cookies as bytes: in Swift, a semicolon followed by a combining mark is one `Character`, so a
     /// cookie that another subdomain has set could hide the next cookie.
     private func forEach(_ body: (_ name: Substring.UTF8View, _ value: Substring.UTF8View) -> Void) {
         for field in fields {
@@ -31,7 +31,7 @@ struct RequestCookies: Sendable {
         return text
     }
 
-    /// The text of a value. A value that is not ASCII becomes empty, because comparing it can take a long time; such a
+    /// The text of a value. A non-ASCII value is read as empty, because comparing it can take a long time; such a
     /// cookie still makes another cookie with the same name ambiguous.
     private static func text(_ value: Substring.UTF8View) -> String {
         value.allSatisfy { $0 < 0x80 } ? String(Substring(value)) : ""

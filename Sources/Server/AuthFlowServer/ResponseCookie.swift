@@ -13,7 +13,7 @@ struct ResponseCookie: Sendable {
     let value: String
     let sameSite: SameSite
     let isSecure: Bool
-    /// The maximum age; nil for a session cookie, which the browser removes when the browser closes.
+    /// The maximum age; nil for a session cookie, which the browser removes when it closes.
     var maximumAge: Duration?
 
     var field: String {

@@ -23,7 +23,7 @@ struct ReturnAddress: Sendable {
         let path = bytes.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
         // Dot segments would escape a prefix, however they are encoded.
         let decoded = FormURLEncoding.percentDecoded(String(decoding: path, as: UTF8.self)) ?? ".."
-        // The comparison uses bytes: in Swift, a slash and a combining mark after it are one `Character`.
+        // The comparison is bytewise: in Swift, a slash followed by a combining mark is one `Character`.
         let segments = decoded.utf8.split { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") }
         guard !segments.contains(where: { $0.elementsEqual("..".utf8) || $0.elementsEqual(".".utf8) }) else {
             return nil

@@ -2,8 +2,8 @@ import AuthFlow
 import AuthFlowEssentials
 
 /// Data that an application stores in sessions. It is stored and removed together with the session's tokens, is
-/// encrypted if the tokens are, and is carried over to the next session of the same user in the same browser, such as
-/// after a step-up. Numbers are JSON numbers: store `Decimal` as text.
+/// encrypted if the tokens are, and is carried over to the next session of the same user in the same browser, for
+/// example after a step-up. Numbers are JSON numbers: store `Decimal` as text.
 ///
 /// ```swift
 /// struct Cart: SessionData { var items: [String] = [] }
@@ -107,7 +107,7 @@ extension SessionServer {
     /// - Parameters:
     ///   - session: The session.
     ///   - change: Changes the data, which is nil if there is none; setting it to nil removes the data. It may be
-    ///     called more than once, even if its first result was stored but the store's response was lost: make it
+    ///     called more than once, even after its first result was stored, if the store's response was lost: make it
     ///     idempotent where that matters.
     /// - Returns: The new data.
     /// - Throws: ``/AuthFlow/AuthError`` with `login_required` if the session has ended, `session_data_unusable`,

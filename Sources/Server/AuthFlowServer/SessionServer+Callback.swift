@@ -183,7 +183,7 @@ extension SessionServer {
     private static var unexpectedResponse: AuthError {
         AuthError(
             .invalidCallback,
-            "The sign-in for this response was completed, timed out, or was started in another browser."
+            "The sign-in for this response has already completed or timed out, or was started in another browser."
         )
     }
 

@@ -15,7 +15,7 @@ import Synchronization
 /// let token = try await server.freshTokens(for: session).accessToken
 /// ```
 ///
-/// Processes with the same store share the sessions: a sign-in can start in one process and finish in another, and a
+/// Processes with the same store share sessions: a sign-in can start in one process and finish in another, and a
 /// session that ends in one process ends in all of them.
 public final class SessionServer: Sendable {
     let options: SessionServerOptions
@@ -153,11 +153,11 @@ public final class SessionServer: Sendable {
         ]
         guard !unsafeNames.contains(headerName.canonicalName), !headerName.canonicalName.hasPrefix("sec-") else {
             throw refused(
-                "Any page's requests can have \(headerName.rawName). Choose a custom header field, such as X-AuthFlow."
+                "Any page can send the field \(headerName.rawName). Choose a custom header field, such as X-AuthFlow."
             )
         }
         var options = options
-        // Browsers reject these names without TLS.
+        // Browsers reject cookies with these name prefixes without TLS.
         if !isSecure, options.cookieName.hasPrefix("__Host-Http-") {
             options.cookieName = String(options.cookieName.dropFirst("__Host-Http-".count))
         }
@@ -264,7 +264,7 @@ public final class SessionServer: Sendable {
     /// The identifier in the cookie, and the provider of its session; nil if the cookie is not well-formed.
     func sessionIdentifier(of request: HTTPRequest) -> (identifier: Secret, provider: ProviderSessions)? {
         guard let value = RequestCookies(request)[options.cookieName] else { return nil }
-        // The value is an identifier of 43 characters, followed by a period and the provider's name, if it has one.
+        // The value is an identifier of 43 characters, followed by a period and the provider's name, if any.
         let identifier = value.utf8.prefix { $0 != UInt8(ascii: ".") }
         guard identifier.count == 43, Base64URL.decode(Substring(identifier))?.count == 32,
             let provider = self.provider(Substring(value.utf8.dropFirst(44))),
@@ -335,7 +335,7 @@ public final class SessionServer: Sendable {
     }
 
     /// Whether a browser requests a page rather than an image, a frame or a script's data (Fetch Metadata section 2.1),
-    /// which a page on another site can request without user interaction. Requests without `Sec-Fetch-Dest` are
+    /// all of which a page on another site can load without user interaction. Requests without `Sec-Fetch-Dest` are
     /// allowed.
     func isNavigation(_ request: HTTPRequest) -> Bool {
         let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { field($0, of: request) }
@@ -361,7 +361,7 @@ public final class SessionServer: Sendable {
     /// process is sufficient; running it in several is harmless.
     public func removeEndedSessions() async {
         while !Task.isCancelled {
-            // Random intervals, so that processes that started together do not sweep at the same time.
+            // The intervals are random, so that processes that started together do not sweep at the same time.
             let seconds = 45 + Int(host.randomBytes(1).first ?? 0) % 30
             try? await host.clock.sleep(for: .seconds(seconds))
             while !Task.isCancelled, ((try? await store.removeEnded()) ?? 0) > 0 {}

@@ -26,7 +26,7 @@ public struct SessionSignInOptions: Sendable {
     /// Whether ``SessionHooks/onSignIn`` receives the browser's previous session, in order to link accounts at two
     /// providers; default: no.
     ///
-    /// Set it only in the response to a form of the application (``SessionServer/isFromOwnForm(_:)``) with which the
+    /// Set it only when handling a form of the application (``SessionServer/isFromOwnForm(_:)``) with which the
     /// user requests the linking. Otherwise, a page on another site could link an attacker's account to the user's
     /// account.
     public var linksAccounts = false

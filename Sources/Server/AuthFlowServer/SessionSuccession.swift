@@ -87,7 +87,7 @@ struct SessionSuccession: Sendable {
     }
 
     /// Whether the tokens of a predecessor are revoked when the new session replaces it. Tokens of the same user may belong to the same grant,
-    /// which is still in use. The accounts are compared, because the user's claims may have changed in the meantime.
+    /// which is still in use. The accounts are compared, not the claims, which may have changed in the meantime.
     func revokes(_ replaced: Credential, at other: String) -> Bool {
         replaced.account != credential.account || other != provider
     }

@@ -14,7 +14,7 @@ struct SignInCookies: Sendable {
     let isSecure: Bool
     let lifetime: Duration
 
-    /// The maximum number of cookies in one browser.
+    /// The maximum number of cookies per browser.
     private static let limit = 5
     private static let stateBytes = 6
 

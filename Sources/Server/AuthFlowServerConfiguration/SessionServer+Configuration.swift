@@ -19,7 +19,7 @@ extension SessionServer {
     ///   - store: Stores the sessions; default: the store of the first provider's profile.
     ///   - transport: The transport of all clients; default: the transport that each profile describes.
     ///   - host: The clock, random number generator and environment.
-    ///   - change: Changes the options, such as the hooks and the pages, which a file cannot contain.
+    ///   - change: Changes the options, for example to set the hooks and the pages, which a file cannot contain.
     ///   - observer: Receives every event of every flow. It must not block.
     /// - Throws: ``/AuthFlow/ConfigurationError`` with the location of every error, and any error from creating
     ///   the store.

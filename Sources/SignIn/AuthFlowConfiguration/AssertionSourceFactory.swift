@@ -101,6 +101,6 @@ extension AssertionSourceFactory {
         }
     }
 
-    /// The sources that need only this package and the system.
+    /// The sources that depend only on this package and the operating system.
     public static var standard: [AssertionSourceFactory] { [.file, .environment, .actionsRunner, .key, .profile] }
 }

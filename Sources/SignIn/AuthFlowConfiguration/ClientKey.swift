@@ -26,7 +26,7 @@ package struct ClientKey: Sendable {
     private static let algorithm = ConfigurationKey(
         "algorithm",
         .choice(of: SignatureAlgorithm.asymmetric),
-        "The signature algorithm; for a client key, the registered algorithm. Default: the best algorithm that fits the key and that the provider advertises."
+        "The signature algorithm; for a client key, the registered algorithm. Default: the best algorithm that the key supports and that the provider advertises."
     )
     private static let certificate = ConfigurationKey(
         "certificate",

@@ -133,7 +133,7 @@ private struct ConfigurationLookup {
         return ["value": .string(name)]
     }
 
-    /// A secret by reference, as in a file.
+    /// A secret by reference, as in a configuration file.
     private func referenced(at key: [String]) async throws -> JSON? {
         for kind in ["env", "file"] {
             if let text = try await values.text(key + [kind]) { return [kind: .string(text)] }

@@ -21,7 +21,7 @@ public struct ConfigurationObject: Sendable {
 
     func member(_ name: String) -> ConfigurationNode? { node.member(name) }
 
-    /// An error about the value at a key, or about the object if there is no key, with the location.
+    /// An error, with its location, about the value at a key, or about the object if there is no key.
     public func error(_ problem: String, at key: (any AnyConfigurationKey)? = nil) -> ConfigurationError {
         node.source.error(problem, at: key.map { node.path.member($0.declaration.name) } ?? node.path)
     }

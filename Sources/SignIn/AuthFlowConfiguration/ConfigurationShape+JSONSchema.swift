@@ -1,7 +1,7 @@
 public import AuthFlowJSON
 
 extension ConfigurationFile {
-    /// The JSON Schema (draft 2020-12), for editors, of the files that a program with these components accepts.
+    /// The JSON Schema (draft 2020-12), used by editors, for files that a program with these components accepts.
     /// - Parameters:
     ///   - resourceServer: The keys of `resource_server`; default: none.
     ///   - server: The keys of `server`; default: none.

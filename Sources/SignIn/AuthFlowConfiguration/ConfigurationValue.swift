@@ -84,7 +84,7 @@ extension ConfigurationValue<String> {
 }
 
 extension ConfigurationValue<JSON> {
-    /// An array of any JSON values; `check` validates it when it is read.
+    /// An array of arbitrary JSON values; `check` validates it when it is read.
     static func array(_ check: @escaping @Sendable (JSON) throws(AuthError) -> Void) -> Self {
         Self(.list(.any, canBeEmpty: false)) { node throws(ConfigurationError) in
             try node.located { () throws(AuthError) in try check(node.json) }

@@ -1,8 +1,8 @@
 /// Finds the name that the user probably meant.
 package enum NearestName {
-    /// The nearest of `names` by edit distance (insertion, deletion, substitution, transposition), if it is near enough to be a typo.
+    /// The nearest of `names` by edit distance (insertion, deletion, substitution, transposition), if the difference is small enough to be a typo.
     package static func of(_ name: String, among names: [String]) -> String? {
-        // The cost grows with the product of the lengths, and a longer name is not a typo.
+        // The cost grows with the product of the lengths, and a longer name is unlikely to be a typo.
         let names = names.filter { $0.utf8.count <= longest }
         guard name.utf8.count <= longest else { return nil }
         let limit = max(1, name.count / 3)
@@ -13,7 +13,7 @@ package enum NearestName {
     /// The maximum length of a name to compare, in bytes.
     private static let longest = 64
 
-    /// The hint for an unknown name: the name that was probably meant, and all known names if they are few.
+    /// The hint for an unknown name: the most similar name, if any, and all names if there are few or none is similar.
     package static func advice(_ name: String, among names: [String]) -> String {
         advice(near: of(name, among: names), among: names)
     }

@@ -26,7 +26,7 @@ public enum ProfileKeys {
     static let clientSecretIssuer = ConfigurationKey(
         "client_secret_issuer",
         .text,
-        "The iss claim of the client secret, if the secret is a JWT that is signed with client_key for each request. At Apple, this is the team ID. Requires client_authentication client_secret_post."
+        "The iss claim of the client secret, if the secret is a JWT that is signed with client_key for each request. For Apple, this is the team ID. Requires client_authentication client_secret_post."
     )
     package static let clientKey = ConfigurationKey(
         "client_key",
@@ -58,7 +58,7 @@ public enum ProfileKeys {
     private static let decryptionAlgorithm = ConfigurationKey(
         "algorithm",
         .choice(of: KeyManagementAlgorithm.all),
-        "The algorithm that the key is registered for. Default: the JWK's algorithm, otherwise every algorithm that fits the key except RSA-OAEP with SHA-1."
+        "The algorithm that the key is registered for. Default: the JWK's algorithm, otherwise every algorithm that the key supports except RSA-OAEP with SHA-1."
     )
     static let encryptedResponses = ConfigurationKey(
         "encrypted_responses",
@@ -105,7 +105,7 @@ public enum ProfileKeys {
         "par_repeats",
         .list(ConfigurationValue<RepeatedPushedParameter>.choice),
         default: [],
-        "Parameters of a pushed request that are repeated in the authorization URL, for providers that require that."
+        "Parameters of a pushed request that are repeated in the authorization URL, for providers that need them there."
     )
     static let signsRequests = ConfigurationKey(
         "signed_requests",
@@ -231,7 +231,7 @@ public enum ProfileKeys {
     static let account = ConfigurationKey(
         "account",
         .text,
-        "The subject of the account to use when several are signed in. Default: the account that was signed in or selected last."
+        "The subject of the account to use when several are signed in. Default: the account that was most recently signed in or selected."
     )
     static let postLogoutRedirectURI = ConfigurationKey(
         "post_logout_redirect_uri",
@@ -375,7 +375,7 @@ struct ProfileChoices: Sendable {
         let group = ConfigurationKey(
             "group",
             required: .text,
-            "The name of the group, which must be the same in all of its apps."
+            "The name of the group, which must be the same in all apps of the group."
         )
         let sharedStore = ConfigurationKey(
             "store",

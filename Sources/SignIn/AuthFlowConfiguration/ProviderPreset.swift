@@ -75,7 +75,7 @@ public struct ProviderPreset: Sendable {
     /// The variable values.
     public let parameters: [Parameter]
 
-    /// The members of a profile. A parameter in braces is replaced by its value.
+    /// The members of a profile. A parameter name in braces is replaced with the parameter's value.
     public let members: JSON
 
     /// The steps at the provider before the first sign-in, one sentence each.
@@ -92,7 +92,7 @@ public struct ProviderPreset: Sendable {
     ///   - name: The name that selects the preset in a profile.
     ///   - title: The provider's display name.
     ///   - parameters: The parameters of the preset; default: none.
-    ///   - members: The members of a profile, including `provider`. A parameter in braces is replaced by its value.
+    ///   - members: The members of a profile, including `provider`. A name in braces is replaced with its value.
     ///   - registration: The steps at the provider before the first sign-in, one sentence each.
     ///   - console: The URL of the console where clients are registered; nil (the default) when each customer of the
     ///     provider has a different URL.

@@ -46,7 +46,7 @@ package struct SharedSchemas {
     /// The schema, with each repeated part replaced by a reference.
     private mutating func referring(_ schema: JSON) -> JSON {
         guard var keys = schema.object else { return schema }
-        // In a deterministic order, for stable names.
+        // The order is deterministic, so that the names are stable.
         for (key, value) in keys.sorted(by: { $0.key < $1.key }) {
             switch key {
             case "properties":

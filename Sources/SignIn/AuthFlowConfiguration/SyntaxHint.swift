@@ -27,10 +27,10 @@ enum SyntaxHint {
     ) -> String {
         switch mistake.expected {
         case .closingQuote: return ". A string has no closing quote on its line"
-        case .escape: return ". A backslash in a string must be written twice"
+        case .escape: return ". A backslash in a string must be escaped with another backslash"
         case .number:
             return
-                ". A number must not have leading zeros, letters or underscores; put any other value in double quotes"
+                ". A number must not have leading zeros, underscores or letters (except e); put other values in quotes"
         default: break
         }
         switch byte {

@@ -17,7 +17,7 @@ struct TrustedFile {
     /// Reads the file.
     /// - Throws: ``AuthError`` with `invalid_configuration`; the message contains a command to fix wrong permissions.
     func contents(maximumSize: Int) throws(AuthError) -> [UInt8] {
-        // Non-blocking: opening a FIFO at this path would block.
+        // Non-blocking, because opening a FIFO at this path would otherwise block.
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
             let reason = errno
@@ -42,7 +42,7 @@ struct TrustedFile {
         for folder in [FilePath.directory(of: path), FilePath.directory(of: resolved)] {
             var status = stat()
             guard unsafe stat(folder, &status) == 0 else { throw refusal("\(folder) cannot be examined.") }
-            // In a directory with the sticky bit, such as /tmp, only the owner of a file can replace it.
+            // In a directory that has the sticky bit set, such as /tmp, only the owner of a file can replace it.
             if status.st_mode & S_ISVTX == 0 { try requireOwn(status, folder) }
         }
         try requireClosedAncestors()

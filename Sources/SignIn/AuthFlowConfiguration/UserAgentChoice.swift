@@ -4,7 +4,7 @@ import Synchronization
 
 /// The choice of a user agent: by a profile, by the user, or by `auto`, which selects an agent that works in this environment.
 ///
-/// The first agent in the list that certainly works is used; if there is none, the first agent that may work.
+/// The first agent in the list that is known to work is used; if there is none, the first agent that may work.
 struct UserAgentChoice: Sendable {
     /// The name that stands for all agents that need no options, in the order in which the program lists them.
     static let auto = "auto"
@@ -71,13 +71,13 @@ struct UserAgentChoice: Sendable {
             let needed = keys.isEmpty ? "options" : keys
             throw AuthError(
                 .invalidConfiguration,
-                "The user agent \"\(name)\" needs \(needed). Set them in a profile, under \"user_agent\"."
+                "The user agent \"\(name)\" needs \(needed). Set the options in a profile, under \"user_agent\"."
             )
         }
         return Choice(name: name, thing: factory, options: ConfigurationObject(empty: configuration))
     }
 
-    /// The agent to use: the first that certainly works, otherwise the first that may work.
+    /// The agent to use: the first that is known to work, otherwise the first that may work.
     var best: Candidate? {
         candidates.first { if case .available = $0.availability { true } else { false } } ?? lastResort
     }
@@ -86,7 +86,7 @@ struct UserAgentChoice: Sendable {
         candidates.first { if case .lastResort = $0.availability { true } else { false } }
     }
 
-    /// The reasons why the agents before the chosen agent in the list are not used.
+    /// The reasons why the agents that precede the chosen agent in the list are not used.
     func passedOver(for choice: Candidate) -> [String] {
         candidates.prefix { $0.factory.name != choice.factory.name }.map {
             "\($0.factory.name): \($0.availability.reason)"
@@ -99,7 +99,7 @@ struct UserAgentChoice: Sendable {
     /// The methods for these flows, in order of preference. A user agent of last resort comes after the other flows.
     /// - Parameter devicePresenter: Shows the user code of the device flow; nil when the program does not support that flow.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the flow jwt_bearer has no assertion. A missing agent is not reported
-    ///   before a user must sign in, because most operations of a client need no agent.
+    ///   until a user must sign in, because most operations of a client need no agent.
     func methods(
         _ flows: [SignInFlow],
         devicePresenter: (any DevicePresenter)?,
@@ -157,7 +157,7 @@ struct UserAgentChoice: Sendable {
 extension Profile {
     /// The user agent that would be chosen for a profile, and the reasons.
     package struct UserAgentExplanation: Sendable {
-        /// The agent's name; nil when no agent works here.
+        /// The agent's name; nil when no agent works in this environment.
         package let chosen: String?
         /// A line for each agent, including the chosen one: its name, a colon, and the reason.
         package let reasons: [String]

@@ -5,7 +5,7 @@ extension UserAgentFactory {
     public static var paste: UserAgentFactory {
         UserAgentFactory("paste") { _, context in
             context.launchEnvironment.hasTerminal
-                ? .lastResort(reason: "the URLs must be copied to a browser and back")
+                ? .lastResort(reason: "the URLs must be copied to and from a browser")
                 : .unavailable(reason: "there is no terminal to paste into")
         } make: { _, _ in
             PasteUserAgent()

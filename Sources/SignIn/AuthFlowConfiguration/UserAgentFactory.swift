@@ -20,7 +20,7 @@ public struct UserAgentFactory: Sendable {
     public enum Availability: Sendable, Hashable {
         /// The agent works.
         case available(because: String = "")
-        /// The agent may work, but an agent that certainly works is preferred.
+        /// The agent may work, but an agent that is known to work is preferred.
         case lastResort(reason: String)
         /// The agent does not work.
         case unavailable(reason: String)

@@ -1,6 +1,6 @@
 import AuthFlow
 
-// Type-checked on Linux against hand-written interfaces, and not run there.
+// This file is type-checked on Linux against hand-written interfaces, but is not run there.
 
 #if canImport(UIKit)
 import UIKit

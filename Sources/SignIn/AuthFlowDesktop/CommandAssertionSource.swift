@@ -7,7 +7,7 @@ extension AssertionSource {
     /// A program that prints a JWT. No shell is involved; the program's standard error is discarded. Linux only.
     /// - Parameters:
     ///   - command: The program (its path, or a name to look up in `PATH`) and its arguments.
-    ///   - timeout: The timeout of the program; default: 30 seconds.
+    ///   - timeout: The timeout for the program; default: 30 seconds.
     ///   - audience: The required audience of the JWT; default: the issuer of the server.
     public static func command(
         _ command: [String],

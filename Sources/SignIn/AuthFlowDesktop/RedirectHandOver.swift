@@ -9,7 +9,7 @@ import Dispatch
 ///
 /// The waiting process listens on a Unix domain socket that only its user can connect to, in a directory that only its user
 /// can access. The socket's name is a hash of the sign-in's state, so the other process can derive it from the
-/// redirect, and the redirect need not contain a path.
+/// redirect, and the redirect need not contain the socket's path.
 public struct RedirectHandOver: Sendable {
     /// The maximum size of a message, in bytes, and the timeout for reading it, in milliseconds.
     private static let maximumSize = 64 * 1024
@@ -31,7 +31,7 @@ public struct RedirectHandOver: Sendable {
         guard let folder = given ?? (FileManager.default.fileExists(atPath: usual) ? usual : nil) else {
             throw AuthError(
                 .userAgentFailed,
-                "XDG_RUNTIME_DIR is not set, so no program can pass a redirect to this one. Set it to a private directory."
+                "XDG_RUNTIME_DIR is not set, so no redirect can be passed to this program. Set it to a private directory."
             )
         }
         self.init(directory: "\(folder)/authflow")

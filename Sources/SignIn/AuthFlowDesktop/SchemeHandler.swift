@@ -75,7 +75,7 @@ public struct SchemeHandler: Sendable {
                 "The path \(DisplayText.sanitized(program)) is not safe in a desktop entry. Install the program at an absolute path that contains only ASCII letters, digits and /._-+@."
             )
         }
-        // A failed query is inconclusive, so it throws: another program's scheme must not be taken over by accident.
+        // A failed query is an error, because it is inconclusive: another program's scheme must not be taken over.
         if !replacing, let handler = try currentHandler(), handler != entryName {
             throw AuthError(
                 .invalidConfiguration,

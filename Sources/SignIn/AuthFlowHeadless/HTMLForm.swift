@@ -8,7 +8,7 @@ struct HTMLForm: Sendable {
         /// The type in lower case: `text`, `password`, `hidden`, `submit`, `checkbox` ...
         let type: String
         let value: String
-        /// Whether the field is submitted by default: false for an unchecked box and for buttons.
+        /// Whether the field is submitted by default: false for an unchecked checkbox and for buttons.
         let isSent: Bool
         /// The text on a button.
         let label: String
@@ -94,7 +94,7 @@ struct HTMLForm: Sendable {
     /// skipped if there is another button.
     var signInButton: Field? { continueButton ?? buttons.first }
 
-    /// The first button, without buttons such as "Cancel".
+    /// The first button, ignoring buttons such as "Cancel"; nil if there is no other button.
     var continueButton: Field? {
         buttons.first { !$0.says(Self.refusals) && !$0.says(Self.refusals, in: \.value) }
     }

@@ -99,7 +99,7 @@ extension HTMLFormDriver: LoginDriver {
         form.userNameField != nil || !form.buttons.isEmpty
     }
 
-    /// Submits a form. Regardless of its contents, the origins of its page and its target must be listed, because a
+    /// Submits a form. The origins of the form's page and target must be listed, whatever the form contains, because a
     /// page of another site could otherwise misuse the user's session with the provider.
     private func submit(
         _ form: HTMLForm,
@@ -120,7 +120,7 @@ extension HTMLFormDriver: LoginDriver {
             return .post(parameters, to: target, typesCredentials: typesCredentials)
         }
         guard !typesCredentials else {
-            // A password in a URL ends up in histories and logs.
+            // A password in a URL ends up in the browser history and in server logs.
             throw AuthError(
                 .userAgentFailed,
                 "The form would put the password into the URL of \(target), so it was not submitted."

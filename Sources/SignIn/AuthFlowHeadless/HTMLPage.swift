@@ -15,7 +15,7 @@ struct HTMLPage: Sendable {
     /// Whether the page cannot be interpreted without a DOM tree from some point on; `forms` ends at that point.
     var isUnclear = false
 
-    /// Parses a page, in time proportional to its size. Text of a type other than HTML has no forms.
+    /// Parses a page, in time proportional to its size. A page whose media type is not HTML has no forms.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when it is larger than ``maximumSize``.
     static func read(_ page: HeadlessPage) throws(AuthError) -> HTMLPage {
         guard page.response.body.count <= maximumSize else {

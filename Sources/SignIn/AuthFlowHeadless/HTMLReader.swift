@@ -34,7 +34,7 @@ struct HTMLReader {
     private var textArea: (field: HTMLForm.Field, owner: Owner)?
     private var hasTitle = false
     private var isInTitle = false
-    /// The open `select` element. It has no owner if it is disabled or in no form.
+    /// The open `select` element. It has no owner if it is disabled or outside a form.
     private var select: (field: HTMLForm.Field, owner: Owner?, options: HTMLSelect)?
     /// The number of open `table` elements.
     private var tables = 0
@@ -151,7 +151,7 @@ struct HTMLReader {
         return false
     }
 
-    /// Whether a tag in foreign content ends it.
+    /// Whether a tag in foreign content ends the foreign content.
     private mutating func endsForeignContent(_ tag: HTMLTokenizer.Tag) -> Bool {
         if tag.name == "svg" || tag.name == "math" || Self.integrationPoints.contains(tag.name) {
             if !tag.isSelfClosing { foreign.append(tag.name) }

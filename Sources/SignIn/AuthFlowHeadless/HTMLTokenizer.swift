@@ -68,7 +68,7 @@ struct HTMLTokenizer {
             case let byte where byte.isLetter:
                 position += 1
                 guard var tag = tag() else { return nil }
-                // In foreign content, no element contains only text, and a tag may close itself.
+                // In foreign content, no element contains only text, and a tag may be self-closing.
                 if !isForeign {
                     tag.isSelfClosing = tag.isSelfClosing && (tag.name == "svg" || tag.name == "math")
                     if Self.raw.contains(tag.name) || Self.replaceable.contains(tag.name) { textElement = tag.name }
@@ -107,7 +107,7 @@ struct HTMLTokenizer {
         while position < bytes.count, element == "plaintext" || !has("</", element) { position += 1 }
     }
 
-    /// Section 13.2.5.4, "Script data state": `</script>` in `<!-- <script> ... -->` is not the end.
+    /// Section 13.2.5.4, "Script data state": `</script>` in `<!-- <script> ... -->` does not end the script.
     private mutating func skipScript() {
         enum State { case normal, escaped, escapedTwice }
         var state = State.normal
@@ -146,7 +146,7 @@ struct HTMLTokenizer {
         }
     }
 
-    /// A tag, read from its name on; nil when the page ends within the tag.
+    /// A tag, read from the start of its name; nil when the page ends within the tag.
     private mutating func tag() -> Tag? {
         var tag = Tag(name: lowercased(until: { $0.isSpace || $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: ">") }))
         while position < bytes.count {
@@ -178,7 +178,7 @@ struct HTMLTokenizer {
             value = attributeValue()
         }
         guard name.count <= 10, let attribute = Self.attributes[name.map(\.lowercased)] else { return }
-        // Section 13.2.5.33: of attributes with the same name, the first counts.
+        // Section 13.2.5.33: if several attributes have the same name, only the first is used.
         if tag.attributes[attribute] == nil { tag.attributes[attribute] = HTMLCharacters.value(value) }
     }
 

@@ -67,7 +67,7 @@ public actor HeadlessBrowser {
     /// Whether any cookie would be sent with a request.
     public func hasCookies(for endpoint: Endpoint) -> Bool { jar.field(for: endpoint, now: now()) != nil }
 
-    /// Whether a cookie of this name would be sent with a request.
+    /// Whether a cookie with this name would be sent with a request.
     public func hasCookie(named name: String, for endpoint: Endpoint) -> Bool {
         jar.field(for: endpoint, now: now()) { $0.name == name } != nil
     }
@@ -77,9 +77,9 @@ public actor HeadlessBrowser {
 
     /// The destination of a visit.
     enum Arrival: Sendable {
-        /// At a page.
+        /// A page.
         case page(HeadlessPage)
-        /// At the redirect URI, to which no request is sent.
+        /// The redirect URI, to which no request is sent.
         case redirect(String)
     }
 
@@ -158,7 +158,7 @@ public actor HeadlessBrowser {
         guard isAllowed else {
             throw AuthError(
                 .userAgentFailed,
-                "\(source) leads to \(target.origin), a loopback or private address, which a public server must not refer to."
+                "\(source) leads to \(target.origin), which is a loopback or private address. A public server must not refer to such an address."
             )
         }
     }

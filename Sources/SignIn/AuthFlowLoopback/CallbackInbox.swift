@@ -73,7 +73,7 @@ final class CallbackInbox: Sendable {
         )
     }
 
-    /// Ends the wait, because another program on this machine may have opened the start page and could complete the
+    /// Stops waiting, because another program on this machine may have opened the start page and could complete the
     /// sign-in with its own account. It is not possible to tell which of the two visitors is the user's browser.
     private func endByASecondVisitor() {
         let isFirst = state.withLock { state in
@@ -86,7 +86,7 @@ final class CallbackInbox: Sendable {
         if isFirst { callbackContinuation.finish() }
     }
 
-    /// Ends the wait, because no response can arrive anymore.
+    /// Stops waiting, because a response can no longer arrive.
     func close() {
         callbackContinuation.finish()
     }
@@ -168,7 +168,7 @@ final class CallbackInbox: Sendable {
             defer { state.isSettled = true }
             return !state.isSettled
         }
-        // The response of a second tab or of a reload is ignored, but the browser shows the same page.
+        // A response from a second tab or a reload is ignored, but the browser shows the same page.
         if isFirst {
             callbackContinuation.yield(.response(received))
             callbackContinuation.finish()
@@ -182,7 +182,7 @@ final class CallbackInbox: Sendable {
         return !authorities.contains { "http://\($0)" == origin.lowercased() }
     }
 
-    /// Reports the first redirect without the state: some providers omit it from error responses, and the user would otherwise wait for the
+    /// Reports the first redirect without the state: some providers omit it from error responses, and the user would otherwise wait until the
     /// timeout.
     private func reportIgnoredRedirect() {
         let isFirst = state.withLock { state in

@@ -20,7 +20,7 @@ package struct LoopbackPort {
             for _ in 0..<(port == nil ? 5 : 1) {
                 let first = try listen(port ?? 0, isIPv6: isIPv6)
                 // RFC 8252 section 8.3: "the use of localhost is NOT RECOMMENDED". A browser may try ::1 first, where another process
-                // could listen. Therefore, ::1 is also bound.
+                // could be listening. Therefore, ::1 is also bound.
                 do {
                     let number = try first.port
                     guard host == "localhost", hasIPv6 else { return LoopbackPort(number: number, sockets: [first]) }

@@ -78,7 +78,7 @@ package struct LoopbackServer {
 private final class Connections: Sendable {
     /// The maximum number of connections whose request has not arrived. At this limit, no further connection is accepted;
     /// connections that have been idle for a moment are closed to make room. A browser with a pending request sends it as
-    /// soon as it is connected; an idle connection is speculative (preconnect).
+    /// soon as the connection is established; an idle connection is speculative (preconnect).
     private static let maximumWaiting = 256
 
     /// The idle timeout of a connection while others wait to be accepted.
@@ -101,7 +101,7 @@ private final class Connections: Sendable {
         self.patience = patience
     }
 
-    /// Accepts connections and responds to them until the task is cancelled.
+    /// Accepts connections and responds to their requests until the task is cancelled.
     func serve(_ listener: AsyncSocket) async {
         await withDiscardingTaskGroup { group in
             while !Task.isCancelled {
@@ -180,7 +180,7 @@ private final class Connections: Sendable {
         }
     }
 
-    /// Whether unread bytes have arrived: a request is being received.
+    /// Whether unread bytes have arrived, which means that a request is being received.
     private static func hasSpoken(_ socket: Socket) -> Bool {
         var byte: UInt8 = 0
         return unsafe recv(socket.file.rawValue, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT)) > 0

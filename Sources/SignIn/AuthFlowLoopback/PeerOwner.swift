@@ -17,7 +17,7 @@ struct PeerOwner: Sendable {
         case gone
         /// The system does not list the socket.
         case unknown
-        /// There are too many connections to search, which another user may have opened for that purpose.
+        /// There are too many connections to search; another user may have opened them to prevent the search.
         case hidden
     }
 

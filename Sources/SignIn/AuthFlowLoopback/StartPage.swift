@@ -1,10 +1,10 @@
 import AuthFlow
 import Synchronization
 
-/// A short URL at the loopback port that redirects to the provider.
+/// A short loopback URL that redirects to the provider.
 ///
-/// Every user of the machine can read the command line of the browser, so the URL in it must be of no use to
-/// others: it redirects only the first browser that opens it, which is identified by a cookie.
+/// Every user of the machine can read the command line of the browser, so the URL in it must be useless
+/// to other users: it redirects only the first browser that opens it, which is identified by a cookie.
 final class StartPage: Sendable {
     let path: String
 

@@ -17,7 +17,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
 
     /// Creates a document for a public client.
     /// - Parameters:
-    ///   - clientID: The URL that the document will be served at.
+    ///   - clientID: The URL at which the document will be served.
     ///   - name: `client_name`, which servers show to the user.
     ///   - redirectURIs: `redirect_uris`. Many servers also compare the port of a loopback redirect URI, so list the
     ///     URIs with the ports that are used.
@@ -42,8 +42,8 @@ public struct ClientMetadataDocument: Sendable, Hashable {
     /// Validates a document from another source.
     /// - Parameters:
     ///   - json: The document.
-    ///   - address: The URL that the document is, or will be, served at.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when authorization servers must reject it.
+    ///   - address: The URL at which the document is, or will be, served.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when authorization servers must reject the document.
     public init(checking json: JSON, at address: String) throws(AuthError) {
         func refuse(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The client ID metadata document cannot be used: \(reason).")
@@ -51,7 +51,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         try Self.checkAddress(address)
         // Section 4.1: "The client_id property's value MUST match the client_id URL using simple string comparison".
         guard let named = json["client_id"]?.string, named.isIdentical(to: address) else {
-            throw refuse("its \"client_id\" is not the URL that it is served at")
+            throw refuse("its \"client_id\" is not the URL at which it is served")
         }
         // MCP, "Client ID Metadata Documents": "client_id, client_name, redirect_uris" are required.
         guard json["client_name"]?.string?.isEmpty == false else { throw refuse("it has no \"client_name\"") }
@@ -62,15 +62,15 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         // Section 4.1: a method "based around a shared symmetric secret" cannot be used, and "client_secret and
         // client_secret_expires_at properties MUST NOT be used".
         guard json["client_secret"] == nil, json["client_secret_expires_at"] == nil else {
-            throw refuse("it contains \"client_secret\" or \"client_secret_expires_at\", but it is public")
+            throw refuse("it contains \"client_secret\" or \"client_secret_expires_at\", but the document is public")
         }
         if let method = json["token_endpoint_auth_method"]?.string,
             ["client_secret_post", "client_secret_basic", "client_secret_jwt"].contains(method)
         {
-            throw refuse("its \"token_endpoint_auth_method\" requires a secret, which everyone could read")
+            throw refuse("its \"token_endpoint_auth_method\" requires a secret, but the document is public")
         }
         guard (try? json.serialized())?.count ?? .max <= Self.maximumSize else {
-            throw refuse("it is larger than 5 kB, which servers may reject")
+            throw refuse("it is larger than 5 kB, so servers may reject it")
         }
         self.clientID = address
         self.json = json

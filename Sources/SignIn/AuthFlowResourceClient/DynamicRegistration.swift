@@ -36,12 +36,12 @@ public struct DynamicRegistration: Sendable {
 
         /// Sets the values that follow from the server's metadata.
         fileprivate mutating func complete(for metadata: ProviderMetadata) {
-            // RFC 7591 section 2: an omitted grant is not registered, and the server may then reject every refresh.
+            // RFC 7591 section 2: an omitted grant type is not registered, and the server may then reject refreshes.
             if grantTypes == nil {
                 let refreshes = metadata.json["grant_types_supported"]?.strings?.contains("refresh_token") ?? true
                 grantTypes = ["authorization_code"] + (refreshes ? ["refresh_token"] : [])
             }
-            // Not client_secret_basic first: some servers decode it incorrectly, or accept it only if the body also contains the client_id.
+            // client_secret_basic is last: some servers decode it incorrectly, or accept it only if the body also contains the client_id.
             let known = metadata.tokenEndpointAuthMethods ?? []
             let listed = authenticationMethods.first { known.contains($0.rawValue) }
             authenticationMethods = (listed ?? authenticationMethods.first).map { [$0] } ?? []
@@ -138,7 +138,7 @@ public struct DynamicRegistration: Sendable {
             )
         }
         // RFC 7591 section 3.2.1: the server "MAY reject or replace any of the client's requested metadata values", so
-        // the client must check the response. Other redirect URIs would send the codes elsewhere.
+        // the client must check the response. Other redirect URIs would receive the authorization codes.
         if let uris = json["redirect_uris"] {
             guard let uris = uris.strings, Set(uris).isSuperset(of: request.redirectURIs.map(\.uri)) else {
                 throw AuthError(.invalidResponse, "The provider did not register the requested redirect URIs.")
@@ -167,7 +167,7 @@ public struct DynamicRegistration: Sendable {
         default:
             throw AuthError(
                 .unsupported,
-                "The provider registered the client authentication \"\(DisplayText.sanitized(method, limit: 40))\", which is not supported, or requires a client_secret that the response does not contain."
+                "The provider registered the client authentication method \"\(DisplayText.sanitized(method, limit: 40))\", which is not supported, or requires a client_secret that the response does not contain."
             )
         }
         let expiry = json["client_secret_expires_at"]?.number ?? 0

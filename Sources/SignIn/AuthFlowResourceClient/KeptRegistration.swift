@@ -26,7 +26,7 @@ public struct KeptRegistration: Sendable {
     /// The client authentication at the token endpoint, including the secret.
     let authentication: ClientAuthentication
 
-    /// Whether the server no longer recognizes the client, so that the next sign-in registers it again.
+    /// Whether the server no longer recognizes the client. If so, the next sign-in registers it again.
     var isRetired = false
 
     /// The client configuration endpoint (RFC 7592) and the registration access token, for changing and deleting the registration.
@@ -149,12 +149,12 @@ extension RecordKey.Kind {
     package static let protectedResource: Self = "protected_resource"
     /// A list of records of another kind.
     package static let list: Self = "list"
-    /// The lock for showing the user a sign-in page, and the outcome of the last sign-in.
+    /// The lock held while the user is shown a sign-in page, and the outcome of the last sign-in.
     package static let signInTurn: Self = "sign_in_turn"
 }
 
 /// The dynamic registrations for the resources of one origin, by issuer and redirect URI. A resource of another origin that lists the
-/// same server gets a separate client, for which the user has not given any consent.
+/// same server gets a separate client, to which the user has not given any consent.
 ///
 /// MCP authorization, "Authorization Server Binding": registrations "MUST" be stored by issuer and "MUST NOT" be used with
 /// another issuer.

@@ -11,7 +11,7 @@ struct KnownResource: Sendable, Hashable {
     var clientID: String
     /// The method by which the client obtained its `client_id`.
     var identification: ClientIdentification
-    /// The requested scopes, including the scopes of every step-up. The server may have granted fewer.
+    /// The requested scopes, including the scopes of every step-up. The server may have granted fewer scopes.
     var scopes: [String]
     /// Whether tokens are bound to a key (RFC 9449).
     var usesDPoP: Bool
@@ -92,7 +92,7 @@ struct ResourceRecord: Sendable, Hashable {
     /// The maximum number of other sign-ins.
     private static let limit = 16
 
-    /// Decodes the output of ``bytes``. A record that cannot be decoded has no sign-ins.
+    /// Decodes the output of ``bytes``. A record that cannot be decoded is treated as empty.
     init(_ bytes: [UInt8]?) {
         guard let json = bytes.flatMap({ try? JSON(parsing: $0) }) else { return }
         current = KnownResource(json)

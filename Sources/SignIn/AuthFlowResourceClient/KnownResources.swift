@@ -1,8 +1,8 @@
 import AuthFlowJSON
 public import AuthFlowStorage
 
-/// Lists of the resources and registrations in a store, because a store itself can find records only by key. They are displayed to users, and
-/// indicate whether a registration is still in use.
+/// Lists of the resources and registrations in a store, needed because a store itself can find records
+/// only by key. They are displayed to users, and indicate whether a registration is still in use.
 public struct KnownResources: Sendable {
     private let store: any TokenStore
 

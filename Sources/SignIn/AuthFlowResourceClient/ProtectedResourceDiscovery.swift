@@ -29,13 +29,13 @@ struct ProtectedResourceDiscovery: Sendable {
             guard address.mayName(place) else {
                 throw AuthError(
                     .discoveryFailed,
-                    "\(address.origin) names protected resource metadata at \(place.origin), a loopback or private address, which a public server must not refer to."
+                    "\(address.origin) advertises protected resource metadata at \(place.origin), a loopback or private address. A public server must not refer to such an address."
                 )
             }
             guard let metadata = try await document(at: place) else {
                 throw AuthError(
                     .discoveryFailed,
-                    "\(address.origin) names protected resource metadata at \(place), but that URL returns no metadata."
+                    "\(address.origin) advertises the resource metadata URL \(place), which returns no metadata."
                 )
             }
             return metadata
@@ -81,7 +81,7 @@ struct ProtectedResourceDiscovery: Sendable {
         do {
             json = try response.parsed()
         } catch {
-            // The document of the host, which may be broader, must not replace one that cannot be parsed.
+            // The host's document, which may be broader, must not replace a document that cannot be parsed.
             throw AuthError(
                 .discoveryFailed,
                 "The resource metadata at \(place) is not valid JSON.",

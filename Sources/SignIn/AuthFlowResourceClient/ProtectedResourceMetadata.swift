@@ -39,7 +39,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
     ///   - json: The document.
     ///   - address: The URL of the protected resource.
     ///   - location: The URL of the document.
-    /// - Throws: ``AuthError`` with `discovery_failed` when it must not be used for this resource.
+    /// - Throws: ``AuthError`` with `discovery_failed` when the document must not be used for this resource.
     init(_ json: JSON, of address: Endpoint, at location: Endpoint) throws(AuthError) {
         func unusable(_ reason: String) -> AuthError {
             AuthError(.discoveryFailed, "The protected resource metadata at \(location) cannot be used: \(reason).")
@@ -56,7 +56,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
             fit == .identical || Self.isHostsOwn(location, of: address, resource)
         else {
             throw unusable(
-                "it is for the resource \"\(Redaction.url(resource))\", not for \(address). A token for another resource is not requested"
+                "it is for the resource \"\(Redaction.url(resource))\", not for \(address). No token is requested for a different resource"
             )
         }
         guard let servers = try strings("authorization_servers"), !servers.isEmpty else {

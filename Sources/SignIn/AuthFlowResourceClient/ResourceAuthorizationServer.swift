@@ -49,7 +49,7 @@ struct ResourceAuthorizationServer: MixUpDefending {
         for (name, endpoint) in metadata.endpoints where names.contains(name) { try requireOwn(name, endpoint) }
     }
 
-    /// The device flow (RFC 8628) has neither a redirect nor `iss` for distinguishing servers.
+    /// The device flow (RFC 8628) has neither a redirect nor an `iss` parameter that distinguishes servers.
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
         guard request.purpose == .deviceAuthorization, !isListed else { return }
         try requireOwn("device_authorization_endpoint", request.endpoint)
@@ -63,11 +63,11 @@ struct ResourceAuthorizationServer: MixUpDefending {
     private func refusal(_ reason: String) -> AuthError {
         AuthError(
             .unsupported,
-            "The authorization server \(issuer) cannot be distinguished from another server: \(reason). No sign-in was started. If you trust it, list it in \"issuers\"."
+            "The authorization server \(issuer) cannot be distinguished from another server: \(reason). No sign-in was started. If you trust this server, list it in \"issuers\"."
         )
     }
 
-    /// MCP revision 2025-03-26: without a document, "/authorize", "/token" and "/register" at the origin of the server.
+    /// MCP revision 2025-03-26: without metadata, use "/authorize", "/token" and "/register" at the server's origin.
     private static func assumedMetadata(of issuer: String) throws(AuthError) -> ProviderMetadata {
         var metadata = ProviderMetadata(
             issuer: issuer,

@@ -85,7 +85,7 @@ extension ResourceClient {
         guard address.mayName(endpoint) else {
             throw AuthError(
                 .discoveryFailed,
-                "\(address.origin) names the authorization server \(endpoint.origin), a loopback or private address, which a public server must not refer to."
+                "\(address.origin) names the authorization server \(endpoint.origin), a loopback or private address. A public server must not refer to such an address."
             )
         }
         return chosen
@@ -101,7 +101,7 @@ extension ResourceClient {
     /// The scopes to request.
     ///
     /// MCP authorization, "Scope Selection Strategy": the scopes in the challenge, else all of `scopes_supported`, else none.
-    /// - Throws: ``AuthError`` with `unsupported` when the challenge and the options have more scopes than one request can contain.
+    /// - Throws: ``AuthError`` with `unsupported` when the challenge and the options contain too many scopes for one request.
     func scopes(for challenge: ResourceChallenge?, _ found: FoundServer) async throws -> [String] {
         let required = Set((challenge?.scopes ?? []) + options.scopes)
         guard required.count <= Self.maximumScopes else {
@@ -133,7 +133,7 @@ extension ResourceClient {
         return scopes
     }
 
-    /// Whether tokens are DPoP-bound: when the resource requires it, or when both the resource and the server support it.
+    /// Whether tokens are DPoP-bound: true if the resource requires it, or if both it and the server support it.
     func usesDPoP(_ challenge: ResourceChallenge?, _ found: FoundServer) -> Bool {
         if let uses = options.usesDPoP { return uses }
         // A step-up must not weaken the binding of the previous token.
@@ -195,8 +195,8 @@ extension ResourceClient {
 
     /// Registers the client again with the resource's authorization server, and replaces the stored registration. The
     /// new registration cannot use the tokens of the old one, so the user is signed out and must sign in again.
-    /// - Returns: The new registration; the old one, which continues to exist at the server, or nil if another resource has tokens from it; and the
-    ///   outcome of the sign-out.
+    /// - Returns: The new registration; the old registration, which continues to exist at the
+    ///   server, or nil if another resource has tokens from it; and the outcome of the sign-out.
     /// - Throws: ``AuthError`` with `unsupported` when the client is not dynamically registered there; any error from discovery or registration.
     public func renewRegistration() async throws -> (new: KeptRegistration, old: KeptRegistration?, signOut: SignOut) {
         let challenge = try await askForChallenge()

@@ -9,12 +9,12 @@ extension ResourceClient {
 
     /// Sends a request with a fresh access token. If the resource requires a token, obtains one and sends the request again. Redirects are
     /// not followed.
-    /// - Parameter request: The request, to the resource's URL or a URL below it, without an `Authorization` field.
+    /// - Parameter request: A request to the resource's URL or a URL below it, without an `Authorization` header field.
     /// - Returns: The response, regardless of its status.
     /// - Throws: The same errors as ``perform(_:_:_:)``.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         guard request.head.headerFields[.authorization] == nil else {
-            throw AuthError(.invalidConfiguration, "The request already has an Authorization field.")
+            throw AuthError(.invalidConfiguration, "The request already has an Authorization header field.")
         }
         return try await perform(request.head.method, request.url) { fields in
             var request = request
@@ -34,8 +34,8 @@ extension ResourceClient {
     /// - Parameters:
     ///   - method: The method of the request.
     ///   - url: The URL of the request: the resource's URL, or a URL below it.
-    ///   - body: Sends the request with the given fields, which are empty before the first sign-in, and returns the response with its
-    ///     status and headers.
+    ///   - body: Sends the request with the given header fields, which are empty before
+    ///     the first sign-in, and returns the response with its status and headers.
     /// - Returns: The response, regardless of its status.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource must not be sent to the URL; `login_required`
     ///   when a user must sign in but no prompt is allowed; `insufficient_scope` when new tokens do not help; any error from
@@ -191,7 +191,7 @@ extension ResourceClient {
     ) async throws -> Bool {
         let rejected = attempt.credential
         var challenge = challenge
-        // A sign-in for one requirement must also satisfy those of earlier challenges, here or at the last sign-in.
+        // A sign-in must also satisfy the requirements of earlier challenges, in this attempt or at the last sign-in.
         if rejected != nil, [.scope, .authentication].contains(challenge.demand) {
             var earlier = attempt.round.authentication
             if earlier == nil { earlier = try await known()?.authentication }
@@ -300,15 +300,15 @@ extension ResourceClient {
         _ round: inout ResourceAttempt.Round
     ) async throws -> Bool {
         guard let (known, client) = try await knownClient() else { return false }
-        // RFC 9728 section 5.2: any 401 may announce changed metadata. A new authorization server does not accept
-        // tokens of the old one.
+        // RFC 9728 section 5.2: any 401 response may indicate that the metadata has
+        // changed. A new authorization server does not accept tokens of the old one.
         if challenge.metadata != nil {
             do {
                 let found = try await find(challenge)
                 guard found.server.issuer.isIdentical(to: known.issuer), found.resource == known.resource else {
                     round.end = AuthError(
                         .loginRequired,
-                        "\(address) is now the resource \(Redaction.url(found.resource)) of the authorization server \(found.server.issuer); the user has signed in for \(Redaction.url(known.resource)) at \(known.issuer). If that is correct, sign in again."
+                        "\(address) is now the resource \(Redaction.url(found.resource)) of the authorization server \(found.server.issuer); the user signed in for \(Redaction.url(known.resource)) at \(known.issuer). If that is correct, sign in again."
                     )
                     return false
                 }

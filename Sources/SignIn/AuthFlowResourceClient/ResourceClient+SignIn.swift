@@ -63,7 +63,7 @@ extension ResourceClient {
         return isOwn
     }
 
-    /// Signs in, unless another process has done so since the cause occurred.
+    /// Signs in, unless another process has done so since the need for a sign-in arose.
     private func signIn(to challenge: ResourceChallenge?, for cause: SignInHistory.Cause) async throws {
         let found = try await find(challenge)
         var challenge = challenge
@@ -159,7 +159,7 @@ extension ResourceClient {
         return credential.tokens.accessToken != rejected.tokens.accessToken
     }
 
-    /// Whether another process has signed in since a date, so that a user who has requested a page need not sign in again.
+    /// Whether another process has signed in since a date. If so, a user who has requested a page need not sign in again.
     private func hasSignIn(
         since date: Date,
         with scopes: [String],
@@ -184,7 +184,7 @@ extension ResourceClient {
 
     // MARK: Shared failures
 
-    /// Makes requests of every process wait before they show another page, so that a user whose sign-in has just
+    /// Delays the next sign-in page in every process, so that a user whose sign-in has just
     /// failed is not prompted again immediately. Methods without a user are not delayed, because they show no
     /// page.
     func rest(after error: AuthError) async {
@@ -293,8 +293,8 @@ extension ResourceClient {
         }
     }
 
-    /// Registers the client again, and signs in with the new registration. A registration that the server still recognizes is not replaced
-    /// before that sign-in has succeeded.
+    /// Registers the client again, and signs in with the new registration. A registration
+    /// that the server still recognizes is not replaced until that sign-in has succeeded.
     private func signInAnew(
         _ old: KnownResource,
         _ found: FoundServer,
@@ -317,8 +317,8 @@ extension ResourceClient {
         try await signIn(known, client, challenge, by: isForgotten ? nil : made, willShow)
     }
 
-    /// Whether a new registration may help: the server does not recognize the client, did not register these scopes, or none of the
-    /// registered ports is free.
+    /// Whether a new registration may help: the server does not recognize the client
+    /// or did not register these scopes, or none of the registered ports is free.
     private func mayBeRegistration(_ error: AuthError, _ known: KnownResource) async throws -> Bool {
         let kept = try await registrations.registration(at: known.issuer, for: redirectURI, clientID: known.clientID)
         switch (error.code, error.providerError?.error) {

@@ -7,8 +7,8 @@ import Synchronization
 extension ResourceClient {
     /// Signs out: removes the tokens of every sign-in from the store, and revokes them at the authorization servers if
     /// possible. The registrations remain stored.
-    /// - Throws: The same errors as ``AuthClient/signOut(revokingTokens:endingSession:)``, after the other sign-ins have
-    ///   been signed out.
+    /// - Throws: The same errors as ``AuthClient/signOut(revokingTokens:endingSession:)``,
+    ///   after the other sign-ins have been ended.
     public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
         let results = try await signOut(of: try await signIns()) { client in
             try await client.signOut(revokingTokens: revokingTokens)
@@ -35,15 +35,15 @@ extension ResourceClient {
         }
     }
 
-    /// Signs out the sign-ins with other servers and clients: their tokens must not be used again if the resource
+    /// Ends the sign-ins with other servers and clients: their tokens must not be used again if the resource
     /// names those servers again.
     func signOutOthers() async {
         guard let others = try? await record().others, !others.isEmpty else { return }
         _ = try? await signOut(of: others) { try await $0.signOut() }
     }
 
-    /// Removes from the store the registrations that no sign-in will use again: the server does not recognize them, or they were replaced,
-    /// and no resource has a sign-in with them.
+    /// Removes from the store every registration that was replaced or that
+    /// the server no longer recognizes, if no resource has a sign-in with it.
     func removeUnusedRegistrations(of signIns: [KnownResource]) async {
         for known in signIns where known.identification == .dynamic {
             do {
@@ -74,7 +74,7 @@ extension ResourceClient {
         return false
     }
 
-    /// Every sign-in whose tokens may be in the store, and the sign-in that could not be recorded.
+    /// Every sign-in whose tokens may be in the store, plus the current sign-in if it could not be recorded.
     private func signIns() async throws -> [KnownResource] {
         let all = try await record().all
         guard let known = state.withLock({ $0.known }), !all.contains(where: { $0.sharesTokens(with: known) }) else {
@@ -83,10 +83,10 @@ extension ResourceClient {
         return [known] + all
     }
 
-    /// Signs out several sign-ins at the same time, so that neither an error nor a server that does not respond leaves
+    /// Ends several sign-ins concurrently, so that neither an error nor a server that does not respond leaves
     /// the tokens of the others in the store.
     /// - Returns: The results, in the order of the sign-ins.
-    /// - Throws: The first error, after every sign-in has been attempted.
+    /// - Throws: The first error, after every sign-out has been attempted.
     private func signOut<Outcome: Sendable>(
         of signIns: [KnownResource],
         _ body: @escaping @Sendable (AuthClient) async throws -> Outcome
@@ -110,8 +110,8 @@ extension ResourceClient {
         return try signIns.indices.flatMap { try results[$0]?.get() ?? [] }
     }
 
-    /// Removes sign-ins from the record, unless a user has signed in again in the meantime: the record names every
-    /// sign-in whose tokens are in the store.
+    /// Removes sign-ins from the record, unless a user has signed in again in the
+    /// meantime, because the record names every sign-in whose tokens are in the store.
     private func forget(_ signIns: [KnownResource]) async throws {
         let record = try await changeRecord { record in
             for known in signIns {

@@ -124,7 +124,7 @@ public final class ResourceClient: Sendable {
     ///   - registered: A client that was registered beforehand with the resource's authorization server; default: none; the client
     ///     then uses a metadata document or dynamic registration. If set, a resource that does not name that server is rejected.
     ///   - store: Stores the credentials, the registrations and the state of the resource; default: memory.
-    ///   - options: Default: the defaults of ``Options``.
+    ///   - options: The options; default: the defaults of ``Options``.
     ///   - transport: Sends every request; default: the system's.
     ///   - host: The clock, random number generator and environment; default: the system's.
     ///   - observer: Receives every event of every flow, in order. It must not block.
@@ -302,7 +302,7 @@ public final class ResourceClient: Sendable {
         return authClient(wanted, known)
     }
 
-    /// - Parameter methods: Default: this client's.
+    /// - Parameter methods: The sign-in methods; default: this client's.
     func authClient(
         _ registration: ClientRegistration,
         _ known: KnownResource,
@@ -360,13 +360,13 @@ public final class ResourceClient: Sendable {
         public let clientID: String
         /// The method by which the client obtained its `client_id`.
         public let identification: ClientIdentification
-        /// The requested scopes. ``credential`` has the granted scopes.
+        /// The requested scopes. ``credential`` contains the granted scopes.
         public let requestedScopes: [String]
         /// The credential; nil when the user has signed out, or the session has ended.
         public let credential: Credential?
     }
 
-    /// The state of the last sign-in. Sends no request.
+    /// The state of the last sign-in. Sends no requests.
     /// - Returns: nil when no user has signed in.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func status() async throws -> Status? {

@@ -3,8 +3,8 @@ import AuthFlowHTTP
 import AuthFlowJSON
 import AuthFlowOAuth
 
-/// The sign-in pages that requests have opened for one resource within the last hour, in every process, and the failure of the last sign-in;
-/// and the decisions that follow from them: whether a sign-in may begin, and which failures are shared with other processes. It performs no I/O: the
+/// The sign-in pages that requests in any process have opened for one resource within the last hour, and the last sign-in failure.
+/// Both determine whether a sign-in may begin, and which failures are shared with other processes. It performs no I/O: the
 /// holder of the lease reads the history, and writes the returned history.
 ///
 /// | event | cause: a request | cause: the user |
@@ -65,7 +65,7 @@ struct SignInHistory: Sendable {
         }
     }
 
-    /// The times of the pages, in seconds since 1970.
+    /// The times at which pages were opened, in seconds since the Unix epoch.
     private(set) var pages: [Double]
     private(set) var failure: Failure?
 
@@ -94,7 +94,7 @@ struct SignInHistory: Sendable {
         guard pages.count < pagesPerHour else {
             throw AuthError(
                 .loginRequired,
-                "Requests to \(address) have opened \(pages.count) sign-in pages within an hour. No further page is opened until you sign in to it yourself."
+                "Requests to \(address) have opened \(pages.count) sign-in pages within an hour. No further page is opened until you sign in to the resource yourself."
             )
         }
         return adding(1, at: now)

@@ -1,9 +1,9 @@
 import AuthFlowEssentials
 import AuthFlowSystem
 
-/// A QR code, drawn by libqrencode, which is loaded at its first use.
+/// A QR code, drawn by libqrencode, which is loaded on first use.
 struct QRCode: Sendable {
-    /// The modules row by row; true is dark.
+    /// The modules, row by row; true for a dark module.
     let rows: [[Bool]]
 
     /// Encodes text.
@@ -20,8 +20,8 @@ struct QRCode: Sendable {
     var width: Int { (rows.first?.count ?? 0) + 2 * Self.margin }
 
     /// The symbol as text, with two rows of modules per line of text, and the quiet zone that scanners need.
-    /// - Parameter isColored: Whether the symbol is dark on light with any terminal colors. Otherwise, it is drawn
-    ///   for a dark background.
+    /// - Parameter isColored: Whether the symbol is dark on light regardless of
+    ///   the terminal's colors. Otherwise, it is drawn for a dark background.
     func terminalText(isColored: Bool = true) -> String {
         let margin = Self.margin
         let blank = Array(repeating: Array(repeating: false, count: width), count: margin)

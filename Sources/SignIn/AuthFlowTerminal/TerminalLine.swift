@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowSystem
 
-/// Reads lines from a terminal and can be cancelled.
+/// Reads lines from a terminal, with support for cancellation.
 struct TerminalLine {
     /// The interval at which a wait checks for cancellation, in milliseconds.
     private static let interval: Int32 = 100
@@ -17,7 +17,7 @@ struct TerminalLine {
     /// - Parameters:
     ///   - waitsInBackground: Whether to wait until the program is in the foreground. A background process that
     ///     reads is stopped (SIGTTIN).
-    ///   - isCancelled: Returns whether to stop; called regularly.
+    ///   - isCancelled: Returns whether to stop; called periodically.
     /// - Throws: `CancellationError`; ``/AuthFlow/AuthError`` with `user_agent_failed` when the terminal is closed or the line is too
     ///   long.
     func read(waitsInBackground: Bool = false, isCancelled: () -> Bool) throws -> String {

@@ -21,7 +21,7 @@ public enum TerminalPrompt {
         let isCancelled = Mutex(false)
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                // Reading a terminal blocks until the user enters a line.
+                // Reading from a terminal blocks until the user enters a line.
                 DetachedThread.run {
                     let question = DisplayText.sanitized(question, limit: 2000)
                     continuation.resume(

@@ -20,7 +20,7 @@ public final class TerminalRedirects: Sendable {
         case ready
         /// The pasted text is not the expected redirect.
         case refused
-        /// The line has the maximum length of a terminal's lines, so its end may be missing.
+        /// The line has the maximum length of a terminal line, so it may have been truncated.
         case tooLong
     }
 
@@ -72,7 +72,7 @@ public final class TerminalRedirects: Sendable {
         }
     }
 
-    /// Reads the terminal only while a redirect is expected, because other code may read it at other times.
+    /// Reads from the terminal only while a redirect is expected, because other code may read it at other times.
     private func read(for client: AuthClient) async {
         var reading: Task<Void, Never>?
         for await isWaiting in visits {
@@ -88,7 +88,7 @@ public final class TerminalRedirects: Sendable {
         let isCancelled = Mutex(false)
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                // Reading a terminal blocks until the user enters a line.
+                // Reading from a terminal blocks until the user enters a line.
                 DetachedThread.run { [self] in
                     readLines(isCancelled: { isCancelled.withLock { $0 } }, deliver: client.resume)
                     continuation.resume()
@@ -112,7 +112,7 @@ public final class TerminalRedirects: Sendable {
         }
     }
 
-    /// A pasted line without surrounding spaces and quotes and without the markers of bracketed paste.
+    /// A pasted line without surrounding spaces and quotes and without bracketed-paste markers.
     static func address(in line: String) -> String {
         let text = line.replacing("\u{1B}[200~", with: "").replacing("\u{1B}[201~", with: "")
         let dropped = Set(" \t\r\"'<>".unicodeScalars)

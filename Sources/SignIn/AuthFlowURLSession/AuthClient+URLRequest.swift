@@ -8,8 +8,8 @@ public import Foundation
 #endif
 
 extension AuthClient {
-    /// Adds a fresh access token to a request, for programs that send requests with `URLSession`: `Authorization`, and
-    /// a DPoP proof if the tokens are DPoP-bound (RFC 9449).
+    /// Adds a fresh access token to a request, for programs that send requests with `URLSession`:
+    /// the `Authorization` header field, and a DPoP proof if the tokens are DPoP-bound (RFC 9449).
     ///
     /// A response with status 401 may mean that the token was revoked: call ``/AuthFlow/AuthClient/refresh()`` and this method
     /// again. ``/AuthFlow/AuthClient/send(_:)`` does both automatically. `URLSession` follows redirects and sends the

@@ -10,8 +10,8 @@ import CSimulation
 /// Simulated code waits on ``clock``, and gets its time and randomness from ``host(of:skew:)``. It must not block, wait for other
 /// threads, or call `Task.yield()`, from which it would never resume.
 ///
-/// To get the same order in every run, set `SWIFT_DETERMINISTIC_HASHING` in the environment: otherwise the iteration order of sets and
-/// dictionaries differs between operating system processes.
+/// To get the same order in every run, set `SWIFT_DETERMINISTIC_HASHING` in the environment, because
+/// otherwise the iteration order of sets and dictionaries differs between operating system processes.
 public final class Simulation: @unchecked Sendable {  // All of its jobs run on the thread that called run(until:).
     /// A simulated process.
     public struct Process: Hashable, Sendable {

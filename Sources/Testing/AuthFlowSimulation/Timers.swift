@@ -47,7 +47,7 @@ struct Timers {
 
     func count(of process: Int) -> Int { waiting.values.count { $0.process == process } }
 
-    /// The time of the first timer whose process is running. Earlier timers are held.
+    /// The time of the first timer whose process is running. Earlier timers of paused processes are deferred.
     mutating func next(where isRunning: (Int) -> Bool) -> Duration? {
         while let first = heap.first {
             if removed.remove(first.number) != nil {

@@ -33,7 +33,7 @@ struct FailureReport {
         let message =
             switch error {
             case is CancellationError: "Cancelled."
-            // Without the usage text, which is printed to standard error.
+            // Omits the usage text, which is printed to standard error.
             case let error as CommandLineError: AuthFlowCommand.message(for: error.error)
             case let error as MisspelledCommand: error.description
             default: ExitStatus.message(for: error)

@@ -6,13 +6,13 @@ import AuthFlowSystem
 /// The entry point: parses the command line, runs the command so that signals cancel it, and exits with a documented
 /// status.
 @main enum Main {
-    /// Deliberately synchronous: an asynchronous `main` turns its thread over to a queue that is not needed here, which
+    /// Deliberately synchronous: an asynchronous `main` hands its thread to a queue that is not needed here, which
     /// costs another thread and makes the system load a library to end the main thread.
     static func main() {
         ProcessMemory.keepToItself()
         StandardStreams.openMissing()
         OpenDescriptors.reserve(for: CommandLine.arguments)
-        // Before the command starts, because the default action of a signal could end the process after a refresh token
+        // Installed first, because the default action of a signal could terminate the process after a refresh token
         // was sent.
         guard OpenDescriptors.haveRoom, Signals.install() else {
             Terminal.talk("authflow: The limit on open files is too low. See: ulimit -n")
@@ -35,7 +35,7 @@ import AuthFlowSystem
             // A bridge exits when its host does, even if requests are in progress.
             if UnfinishedClients.isBusy { _ = await UnfinishedClients.drain() }
         } catch {
-            // A refresh token that has been sent may be used up, so the response is stored first.
+            // A refresh token that has been sent may already be invalid, so the response is stored first.
             if UnfinishedClients.isBusy {
                 let words = UnfinishedClients.words
                 if let began = words.began { Terminal.talk(began) }

@@ -10,7 +10,7 @@ struct MisspelledCommand: CommandFailure {
     var message: String { "Error: \(description)" }
 
     /// - Parameter arguments: The program's arguments.
-    /// - Returns: nil when the parser should parse them.
+    /// - Returns: nil when the parser should parse the arguments.
     init?(_ arguments: [String]) {
         var words = arguments[...]
         if words.first == "help" { words = words.dropFirst() }

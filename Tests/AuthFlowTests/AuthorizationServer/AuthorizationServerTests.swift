@@ -147,7 +147,7 @@ import Testing
         let paths = Mutex<[String]>([])
         let transport = InProcessTransport(origin: Self.issuer) { request, _ in
             paths.withLock { $0.append(request.path ?? "") }
-            // Some applications return a page for every URL, which is not a metadata document.
+            // Some applications return an HTML page, not a metadata document, for every URL.
             return TransportResponse(head: HTTPResponse(status: .init(code: status)), body: Array("<html>".utf8))
         }
         let server = AuthorizationServer(Ordered(issuer: order.issuer, order: order.order), transport: transport)

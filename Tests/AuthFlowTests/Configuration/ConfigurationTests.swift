@@ -76,7 +76,7 @@ extension UserAgentFactory {
     }
 }
 
-/// A user agent with a secret, which its options must name, and which counts the agents that were created.
+/// A user agent whose options must name a secret. Counts the agents that were created.
 private final class SecretiveAgents: Sendable {
     private let created = Mutex(0)
     var count: Int { created.withLock { $0 } }

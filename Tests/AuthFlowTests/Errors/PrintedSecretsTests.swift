@@ -166,7 +166,7 @@ import Testing
             for text in [dumped, printed, "\(value)", String(describing: value), String(reflecting: value)] {
                 #expect(!text.contains(Self.secret), "\(name): \(text.prefix(300))")
             }
-            // In a container, such as a property or a test's failure message.
+            // The value may also be nested, for example in a property or in a test's failure message.
             #expect(!"\([value])".contains(Self.secret), "\(name) in an array")
             #expect(!String(reflecting: Optional(value)).contains(Self.secret), "\(name) as an optional")
         }

@@ -278,7 +278,7 @@ import Testing
         #expect(read.publicJWK["use"] == "enc" && read.publicJWK["alg"]?.string == algorithm.rawValue)
     }
 
-    /// RSA-OAEP with SHA-1 is never a default; it must be specified. An algorithm that is unsuitable for the key is
+    /// RSA-OAEP with SHA-1 is never the default; it must be configured. An algorithm that is unsuitable for the key is
     /// rejected.
     @Test func anRSAKeyIsUsedWithSHA1OnlyWhenItSaysSo() throws {
         let pem = try #require(try DecryptionKey(generatedFor: .rsaOAEP256).pem)

@@ -150,7 +150,7 @@ import Testing
         Unusable(name: "a JWK for encryption", text: #"{"kty":"EC","use":"enc","d":"AA"}"#, words: "allow signing"),
         Unusable(name: "an unknown curve", text: #"{"kty":"EC","crv":"secp256k1","d":"AA"}"#, words: "not supported"),
         Unusable(name: "a short Ed25519 key", text: #"{"kty":"OKP","crv":"Ed25519","d":"AA"}"#, words: "damaged"),
-        // Missing primes would have to be computed, which does not terminate for such a key.
+        // Missing primes would have to be computed, and the computation does not terminate for such a key.
         Unusable(name: "RSA without primes", text: #"{"kty":"RSA","n":"AAcH","e":"AQ","d":"AQ"}"#, words: "p, q"),
         Unusable(
             name: "damaged RSA key",

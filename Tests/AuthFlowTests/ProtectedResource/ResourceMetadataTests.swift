@@ -51,7 +51,7 @@ import Testing
         #expect(urls.withLock { $0 } == place.places)
     }
 
-    /// The document of the host describes a broader resource.
+    /// The host's metadata document describes a broader resource.
     @Test(arguments: [#"{"resource": "https://a.example/mcp", "resource": "x"}"#, "{", "[]", "\u{0}", ""])
     func theDocumentOfTheHostDoesNotReplaceABrokenOne(_ document: String) async throws {
         let transport = InProcessTransport(origin: "https://a.example") { request, _ in

@@ -109,7 +109,7 @@ import Testing
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
-            // A process that died between writing and renaming leaves a partial file next to the complete one.
+            // A process that was killed between writing and renaming leaves a partial file next to the complete one.
             let file = try #require(try files(directory, ".json").first)
             try Data([9]).write(to: URL(fileURLWithPath: "\(directory)/\(file).1.AAAA.tmp"))
             #expect(try await store.bytes(for: key) == [1])
@@ -188,7 +188,7 @@ import Testing
         expectError(.leaseLost) { try lease.requireTime() }
     }
 
-    /// The response to a lease request may take a long time, although the lease is short.
+    /// The response to a lease request may take a long time, even if the lease is short.
     @Test func aTermThatBeganLongBeforeTheLeaseWasGrantedPermitsRequests() throws {
         let time = VirtualTime()
         let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)

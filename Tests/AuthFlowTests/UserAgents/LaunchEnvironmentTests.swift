@@ -186,7 +186,7 @@ import Testing
             environment: ["XDG_RUNTIME_DIR": "/tmp", "HOME": "/nonexistent"],
             redirectURIs: ["com.example.nobody:/callback"],
             agent: "paste",
-            because: "copied to a browser and back"
+            because: "copied to and from a browser"
         ),
         Place(
             name: "https redirect URI on a desktop",

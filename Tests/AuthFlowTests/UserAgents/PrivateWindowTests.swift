@@ -2,7 +2,7 @@ import AuthFlow
 import Foundation
 import Testing
 
-/// Private windows, opened with each browser's command-line option. Unknown browsers open no window at all.
+/// Private windows, opened with each browser's command-line option. For an unknown browser, no window is opened.
 @Suite struct PrivateWindowTests {
     private func browser(
         _ environment: [String: String],

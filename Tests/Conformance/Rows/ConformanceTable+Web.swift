@@ -296,7 +296,7 @@ extension ConformanceTable {
                 time.advance(by: .seconds(400))
                 let process = try web.process { ($0.idleTime, $0.lifetime) = (.seconds(600), .seconds(1500)) }
                 let isBusy = try await busy.session(at: process) != nil
-                // A script on an abandoned page requests the signed-in user.
+                // A script on an abandoned page requests the session information.
                 let status = try await idle.send(.get, "/session", to: process, WebBrowser.ownPage).status
                 seen.append([isBusy, status == 200])
             }

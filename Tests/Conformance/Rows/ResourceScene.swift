@@ -167,7 +167,7 @@ public final class BridgedHost: Sendable {
         return response
     }
 
-    /// Sends a message that has no response.
+    /// Sends a message without waiting for a response.
     public func tell(_ message: JSON) throws { bridge.receive(try message.serialized()) }
 
     /// Calls a tool.

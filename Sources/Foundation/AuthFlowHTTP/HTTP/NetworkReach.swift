@@ -3,8 +3,8 @@ import AuthFlowSystem
 
 /// The scope of an address: the public network, a private network, or the local host only.
 ///
-/// An address that a public server names is used only if it is itself public. Otherwise a hostile provider could make a
-/// client send codes and secrets to services that trust everything on the same machine or network (SSRF).
+/// An address that a public server specifies is used only if the address is itself public. Otherwise a hostile provider
+/// could make a client send codes and secrets to services that trust everything on the same machine or network (SSRF).
 package enum NetworkReach: Int, Sendable, Comparable {
     /// A host name or a public address. Whether a name resolves to a non-public address is not known until a connection is made.
     case anywhere
@@ -35,8 +35,8 @@ package enum NetworkReach: Int, Sendable, Comparable {
         }
     }
 
-    /// Whether the last label of a host is a number, so that resolvers parse the host as an IPv4 address (WHATWG URL section 3.5),
-    /// but the host is not in dotted-decimal notation: `127.1`, `0x7f000001` and `2130706433` all mean 127.0.0.1.
+    /// Whether resolvers parse a host as an IPv4 address, because its last label is a number (WHATWG URL section 3.5), although it
+    /// is not in dotted-decimal notation: `127.1`, `0x7f000001` and `2130706433` all mean 127.0.0.1.
     static func isObscureAddress(_ host: String) -> Bool {
         guard !host.hasPrefix("[") else { return false }
         let labels = (host.hasSuffix(".") ? String(host.dropLast()) : host).split(separator: ".")
@@ -61,7 +61,7 @@ package enum NetworkReach: Int, Sendable, Comparable {
     }
 
     private static func bytes(ofIPv6 host: String) -> [UInt8]? {
-        // A zone identifier (RFC 6874) names one of this machine's interfaces.
+        // A zone identifier (RFC 6874) identifies a network interface of this machine.
         let text = host.dropFirst().prefix { $0 != "]" && $0 != "%" }
         var address = in6_addr()
         guard unsafe inet_pton(AF_INET6, String(text), &address) == 1 else { return nil }
@@ -86,7 +86,7 @@ package enum NetworkReach: Int, Sendable, Comparable {
     }
 
     /// IANA IPv4 Special-Purpose Address Registry: the blocks that are not globally reachable, and multicast (RFC 5771). The
-    /// documentation blocks are omitted, because nothing can be reached there.
+    /// documentation blocks are omitted, because no host in them is reachable.
     private static let blocksOfIPv4 = [
         Block([0], 8, .thisMachine),
         Block([127], 8, .thisMachine),
@@ -131,7 +131,7 @@ extension Endpoint {
     /// The scope of the host.
     package var reach: NetworkReach { NetworkReach(host: host) }
 
-    /// Limits the scope of the addresses that the host may resolve to, for a URL that another server names.
+    /// Limits the scope of the addresses that the host may resolve to, for a URL that another server specifies.
     /// - Parameters:
     ///   - reach: The scope of the peer's address in the connection to that server; nil when it is unknown, in which
     ///     case the limit does not change.
@@ -141,7 +141,7 @@ extension Endpoint {
         allowedReach = min(allowedReach, max(reach, self.reach))
     }
 
-    /// Whether a server at this URL may name another URL to which the client sends requests. The other URL must not be more
+    /// Whether a server at this URL may refer the client to another URL. The other URL must not be more
     /// local than this URL, and may use plain http only if this URL does, on a loopback address.
     package func mayName(_ other: Endpoint) -> Bool {
         other.reach <= reach && (other.scheme == "https" || scheme == "http")

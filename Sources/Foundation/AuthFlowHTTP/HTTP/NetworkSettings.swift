@@ -14,8 +14,8 @@ public struct NetworkSettings: Sendable {
     /// The client certificate for servers that request one (mutual TLS); nil for none.
     public var clientCertificate: ClientCertificate?
 
-    /// Addresses that replace DNS lookups, by `host:port`: `["id.example.com:443": "127.0.0.1"]`. For tests;
-    /// they have no effect with a proxy, which resolves names itself.
+    /// The addresses to use instead of DNS lookups, by `host:port`: `["id.example.com:443": "127.0.0.1"]`. For tests
+    /// only; they have no effect with a proxy, which resolves names itself.
     public var addresses: [String: String] = [:]
 
     /// The timeout for connecting, including TLS; default: 15 seconds.
@@ -34,7 +34,7 @@ public struct NetworkSettings: Sendable {
     /// Creates settings with default values.
     public init() {}
 
-    /// The choice of a proxy.
+    /// The proxy selection.
     public enum Proxy: Sendable {
         /// No proxy.
         case none
@@ -111,7 +111,7 @@ extension NetworkSettings {
     /// - Throws: ``AuthError`` with `invalid_configuration` when the environment specifies an invalid proxy.
     package func proxy(for call: TransportRequest) throws(AuthError) -> ProxyServer? {
         let host = call.host
-        // A proxy must not see the traffic between two programs on this machine, which a remote proxy could not reach.
+        // A proxy must not see traffic between programs on this machine, and a remote proxy could not reach them.
         guard NetworkReach(host: host) != .thisMachine else { return nil }
         switch proxy {
         case .none: return nil

@@ -15,7 +15,7 @@ struct ProxyEnvironment {
             do throws(AuthError) {
                 return try Self.server(value)
             } catch {
-                throw AuthError(.invalidConfiguration, "The variable \(name) is not a proxy URL. \(error.message)")
+                throw AuthError(.invalidConfiguration, "The value of \(name) is not a proxy URL. \(error.message)")
             }
         }
         return nil

@@ -5,11 +5,11 @@ package enum Redaction {
     /// Parameter names are retained, because they show what happened. All values are removed, because no list of sensitive
     /// names is ever complete.
     package static func url(_ url: some StringProtocol) -> String {
-        // By code points: as a Swift character, an equals sign followed by a combining mark is not an equals sign.
+        // Uses code points: as a Swift character, an equals sign followed by a combining mark is not an equals sign.
         let url = String(url).unicodeScalars[...]
         let beforeFragment = url.prefix { $0 != "#" }
         let base = beforeFragment.prefix { $0 != "?" }
-        // An equals sign in a path is treated as part of a query without its question mark.
+        // Text after an equals sign in a path is redacted as if it were part of a query.
         let path = base.prefix { $0 != "=" }
         var result = withoutUser(path) + (path.endIndex < base.endIndex ? "=…" : "")
         if base.endIndex < beforeFragment.endIndex { result += "?" + values(of: beforeFragment[base.endIndex...]) }

@@ -3,7 +3,7 @@ import HTTPTypes
 
 extension TransportResponse {
     /// The server's description of an error, wherever it appears: in the OAuth members (RFC 6749 section 5.2), in a
-    /// challenge (RFC 6750 section 3), in a problem document (RFC 9457), or in a member that is common in APIs; nil
+    /// challenge (RFC 6750 section 3), in a problem document (RFC 9457), or in a member that APIs commonly use; nil
     /// when there is none.
     ///
     /// It is intended for users. The engine itself evaluates errors only where RFC 6749 defines them.

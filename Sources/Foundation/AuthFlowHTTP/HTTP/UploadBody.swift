@@ -5,7 +5,7 @@ public struct UploadBody: Sendable {
     /// The parts. Reading throws an error if the body ends early; the request then fails.
     public let parts: any AsyncSequence<[UInt8], any Error> & Sendable
 
-    /// The number of bytes; nil when it is not known in advance, and the body is sent in chunks (RFC 9112 section 7.1).
+    /// The number of bytes; nil if unknown, in which case chunked transfer coding is used (RFC 9112 section 7.1).
     public let length: Int?
 
     /// Creates a body.

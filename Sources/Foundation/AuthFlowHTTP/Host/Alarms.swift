@@ -33,7 +33,7 @@ final class Alarms: Sendable {
 
     /// Schedules a function call.
     /// - Parameters:
-    ///   - time: The time of the call, which may be late by up to the tolerance.
+    ///   - time: The scheduled time; the call may be late by up to the tolerance.
     ///   - ring: The function. It must not block.
     /// - Returns: The identifier of the alarm, for ``remove(_:)``.
     func add(at time: ContinuousClock.Instant, _ ring: @escaping @Sendable () -> Void) -> UInt64 {

@@ -9,9 +9,9 @@ package enum ChildProgram {
 
     /// Starts a program in a new session.
     ///
-    /// Foundation's `Process` cannot meet either of two requirements: to start the browser in a new session, so that
-    /// Ctrl-C in the terminal does not terminate it, and to reset the signals that a command-line tool ignores, which a
-    /// child process would otherwise ignore permanently.
+    /// Foundation's `Process` can neither start the browser in a new session, so that Ctrl-C in the terminal does not
+    /// terminate it, nor reset the signals that a command-line tool ignores, which a child process would otherwise
+    /// ignore permanently.
     /// - Parameter output: The descriptor for its standard output; nil to discard it.
     package static func spawn(
         _ command: [String],
@@ -46,8 +46,8 @@ package enum ChildProgram {
         defer { for index in unsafe strings.indices { unsafe free(strings[index]) } }
         var identifier: pid_t = 0
         var status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
-        // Executing a newly written script fails with ETXTBSY while a child process that another thread has forked
-        // still holds an inherited descriptor that is open for writing.
+        // Executing a newly written script fails with ETXTBSY while another thread's forked child still holds an
+        // inherited descriptor that is open for writing.
         for _ in 0..<20 where status == ETXTBSY {
             usleep(5_000)
             status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
@@ -59,7 +59,7 @@ package enum ChildProgram {
         return identifier
     }
 
-    /// Runs a program until it exits.
+    /// Runs a program and waits for it to exit.
     /// - Returns: Its exit status and its standard output.
     package static func output(
         of command: [String],
@@ -88,13 +88,13 @@ package enum ChildProgram {
         return (end(of: child), bytes)
     }
 
-    /// Waits for a program to exit without reading its status, so that its process ID stays reserved.
+    /// Waits for a program to exit without reaping it, so that its process ID stays reserved.
     package static func awaitEnd(of identifier: pid_t) {
         var information = unsafe siginfo_t()
         while unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}
     }
 
-    /// Waits for a program to exit, so that it does not remain in the process table as a zombie.
+    /// Waits for a program to exit and reaps it, so that it does not remain in the process table as a zombie.
     /// - Returns: Its exit status.
     package static func end(of identifier: pid_t) -> Int32 {
         var status: Int32 = 0
@@ -102,7 +102,7 @@ package enum ChildProgram {
             // The status is unknown when SIGCHLD is ignored.
             guard errno == EINTR else { return 1 }
         }
-        // wait(2): the low seven bits contain the signal that terminated it, bits 8 to 15 its exit status.
+        // wait(2): the low seven bits contain the signal that terminated it; bits 8 to 15 contain its exit status.
         return status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F
     }
 

@@ -15,7 +15,7 @@ package final class FirstResult<Value: Sendable>: Sendable {
     /// Waits for the first result. A cancelled task does not wait, even if the work continues.
     /// - Parameters:
     ///   - begin: Starts the work; not called when the task is already cancelled.
-    ///   - onCancel: Called when the task is cancelled, from another thread.
+    ///   - onCancel: Called when the task is cancelled, possibly on another thread.
     /// - Throws: The error of the first result, or `CancellationError`.
     package func value(
         begin: () -> Void,
@@ -27,13 +27,13 @@ package final class FirstResult<Value: Sendable>: Sendable {
                 begin()
             }
         } onCancel: {
-            // In this order, so that work that is just starting either finds the result or receives `onCancel`.
+            // The result is set first, so that work that is just starting either finds it or receives `onCancel`.
             finish(.failure(CancellationError()))
             onCancel()
         }
     }
 
-    /// Reports a result; all but the first are ignored.
+    /// Reports a result; all results after the first are ignored.
     package func finish(_ result: Result<Value, any Error>) {
         let continuation = state.withLock { state -> CheckedContinuation<Value, any Error>? in
             defer { state = .finished }

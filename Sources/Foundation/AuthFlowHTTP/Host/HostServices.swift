@@ -14,7 +14,7 @@ public struct HostServices: Sendable {
     /// Returns the given number of bytes from a cryptographically secure source.
     public var randomBytes: @Sendable (_ count: Int) -> [UInt8]
 
-    /// The monotonic clock for timeouts, waits and leases. Unlike the wall clock, it is never set, and it
+    /// The monotonic clock for timeouts, waits and leases. Unlike the wall clock, it is never adjusted, and it
     /// continues to advance while the system is suspended.
     public var clock: any Clock<Duration>
 
@@ -49,7 +49,7 @@ public struct HostServices: Sendable {
         var generator = SystemRandomNumberGenerator()
         var bytes: [UInt8] = []
         bytes.reserveCapacity(count + 8)
-        // Eight bytes at a time, because each number requires a system call.
+        // Each number requires a system call, so all eight of its bytes are used.
         while bytes.count < count {
             let number = generator.next() as UInt64
             for shift in stride(from: 0, to: 64, by: 8) {

@@ -7,7 +7,7 @@ import Glibc
 
 /// Runs a program and captures its output.
 package enum ProgramOutput {
-    /// Runs a program until it exits. Cancellation kills the program and every process that it has started.
+    /// Runs a program and waits for it to exit. Cancellation kills the program and every process that it has started.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
     ///   - environment: The complete environment of the program.
@@ -31,7 +31,7 @@ package enum ProgramOutput {
         #endif
     }
 
-    /// Runs a program until it exits, on this thread, for callers that cannot await a task.
+    /// Runs a program and blocks this thread until it exits, for callers that cannot await a task.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
     ///   - environment: The complete environment of the program.
@@ -54,7 +54,7 @@ package enum ProgramOutput {
 }
 
 #if os(Linux)
-/// A program that runs in a separate session. Its process ID is valid until it is reaped, after which it may be reused.
+/// A program that runs in a separate session. Its process ID may be reused once the program has been reaped.
 private final class Child: Sendable {
     private enum State {
         case notStarted
@@ -69,7 +69,7 @@ private final class Child: Sendable {
     /// the pipe open.
     private static let patience: Int32 = 100
 
-    /// Kills the program's process group; if it has not been started yet, prevents its start.
+    /// Kills the program's process group; if the program has not been started yet, prevents it from starting.
     func kill() {
         state.withLock { state in
             if case .running(let identifier) = state { Glibc.kill(-identifier, SIGKILL) }
@@ -144,7 +144,7 @@ private final class Child: Sendable {
     private func awaitEnd() -> Int32 {
         guard case .running(let identifier) = state.withLock({ $0 }) else { return 1 }
         var information = unsafe siginfo_t()
-        // Not reaped yet, so that its process ID is not reused while the program can still be killed.
+        // The program is not reaped yet, so that its process ID is not reused while the program can still be killed.
         while unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}
         return state.withLock { state in
             state = .over

@@ -44,7 +44,7 @@ package final class SharedTask<Value: Sendable>: Sendable {
                 let result = state.withLock { state -> Result<Value, any Error>? in
                     switch state {
                     case .finished(let result): return result
-                    // Checked under the lock that the handler below acquires, so a cancellation is neither missed nor
+                    // The check holds the lock that the handler below acquires, so a cancellation is neither missed nor
                     // handled twice.
                     case .running where Task.isCancelled: return .failure(CancellationError())
                     case .running(var waiters, let count):

@@ -58,7 +58,7 @@ package final class UnfinishedWork: Sendable {
         return try await begin(work).value()
     }
 
-    /// Whether work is in progress, or a credential could not be stored.
+    /// Whether work is in progress or any credentials are unsaved.
     package var isBusy: Bool { running.withLock { !$0.isEmpty } || unwritten.withLock { !$0.isEmpty } }
 
     /// The number of operations in progress, and the number of owners with unsaved credentials.
@@ -73,15 +73,15 @@ package final class UnfinishedWork: Sendable {
         }
     }
 
-    /// Called immediately before a refresh token is sent. If the process is about to exit, the response could not be
-    /// stored.
+    /// Called immediately before a refresh token is sent. A process that is about to exit could not store the
+    /// response.
     /// - Throws: ``AuthError`` with ``AuthError/Code/closing``.
     package func willSend() throws(AuthError) {
         try sending.withLock { sending throws(AuthError) in
             guard !sending.isClosed else {
                 throw AuthError(.closing, "The process is about to exit, so no refresh token was sent.")
             }
-            // The caller may have given up in the meantime.
+            // The caller may have stopped waiting in the meantime.
             sending.isSent = sending.requests > 0
         }
     }
@@ -104,7 +104,7 @@ package final class UnfinishedWork: Sendable {
     package func drain(within patience: Duration, clock: any Clock<Duration>) async -> Bool {
         do {
             return try await withDeadline(patience, clock: clock) {
-                AuthError(.timedOut, "Operations in progress took too long.")
+                AuthError(.timedOut, "Operations in progress did not complete in time.")
             } _: { [self] in
                 try await waitForRunning()
                 let writes = unwritten.withLock { $0.map(\.write) }

@@ -66,7 +66,7 @@ import CCurl
         note(unsafe authflow_curl_set_list(pointer, option, list))
     }
 
-    /// Sets the callbacks for header fields, for the body, and before a request. `context` must outlive the transfer.
+    /// Sets the header, body and pre-request callbacks. `context` must outlive the transfer.
     func setReceivers(
         _ context: CurlTransfer,
         header: authflow_curl_receive,

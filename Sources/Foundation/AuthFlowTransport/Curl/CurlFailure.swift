@@ -47,7 +47,7 @@ struct CurlFailure {
                 "\(peer.capitalizedFirst) requires a user name and a password, or rejected the configured credentials."
             )
         case _ where proxy != nil && connectStatus >= 300:
-            error = failure("\(peer.capitalizedFirst) refuses to connect to \(place) (status \(connectStatus)).")
+            error = failure("\(peer.capitalizedFirst) refused to connect to \(place) (status \(connectStatus)).")
         case AUTHFLOW_CURL_NO_CONNECTION:
             error = failure("Could not connect to \(peer). Is the address correct, and is the server running?")
         case AUTHFLOW_CURL_CERTIFICATE_REFUSED, AUTHFLOW_CURL_BAD_CA_FILE:

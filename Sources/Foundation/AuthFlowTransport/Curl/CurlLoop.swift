@@ -115,7 +115,7 @@ final class CurlLoop: Sendable {
     }
 }
 
-/// The transfers that are waiting, and the transfers that libcurl is processing. Accessed only by the loop's thread.
+/// The transfers that are waiting, and the transfers that libcurl is processing. Only the loop's thread uses them.
 private struct RunningTransfers {
     private struct Running {
         let transfer: CurlTransfer
@@ -127,7 +127,7 @@ private struct RunningTransfers {
     private var running: [UInt: Running] = [:]
     private var handles: [ObjectIdentifier: UInt] = [:]
     private var uploads: [UInt: CurlTransfer] = [:]
-    /// The time of the next check for late transfers. No deadline is earlier than this.
+    /// The time of the next check for expired transfers. No deadline is earlier than this.
     private var nextLook = ContinuousClock.now + longestPause
 
     private static let longestPause = Duration.seconds(60)
@@ -180,7 +180,7 @@ private struct RunningTransfers {
         end(transfer, CancellationError())
     }
 
-    /// Ends a transfer before libcurl does, or before it has started.
+    /// Ends a transfer before libcurl does, or before the transfer has started.
     private mutating func end(_ transfer: CurlTransfer, _ error: any Error) {
         if let identifier = handles[ObjectIdentifier(transfer)] {
             remove(identifier)

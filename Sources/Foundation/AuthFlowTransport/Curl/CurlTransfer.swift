@@ -99,7 +99,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             // libcurl sends a field without a value only if it is written with a semicolon instead of a colon.
             lines.append(field.value.isEmpty ? "\(field.name.rawName);" : "\(field.name.rawName): \(field.value)")
         }
-        // The fields are separate for HTTP/2; HTTP/1.1 requires a single field (RFC 6265 section 5.4).
+        // HTTP/2 cookie fields are separate; HTTP/1.1 requires a single field (RFC 6265 section 5.4).
         let cookies = call.head.headerFields[values: .cookie]
         if !cookies.isEmpty { lines.append("Cookie: \(cookies.joined(separator: "; "))") }
         if call.head.headerFields[.userAgent] == nil { lines.append("User-Agent: AuthFlow") }
@@ -219,7 +219,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         return ((sent ?? added) + limit, wait.error(for: call, after: limit))
     }
 
-    /// nil while libcurl connects, for which it has a separate timeout, and once a stream has its headers, because a stream has no time limit.
+    /// The current wait; nil while connecting (which has its own timeout) and once a stream has headers, because it has no time limit.
     private var wait: TransferWait? {
         guard sent != nil else { return easy == nil ? .forConnection : nil }
         if isStream {
@@ -397,7 +397,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     private var addressError: AuthError {
         AuthError(
             .networkFailed,
-            "\(call.place) resolves to a loopback or private network address, which a public server must not use."
+            "\(call.place) resolves to a loopback or private address. A public server must not refer to such a host."
         )
     }
 

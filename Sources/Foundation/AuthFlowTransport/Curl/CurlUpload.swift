@@ -18,7 +18,7 @@ final class CurlUpload: Sendable {
         var part: ArraySlice<UInt8> = []
         /// The number of bytes that libcurl has sent.
         var sent = 0
-        /// Whether libcurl waits for the next part.
+        /// Whether libcurl is waiting for the next part.
         var isAwaited = false
         /// Whether libcurl has sent the whole body.
         var isWhole = false
@@ -40,7 +40,7 @@ final class CurlUpload: Sendable {
     /// The number of bytes; nil when it is not known in advance.
     var length: Int? { body.length }
 
-    /// Whether libcurl waits for the next part.
+    /// Whether libcurl is waiting for the next part.
     var isAwaited: Bool { state.withLock(\.isAwaited) }
 
     /// Whether the server has rejected the request before the end of its body.

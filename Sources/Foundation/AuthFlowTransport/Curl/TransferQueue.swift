@@ -58,7 +58,7 @@ struct TransferQueue {
         places[destination.pool, default: 0] -= 1
         defer { removeIfEmpty(destination) }
         var begun: [CurlTransfer] = []
-        // A transfer to another host may have been waiting only for a slot in the pool: the transfer that has waited longest is next,
+        // A transfer to another host may have been waiting only for a slot in the pool. The longest-waiting transfer is next,
         // whatever its host, so that hosts with many transfers cannot starve the others.
         while let longest = longestWaiting(in: destination.pool), let transfer = next(in: longest) {
             begun.append(transfer)

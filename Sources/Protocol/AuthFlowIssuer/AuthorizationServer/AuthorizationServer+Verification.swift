@@ -10,10 +10,10 @@ extension AuthorizationServer {
     /// - Parameters:
     ///   - idToken: The token.
     ///   - clientID: The client to which the token was issued, which must be its only audience.
-    ///   - nonce: The expected nonce; default: any or none, because another program made the request.
+    ///   - nonce: The expected nonce; default: any nonce or no nonce, because another program made the request.
     ///   - accessToken: The access token issued with the ID Token, for `at_hash`; default: none.
     ///   - algorithms: The signature algorithms to accept; default: all asymmetric algorithms that the server advertises.
-    ///   - age: The maximum age, based on `iat`; default: ten minutes; nil for no limit other than its expiry.
+    ///   - age: The maximum age, based on `iat`; default: ten minutes; nil for no limit other than the token's expiry.
     ///   - clockLeeway: The allowed difference between this machine's clock and the server's; default: one minute.
     ///   - decryptionKeys: The keys for decrypting encrypted tokens; default: none.
     /// - Throws: ``AuthError`` with `invalid_id_token`, or any error from fetching the metadata or the keys.

@@ -8,8 +8,8 @@ import Synchronization
 
 /// The state of one issuer: its metadata, its keys, its DPoP nonces, and its clock offset.
 ///
-/// Create one for each issuer and share it: any number of clients, users and tasks can use it concurrently. One request
-/// fetches the metadata for all of them, and another fetches the keys.
+/// Create one instance for each issuer and share it: any number of clients, users and tasks can use it concurrently.
+/// One request fetches the metadata for all of them, and another fetches the keys.
 ///
 /// ```swift
 /// let server = AuthorizationServer(issuer: "https://id.example.com")
@@ -93,7 +93,7 @@ public final class AuthorizationServer: Sendable {
         let metadata = try await source.metadata(in: context)
         // RFC 8414 section 3.3: "The issuer value returned MUST be identical to the authorization server's issuer identifier".
         guard metadata.issuer.isIdentical(to: issuer) else {
-            throw AuthError(.issuerMismatch, "The metadata of \"\(issuer)\" names the issuer \"\(metadata.issuer)\".")
+            throw AuthError(.issuerMismatch, "The metadata of \"\(issuer)\" has the issuer \"\(metadata.issuer)\".")
         }
         return metadata
     }

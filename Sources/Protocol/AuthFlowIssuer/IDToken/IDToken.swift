@@ -16,7 +16,7 @@ public struct IDToken: Sendable, Hashable {
     /// `iss`: the provider.
     public let issuer: String
 
-    /// `sub`: the user, by an identifier that is unique at this issuer and never reassigned.
+    /// `sub`: the identifier of the user, which is unique at this issuer and never reassigned.
     public let subject: String
 
     /// `aud`: the clients for which the token is intended, including this client.
@@ -62,7 +62,7 @@ extension IDToken {
     /// The token in its stored form.
     package var stored: JSON { ["header": header.json, "claims": claims] }
 
-    /// Decodes a token from its ``stored`` form. It was verified before it was stored, and the stored copy is as
+    /// Decodes a token from its ``stored`` form. The token was verified before it was stored, and the stored copy is as
     /// trustworthy as the refresh token stored with it.
     package init?(stored json: JSON) {
         guard let header = json["header"], let claims = json["claims"], let issuer = claims["iss"]?.string,

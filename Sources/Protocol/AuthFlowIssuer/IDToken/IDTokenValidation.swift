@@ -58,7 +58,7 @@ package struct IDTokenValidation: Sendable {
         case signIn(nonce: Secret?)
         /// A refresh of the tokens issued with this ID Token, and the nonce of the sign-in; nil when none was sent.
         case refresh(of: IDToken, nonce: String?)
-        /// An exchange of another token (RFC 8693), with the user's `sub`; nil when the user is not known.
+        /// A token exchange (RFC 8693), with the user's `sub`; nil when the user is not known.
         case exchange(subject: String?)
         /// A sign-in by another program, which presents the token here. The nonce is checked if it is known.
         case presented(nonce: Secret?)
@@ -81,7 +81,7 @@ package struct IDTokenValidation: Sendable {
         return issuer
     }
 
-    /// The rules of ID Tokens that do not depend on the request. A logout token or an access token has a different
+    /// The request-independent rules for ID Tokens. A logout token or an access token has a different
     /// type.
     static let profile = JWTProfile(
         "The ID Token",
@@ -282,7 +282,7 @@ package struct IDTokenValidation: Sendable {
         guard claims["azp"] == original.claims["azp"] else { throw rules.refused("its azp has changed") }
     }
 
-    /// The error for the expected user's token if the authentication did not meet the requirements of the request.
+    /// The error for a token of the expected user whose authentication does not meet the request's requirements.
     private static func insufficient(_ reason: String) -> AuthError {
         AuthError(.insufficientUserAuthentication, "\(profile.name) was rejected: \(reason).")
     }

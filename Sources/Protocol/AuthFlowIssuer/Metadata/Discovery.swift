@@ -73,7 +73,7 @@ struct Discovery: Sendable {
     /// The bounds for the lifetime in `Cache-Control: max-age`, in seconds.
     static let ageBounds: ClosedRange<Double> = 300...86_400
 
-    /// A document that was found.
+    /// A discovered metadata document.
     struct FoundDocument {
         let json: JSON
         /// The lifetime of the document.
@@ -87,7 +87,7 @@ struct Discovery: Sendable {
         let home = try home()
         let path = home.path.droppingLastSlash
         let origin = "\(home.scheme)://\(home.authority)"
-        // OIDC Discovery section 4: appended, "any terminating / MUST be removed".
+        // OIDC Discovery section 4: the well-known path is appended, "any terminating / MUST be removed".
         let openID = try Endpoint("\(origin)\(path)/.well-known/openid-configuration")
         let oauth = try oauthPlace()
         guard !path.isEmpty else { return order == .openIDFirst ? [openID, oauth] : [oauth, openID] }
@@ -96,7 +96,7 @@ struct Discovery: Sendable {
         return order == .openIDFirst ? [openID, oauth, inserted] : [oauth, inserted, openID]
     }
 
-    /// RFC 8414 section 3.1: inserted between the host and the path.
+    /// RFC 8414 section 3.1: the well-known path is inserted between the host and the path.
     private func oauthPlace() throws -> Endpoint {
         let home = try home()
         let path = home.path.droppingLastSlash
@@ -147,7 +147,7 @@ struct Discovery: Sendable {
             throw AuthError(
                 .issuerMismatch,
                 """
-                The metadata of "\(issuer)" names the issuer "\(Redaction.url(named))"; both must be identical to the last \
+                The metadata of "\(issuer)" has the issuer "\(Redaction.url(named))"; the two must match character for \
                 character. If it is the right provider, use exactly that value as the issuer.
                 """
             )
@@ -156,7 +156,7 @@ struct Discovery: Sendable {
         return FoundDocument(json: json, lifetime: .seconds(age), reach: response.reach)
     }
 
-    /// Adds the endpoints that only the issuer's RFC 8414 document contains to the metadata.
+    /// Adds to the metadata the endpoints that only the issuer's RFC 8414 document contains.
     /// - Throws: ``AuthError`` when the document cannot be fetched because of a transient error.
     func supplement(_ metadata: ProviderMetadata) async throws -> ProviderMetadata {
         let place = try oauthPlace()

@@ -6,7 +6,7 @@ import Synchronization
 ///
 /// - After a failed fetch, the old metadata is used until it is a day old.
 /// - After a failure, fetches are retried with exponential backoff (one second to one minute); until then, the same error is rethrown, so that many
-///   users of one server do not multiply the requests to a provider that is unavailable.
+///   users of one server do not flood an unavailable provider with requests.
 final class MetadataCache: Sendable {
     /// The maximum age of stale metadata that is still used when refetching fails, in seconds.
     static let maximumStaleAge: TimeInterval = 86_400
@@ -51,7 +51,7 @@ final class MetadataCache: Sendable {
     ///   - waits: Whether to wait for a new document even if the old document is usable; default: true.
     ///   - isDoubted: Whether to refetch an unexpired document, unless it was fetched very recently; default: false.
     ///   - fetch: Fetches the metadata.
-    /// - Throws: Any error thrown by `fetch`, or its most recent error; `CancellationError`, which does not affect other callers.
+    /// - Throws: Any current or cached error of `fetch`; `CancellationError`, which does not affect other callers.
     func metadata(
         waits: Bool = true,
         isDoubted: Bool = false,

@@ -4,8 +4,8 @@ public import AuthFlowJSON
 
 /// The endpoints and capabilities of a provider (OIDC Discovery section 3, RFC 8414 section 2).
 ///
-/// Capabilities are represented as data: an unsupported capability is nil here, and using it throws an error that names
-/// it.
+/// Capabilities are represented as data: an unsupported capability is nil here, and its use throws an error that
+/// identifies the capability.
 public struct ProviderMetadata: Sendable, Hashable {
     /// The issuer, compared code point by code point wherever it appears.
     public var issuer: String
@@ -145,14 +145,14 @@ public struct ProviderMetadata: Sendable, Hashable {
         // Otherwise a hostile provider could have codes, tokens and secrets sent to services on this machine or its network.
         guard issuer?.mayName(endpoint) == true else {
             throw unusable(
-                "its \"\(name)\" is at \(endpoint.origin), a loopback or private network address, which a public provider must not use"
+                "its \"\(name)\" is at \(endpoint.origin), a loopback or private network address; a public provider must not refer to such an address"
             )
         }
         return endpoint
     }
 
     /// Limits the endpoints on other hosts to the network reach of the connection to the document's server. On a company network, the
-    /// server's host name may resolve to a private address, as may those of its endpoints; a public server's must not.
+    /// server's host name may resolve to a private address, as may its endpoints; those of a public server must not.
     /// - Parameter reach: The network reach; nil when it is not known.
     mutating func limitReach(to reach: NetworkReach?) {
         documentReach = reach
@@ -218,7 +218,7 @@ extension ProviderMetadata {
         ].contains($0.name)
     }
 
-    /// The same metadata with the endpoints for clients that present a certificate, if there are any.
+    /// The same metadata with the mutual TLS endpoint aliases, if there are any.
     /// RFC 8705 section 5: "an OAuth client intending to do mutual TLS ... MUST use the alias URL of the endpoint within the
     /// mtls_endpoint_aliases metadata" instead of the usual one.
     /// - Throws: ``AuthError`` with `discovery_failed` when an endpoint is not safe.

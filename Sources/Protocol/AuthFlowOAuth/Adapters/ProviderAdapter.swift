@@ -4,12 +4,12 @@ public import AuthFlowIssuer
 ///
 /// The engine builds every request, validates every response, and handles polling, retries and timeouts. An adapter
 /// specifies where requests are sent, adjusts their parameters, and performs the checks that are specific to this
-/// provider's tokens. It cannot weaken a check, because the engine sets and verifies the parameters that protect an
-/// exchange.
+/// provider's tokens. It cannot weaken a check, because the engine sets and verifies the parameters that protect a
+/// request.
 ///
 /// ## When to write an adapter
 ///
-/// Most providers need no custom adapter, because the generic adapter in `AuthFlowOIDC` can be configured in a file.
+/// Most providers need no custom adapter, because the generic adapter in `AuthFlowOIDC` can be configured from a file.
 /// Write an adapter when a provider needs non-standard parameters, and adopt a capability protocol when parameters are
 /// not enough:
 ///
@@ -43,7 +43,7 @@ public import AuthFlowIssuer
 ///
 /// Run `ProviderConformance` from `AuthFlowTesting` against it, and sign in with an emulator of the provider.
 public protocol ProviderAdapter: MetadataSource {
-    /// Adjusts a request that the engine has built. Called for each request to an endpoint of the metadata, immediately before it
+    /// Adjusts a request that the engine has built. Called for each request to an endpoint in the metadata, immediately before it
     /// is sent. Default: leaves the request unchanged.
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws
 

@@ -88,8 +88,8 @@ public struct ProviderContext: Sendable {
     ///   revocation of the remaining tokens has been attempted.
     public func revoke(_ tokens: [RevocableToken]) async throws { try await client.revoke(tokens) }
 
-    /// The value of an `Authorization` field that authenticates the client with its secret (RFC 7617), for a provider's
-    /// own APIs; nil for a client without a secret.
+    /// The value of an `Authorization` field that authenticates the client with its secret (RFC 7617), for the
+    /// provider's APIs; nil for a client without a secret.
     public var basicAuthorization: Secret? {
         registration.authentication.secret.map {
             Secret("Basic \(Data("\(registration.clientID):\($0.exposed)".utf8).base64EncodedString())")

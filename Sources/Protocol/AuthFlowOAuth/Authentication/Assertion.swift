@@ -41,7 +41,7 @@ public struct Assertion: Sendable, Hashable {
         } catch {
             throw AuthError(
                 .assertionUnusable,
-                "The assertion from \(source) is not a signed JWT.",
+                "The assertion from \(source) is not a signed JWT, or is too large.",
                 underlyingError: error.underlyingError
             )
         }
@@ -57,7 +57,7 @@ public struct Assertion: Sendable, Hashable {
         let claims = AssertionClaims(jwt)
         // RFC 7523 section 3: the assertion "MUST contain an exp (expiration time) claim", and "MUST contain an aud (audience) claim".
         guard let expiry = claims.expiry else {
-            throw AuthError(.assertionUnusable, "The assertion from \(source) has no expiration time (exp).")
+            throw AuthError(.assertionUnusable, "The assertion from \(source) has no numeric expiration time (exp).")
         }
         guard expiry > time.timeIntervalSince1970 else {
             throw AuthError(

@@ -39,7 +39,7 @@ package struct ClientAssertion: Sendable {
 
     private func make(for request: ClientAuthentication.Request) async throws -> String {
         let own: [String: JSON] = [
-            // RFC 7523 section 3: iss, sub, aud and exp are required; the others prevent replay and premature use.
+            // RFC 7523 section 3: iss, sub, aud and exp are required; other claims prevent replay and premature use.
             "iss": .string(request.clientID), "sub": .string(request.clientID),
             "aud": .string(try audience(of: request)),
             "jti": .string(request.identifier),

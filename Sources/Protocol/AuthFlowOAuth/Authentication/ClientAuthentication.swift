@@ -115,7 +115,7 @@ public struct ClientAuthentication: Sendable {
         _ method: Method,
         _ prove: @escaping @Sendable (Request) async throws -> Proof
     ) -> ClientAuthentication {
-        // A custom proof may contain timestamps.
+        // The JWT of a custom proof may contain timestamps.
         ClientAuthentication(method, isTimed: method == .privateKeyJWT || method == .clientSecretJWT, prove)
     }
 
@@ -127,7 +127,7 @@ public struct ClientAuthentication: Sendable {
     public static func clientSecretBasic(_ secret: Secret) -> ClientAuthentication {
         ClientAuthentication(.clientSecretBasic, secret: secret) { request in
             // RFC 6749 section 2.3.1: both are "encoded using the application/x-www-form-urlencoded encoding algorithm"
-            // first. Otherwise authentication can fail when either of them contains a colon, a percent sign or a
+            // first. Otherwise authentication may fail when either of them contains a colon, a percent sign or a
             // plus sign. A space is sent as %20, so that servers that decode only percent-encoding can also decode it.
             let pair = [request.clientID, secret.exposed]
                 .map(FormURLEncoding.encodeWithoutPlus).joined(separator: ":")
@@ -191,8 +191,8 @@ public struct ClientAuthentication: Sendable {
     /// one minute.
     /// - Parameters:
     ///   - key: The key that signs the JWT. Its `kid` is the registered key ID.
-    ///   - issuer: `iss`: the party that has registered the key, such as a team ID. `sub` is the client identifier, `aud` the server's
-    ///     issuer.
+    ///   - issuer: `iss`: the identifier of the party that registered the key, such as a team ID. `sub` is the client identifier,
+    ///     `aud` the server's issuer.
     ///   - algorithm: The algorithm; default: the best algorithm that the key supports.
     public static func signedSecret(
         by key: SigningKeySource,
@@ -259,7 +259,7 @@ public struct ClientAuthentication: Sendable {
         guard secret?.exposed.isEmpty != true else {
             throw AuthError(
                 .invalidConfiguration,
-                "The client secret is empty. If it is the value of an environment variable, the variable may not be set."
+                "The client secret is empty. If it comes from an environment variable, check that the variable is set."
             )
         }
         guard let algorithm = secretAlgorithm, let secret else { return }
@@ -280,7 +280,7 @@ public struct ClientAuthentication: Sendable {
     func authenticate(_ request: inout ProviderRequest, as description: Request) async throws {
         let proof = try await prove(description)
         if let allowed = description.allowedAlgorithms, let assertion = proof.parameters["client_assertion"] {
-            // FAPI 2.0 Security Profile sections 5.3.3.1 and 5.4.1, also for an assertion that another party has signed.
+            // FAPI 2.0 Security Profile sections 5.3.3.1 and 5.4.1 also apply to an assertion signed by another party.
             let claims = AssertionClaims(Secret(assertion))
             guard claims.audiences == [description.issuer], claims.algorithm.map(allowed.contains) == true else {
                 throw AuthError(

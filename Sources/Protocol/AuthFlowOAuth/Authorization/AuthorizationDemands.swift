@@ -2,8 +2,8 @@
 // authentication must not receive tokens for an older authentication.
 
 extension OAuthClient {
-    /// The parameters of an authorization request that a token exchange for a shared sign-in would ignore: from the
-    /// options and the registration. `prompt=none` is not included, because an exchange shows no page.
+    /// The authorization request parameters, from the options and the registration, that a token exchange for a shared
+    /// sign-in would ignore. `prompt=none` is not included, because a token exchange shows no page.
     package func demandsBeyondExchange(_ options: AuthorizationOptions) -> [String] {
         var names = parameters(of: .authorization).names + options.demands(allowing: .none)
         if (options.scopes ?? registration.scopes) != registration.scopes { names.append("scope") }

@@ -3,7 +3,7 @@ public import AuthFlowJSON
 
 /// The options of one authorization request, in addition to the registration's.
 ///
-/// A requirement for the authentication (`maxAge`, an essential claim) is also checked in the returned ID Token.
+/// An authentication requirement (`maxAge`, an essential claim) is also checked against the returned ID Token.
 public struct AuthorizationOptions: Sendable {
     /// A value of `prompt` (OIDC Core section 3.1.2.1), from an extensible set.
     public struct Prompt: RawRepresentable, Sendable, Hashable {
@@ -28,7 +28,7 @@ public struct AuthorizationOptions: Sendable {
     public var loginHint: String?
     /// `max_age`: the maximum time since the user's authentication, in whole seconds; default: any.
     public var maxAge: Duration?
-    /// `acr_values`: authentication contexts, in order of preference. To require one of them, use ``claims``. Default: none.
+    /// `acr_values`: authentication context classes, in order of preference. To require one, use ``claims``. Default: none.
     public var acrValues: [String] = []
     /// `ui_locales`: language tags (BCP 47), in order of preference; default: none.
     public var uiLocales: [String] = []

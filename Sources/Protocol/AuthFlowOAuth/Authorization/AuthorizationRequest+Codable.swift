@@ -93,7 +93,7 @@ extension AuthorizationRequest {
 extension AuthorizationRequest {
     /// The request, encrypted with ChaCha20-Poly1305, for storage that other parties can read, such as a cookie.
     ///
-    /// A sealed request can be opened as often as it is presented. Within one process an authorization response is accepted
+    /// A sealed request can be opened any number of times. Within one process, an authorization response is accepted only
     /// once; across processes, rely on the server to reject a reused code, or use ``PendingAuthorizations``.
     /// - Parameter key: At least 32 random bytes, the same on every instance that opens the request.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the key is too short.

@@ -29,7 +29,7 @@ struct SignedAuthorizationResponse: Sendable {
                 "The redirect contains no signed response (JARM), although one was requested (response_mode)."
             )
         }
-        // Checked here because the receiver of the redirect might not have access to the client's requirements.
+        // This is checked here because the receiver of the redirect might not have access to the client's requirements.
         guard
             !client.registration.encryptedResponses.contains(.authorizationResponse)
                 || JWE.isEncrypted(Secret(received.parameters["response"] ?? ""))

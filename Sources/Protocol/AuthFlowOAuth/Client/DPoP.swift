@@ -103,7 +103,7 @@ extension OAuthClient {
     }
 
     /// The header fields that authorize one request with an access token.
-    /// - Parameter nonces: The nonces of the resource servers; default: those from this server's responses.
+    /// - Parameter nonces: The nonces of the resource servers; default: the nonces from this server's responses.
     package func authorizationFields(
         method: HTTPRequest.Method,
         endpoint: Endpoint,
@@ -124,7 +124,7 @@ extension OAuthClient {
     }
 
     /// A proof for one request. A token endpoint checks the proof's time against the server's clock, and a resource
-    /// against its own clock.
+    /// server against its own clock.
     private func proof(
         by key: DPoPKey,
         method: HTTPRequest.Method,
@@ -156,7 +156,7 @@ extension OAuthClient {
         return key
     }
 
-    /// Sends a request to one of the provider's own resources with the access token.
+    /// Sends a request to one of the provider's resources with the access token.
     /// - Returns: A response with status 200.
     /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
     ///   provider limits the request rate, `invalid_reply` for any other status.
@@ -187,15 +187,15 @@ extension OAuthClient {
 }
 
 extension TokenSet {
-    /// The value of the `Authorization` field (RFC 6750 section 2.1). The RFC's other two methods can leave the token in logs.
+    /// The value of the `Authorization` field (RFC 6750 section 2.1). The RFC's other two methods may leave the token in logs.
     fileprivate var authorization: String {
         "\(dpopKey == nil ? "Bearer" : "DPoP") \(accessToken.exposed)"
     }
 }
 
 extension TransportResponse {
-    /// Whether a server requires a nonce in the proof: a token endpoint reports that in the response body, and a
-    /// resource in `WWW-Authenticate`, whose scheme is case-insensitive (RFC 9110 section 11.1).
+    /// Whether a server requires a nonce in the proof: a token endpoint reports this in the response body, and a
+    /// resource server in `WWW-Authenticate`, whose scheme is case-insensitive (RFC 9110 section 11.1).
     fileprivate var wantsDPoPNonce: Bool {
         switch status {
         case 400, 401:

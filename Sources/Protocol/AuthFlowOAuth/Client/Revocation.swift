@@ -12,9 +12,9 @@ extension OAuthClient {
 
     /// Revokes the tokens of a credential, either as RFC 7009 specifies or through the adapter. An expired access token
     /// needs no revocation.
-    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support revocation, `login_required` when the credential belongs to
-    ///   other endpoints, or the first error, after revocation of the remaining tokens has been attempted, or at once
-    ///   if the provider does not respond.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support revocation, `login_required` when the credential is bound
+    ///   to other endpoints, or the first error, after revocation of the remaining tokens has been attempted, or
+    ///   immediately if the provider does not respond.
     public func revoke(_ credential: Credential) async throws {
         try await requireBinding(of: credential, with: \ProviderMetadata.revocationEndpoint)
         if let provider = adapter as? any TokenRevoking {
@@ -42,7 +42,7 @@ extension OAuthClient {
     ///
     /// Only RFC 7009 revocation is used, because an adapter's method may end more than this grant.
     package func revokeRefused(_ tokens: TokenSet) async {
-        // In a separate task, because this task may be cancelled.
+        // A separate task is used, because this task may be cancelled.
         await Task { [self] in
             try? await withDeadline(.seconds(10), clock: host.clock) {
                 AuthError(.timedOut, "The revocation timed out.")

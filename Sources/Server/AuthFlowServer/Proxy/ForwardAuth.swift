@@ -1,7 +1,7 @@
 public import AuthFlow
 
-/// The route at which a proxy in front of another application checks whether a request has a session, and to which
-/// user the session belongs: for nginx's `auth_request`, Caddy's `forward_auth` and Traefik's `forwardAuth`.
+/// The route that a proxy in front of another application calls to check whether a request has a session, and which
+/// user the session belongs to: for nginx's `auth_request`, Caddy's `forward_auth` and Traefik's `forwardAuth`.
 ///
 /// The proxy sends a subrequest with the header fields of the client's request. Before it forwards the client's
 /// request, it must remove the session cookie and any client-supplied values of the fields that this route sets.
@@ -31,9 +31,9 @@ public struct ForwardAuth: Sendable {
     ///   - server: The sessions.
     ///   - path: The path that the proxy requests; default: `/forward-auth`. Browsers must not be able to reach it.
     ///   - provider: The name of the provider whose users may use the application behind the proxy; a request with
-    ///     another provider's session is rejected (403). With several providers, name one, because users of different
+    ///     another provider's session is rejected (403). If there are several, specify one, because users of different
     ///     providers can have the same subject. Default: the only provider.
-    ///   - fields: The fields of the response, such as `X-User`. A session that lacks any value is rejected (403).
+    ///   - fields: The response header fields, such as `X-User`. A session that lacks any value is rejected (403).
     ///     Identify users by ``Value/subject``: an e-mail address can be reassigned or unverified, and some providers
     ///     let users choose it freely (OIDC Core section 5.7).
     public init(
@@ -106,7 +106,7 @@ public struct ForwardAuth: Sendable {
         case .issuer: session.identity?.issuer
         case .sessionName: session.name
         case .accessToken:
-            // RFC 9449 section 7.1: a bound token must be sent with a proof, which the application cannot create.
+            // RFC 9449 section 7.1: a DPoP-bound token requires a DPoP proof, which the application cannot create.
             switch try await server.freshTokens(for: session) {
             case let tokens where tokens.dpopKey == nil: "Bearer \(tokens.accessToken.exposed)"
             default: nil
@@ -121,7 +121,7 @@ public struct ForwardAuth: Sendable {
         }
     }
 
-    /// RFC 9110 section 5.5: no control characters, so that no claim can inject a header field. Non-ASCII text is sent as UTF-8.
+    /// RFC 9110 section 5.5: control characters are rejected, so that no claim can inject a header field. Non-ASCII text is sent as UTF-8.
     private static func isFieldValue(_ text: String) -> Bool {
         text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F } && text.first != " " && text.last != " "
     }

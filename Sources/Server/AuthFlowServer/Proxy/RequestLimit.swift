@@ -16,7 +16,7 @@ final class RequestLimit: Sendable {
 
     private let state = Mutex<(users: [String: Requests], last: UInt64)>(([:], 0))
 
-    /// The slot of a request in progress. It is released with its last reference.
+    /// The slot of a request in progress. It is freed when the last reference to it is released.
     final class Place: Sendable {
         private let limit: RequestLimit
         private let user: String

@@ -1,8 +1,8 @@
 import AuthFlow
 
 extension ResourceProxy {
-    /// The fields that are forwarded to every API. None of them identifies the user's session, or overrides the method,
-    /// the path or the client's address.
+    /// The header fields that are forwarded to every API. None of them identifies the user's session, or overrides the
+    /// method, the path or the client's address.
     private static let forwarded: Set<String> = [
         "accept", "accept-language", "cache-control", "content-encoding", "content-language", "content-type",
         "idempotency-key", "if-match",
@@ -10,7 +10,7 @@ extension ResourceProxy {
         "user-agent",
     ]
 
-    /// The fields that are returned to every page. None of them sets a policy for the application's origin.
+    /// The header fields that are returned to every page. None of them sets a policy for the application's origin.
     private static let returned: Set<String> = [
         "accept-ranges", "age", "allow", "content-disposition", "content-language", "content-range", "content-type",
         "date", "etag", "expires", "last-modified", "preference-applied", "ratelimit", "ratelimit-limit",
@@ -56,8 +56,8 @@ extension ResourceProxy {
         head.headerFields = Self.passing(received, Self.returned.union(route.returnedFields))
         head.headerFields[.cacheControl] = Self.cacheControl(received)
         // Another user of the same browser has a different cookie, so the response varies by cookie. A script's cached
-        // response must not be used for a navigation to the same URL, which lacks the application's header field and
-        // would be rejected.
+        // response must not be used for a navigation to the same URL: a navigation lacks the application's header
+        // field, so it would be rejected.
         head.headerFields[.vary] =
             (received[values: .vary] + [server.headerName.rawName, "Origin", "Sec-Fetch-Site", "Cookie"])
             .joined(separator: ", ")

@@ -16,7 +16,7 @@ extension ResourceProxy {
         let streamsResponses: Bool
         let maximumStreamDuration: Duration
 
-        /// The fields that belong to one connection, to the session, or to the proxy itself.
+        /// The header fields that belong to one connection, to the session, or to the proxy itself.
         private static let ownFields: Set<String> = [
             "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "host", "content-length",
             "content-encoding", "authorization", "cookie", "set-cookie", "dpop", "forwarded", "via",

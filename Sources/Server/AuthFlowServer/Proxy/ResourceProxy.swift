@@ -124,7 +124,7 @@ public struct ResourceProxy: Sendable {
     }
 
     /// RFC 9110 section 9.3.1: content in a GET request "might lead some implementations to reject the request and close the connection because of
-    /// its potential as a request smuggling attack". Many APIs do not read it.
+    /// its potential as a request smuggling attack". Many APIs ignore such content.
     private static func allowsBody(_ method: HTTPRequest.Method) -> Bool {
         ![.get, .head, .options, .trace].contains(method)
     }
@@ -158,7 +158,7 @@ public struct ResourceProxy: Sendable {
     }
 
     /// Like ``streamedResponse(to:body:)``, but for routes with `streamsRequests`: the API receives the body as it arrives, and the function
-    /// returns once the API has received the whole body, or accepts no more of it.
+    /// returns once the API has received the whole body or has stopped accepting it.
     ///
     /// 503: the API requires a nonce (RFC 9449 section 9), which it provides only in a response, and the body cannot be read twice. The
     /// next request includes the nonce.
@@ -209,7 +209,7 @@ public struct ResourceProxy: Sendable {
         }
     }
 
-    /// The session of a request, and its access token for a route.
+    /// The session of a request, and the session's access token for a route.
     private struct Access {
         let session: Session
         let tokens: TokenSet
@@ -282,7 +282,7 @@ public struct ResourceProxy: Sendable {
     }
 
     /// The response to a request that was not forwarded, or to which the API did not respond. A redirect is also an
-    /// error, because it could send the request or the browser to a host that is not on the list.
+    /// error, because it could send the request or the browser to a host that is not on the allowlist.
     private static func refusal(after error: any Error) -> Refusal {
         switch error {
         // RFC 6585 section 4: the response "MAY include a Retry-After header".
@@ -308,8 +308,8 @@ public struct ResourceProxy: Sendable {
         return UploadBody(parts, length: body.length)
     }
 
-    /// Returns the path after a prefix as a lenient server would interpret it: decoded, without parameters, in lower
-    /// case; nil if servers interpret it differently.
+    /// Returns the path after a prefix as a lenient server would interpret it: percent-decoded, without parameters, in
+    /// lower case; nil if servers interpret it differently.
     private static func reading(of path: Substring) -> String? {
         let lowercased = path.lowercased()
         guard !path.contains("\\"), !lowercased.contains("%2f"), !lowercased.contains("%5c"),
@@ -317,7 +317,7 @@ public struct ResourceProxy: Sendable {
             // A percent sign indicates double encoding; a control character could end a line or a string elsewhere.
             decoded.allSatisfy({ $0 >= 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "%") })
         else { return nil }
-        // The comparison uses bytes: in Swift, a slash or semicolon and a combining mark after it are one `Character`.
+        // The comparison is bytewise: in Swift, a slash or semicolon followed by a combining mark is one `Character`.
         let names = decoded.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
             .map { $0.prefix { !";?#".utf8.contains($0) } }
         guard !names.dropLast().contains(where: \.isEmpty),

@@ -49,7 +49,7 @@ extension Credential {
 }
 
 /// The subject of a logout record. A sign-in in progress looks up a user, a session at the provider, or both. For a logout with both, one
-/// record applies to that session, and another to sign-ins of the user without a session identifier, which may belong to that session.
+/// record applies to that session, and another to the user's sign-ins that have no session identifier, because they may belong to that session.
 enum LogoutMark: Hashable, Sendable {
     case user(String)
     case session(String)

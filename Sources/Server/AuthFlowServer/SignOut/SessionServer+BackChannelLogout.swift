@@ -96,7 +96,7 @@ extension SessionServer {
         for mark in LogoutMark.left(by: token) { try await leave(mark, token.issuer, token.issuedAt, at: provider) }
     }
 
-    /// Stores a record of a logout token whose sessions have ended. If the process is killed or the store fails before that, the provider resends
+    /// Stores a record of a logout token whose sessions have ended. If the process is killed or the store fails before the record is stored, the provider resends
     /// the token, which must then end the same sessions as if it were used for the first time.
     private func recordUse(of token: LogoutToken, at provider: ProviderSessions) async throws {
         let rest = max(0, token.acceptedUntil.timeIntervalSince(host.now()))
@@ -144,7 +144,7 @@ extension SessionServer {
     /// Whether the provider ended the session of a sign-in before the session was stored here.
     func wasEndedMeanwhile(_ credential: Credential, at provider: ProviderSessions) async throws -> Bool {
         guard let identity = credential.identity else { return false }
-        // If the process was paused for longer than the lifetime of the records, it cannot determine this, so the
+        // If the process was paused for longer than the lifetime of the records, the answer is unknown, so the
         // session is treated as ended.
         let age = host.now().timeIntervalSince(credential.signedInAt)
         guard age < Self.signInPatience.seconds else { return true }

@@ -100,7 +100,7 @@ extension SessionServer {
         }
     }
 
-    /// The tags that index the sessions of a user, and the sessions that belong to a session at the provider.
+    /// The tags that index sessions by their user and by the session at the provider that they belong to.
     func tags(of credential: Credential, at provider: ProviderSessions) -> [RecordTag] {
         guard let identity = credential.identity else { return [] }
         let sessionID = Self.sessionID(of: credential)
@@ -127,7 +127,7 @@ extension SessionServer {
     }
 
     /// Finds the sessions of a user, to end them. A session that another process has already ended is not in the store, but is still in this
-    /// process's memory if the message about its end was lost: it is removed there too, before the end is confirmed.
+    /// process's memory if the message about its end was lost: it is removed from memory before its end is confirmed.
     func sessionsToEnd(
         ofUser subject: String,
         _ issuer: String,
@@ -201,7 +201,7 @@ extension SessionServer {
 
 extension SessionServer {
     /// POST /logout: ends this session, or all sessions of the user with `everywhere=1`, and sends the browser to the
-    /// provider's logout page if there is one.
+    /// provider's end session endpoint, if any.
     func signOut(_ query: String, _ body: [UInt8], _ request: HTTPRequest) async -> TransportResponse {
         guard isFromOwnForm(request) || isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
         let cookie = sessionCookie("").removal

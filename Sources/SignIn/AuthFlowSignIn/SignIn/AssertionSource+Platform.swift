@@ -4,7 +4,7 @@ extension AssertionSource {
     /// The maximum size of a file or response, in bytes.
     private static let maximumSize = 64 * 1024
 
-    /// A file that the platform keeps up to date: a projected service account token, or a SPIFFE JWT-SVID. It is read at each use.
+    /// A file that the platform keeps up to date: a projected service account token, or a SPIFFE JWT-SVID. It is read on each use.
     /// - Parameters:
     ///   - path: The file.
     ///   - audience: The required audience of the JWT; default: the issuer of the server.
@@ -31,7 +31,7 @@ extension AssertionSource {
             guard let text = request.host.environment[variable], !text.isEmpty else {
                 throw AuthError(
                     .assertionUnusable,
-                    "No assertion is available: \(name) is not set. Request the token in the definition of the job."
+                    "No assertion is available: \(name) is not set. Request the token in the job definition."
                 )
             }
             return try Assertion(printed: Array(text.utf8), by: name)
@@ -73,7 +73,7 @@ extension AssertionSource {
         }
     }
 
-    /// A JWT that is signed with the client's own key. The server must trust its public key for this issuer.
+    /// A JWT that is signed with the client's own key. The server must trust the public key for this issuer.
     /// - Parameters:
     ///   - key: Signs the assertions, each of which is valid for one minute.
     ///   - subject: `sub`: the subject of the access token.

@@ -7,7 +7,7 @@ extension AssertionSource {
     /// (ID-JAG) for the other server. It shows no page: if the user is not signed in, it throws an error.
     /// - Parameters:
     ///   - name: The name of the sign-in in messages.
-    ///   - client: Creates the client with which the user signed in. Called once, at its first use. The client must
+    ///   - client: Creates the client with which the user signed in. Called once, on first use. The client must
     ///     have requested the `openid` scope.
     public static func signIn(_ name: String, of client: @escaping @Sendable () throws -> AuthClient) -> AssertionSource
     {
@@ -28,7 +28,7 @@ extension AssertionSource {
     }
 }
 
-/// The client of another sign-in, created at its first use and reused, so that its cached tokens serve every assertion.
+/// The client of another sign-in, created on first use and then reused, so that all assertions use its cached tokens.
 private final class OtherSignIn: Sendable {
     private let make: @Sendable () throws -> AuthClient
     private let made = Mutex<AuthClient?>(nil)

@@ -5,14 +5,14 @@ extension AuthClient {
     ///
     /// When the API responds with 401, the token is refreshed and the request is sent once more. Redirects are not
     /// followed.
-    /// - Parameter request: The request, without an `Authorization` field.
+    /// - Parameter request: The request, without an `Authorization` header field.
     /// - Returns: The response, regardless of its status.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the origin is not allowed; any error that ``freshTokens(account:)`` or
     ///   the transport throws.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         let endpoint = try requireAllowed(request.url)
         guard request.head.headerFields[.authorization] == nil else {
-            throw AuthError(.invalidConfiguration, "The request already has an Authorization field.")
+            throw AuthError(.invalidConfiguration, "The request already has an Authorization header field.")
         }
         // A slow API must not delay token requests.
         var request = request

@@ -10,7 +10,7 @@ extension AuthClient {
         try await current().accounts().entry(account ?? options.account)?.credential
     }
 
-    /// Returns the result of ``credential(account:)``, or throws an error when that is nil. The user is never prompted.
+    /// Returns the result of ``credential(account:)``, or throws an error if it is nil. The user is never prompted.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in, or, with the reason, when the provider has ended
     ///   the session; `storage_failed`.
     package func requiredCredential() async throws -> Credential { try await current().lastCredential() }
@@ -100,7 +100,7 @@ extension AuthClient {
         try await current().credential(margin: duration)
     }
 
-    /// Runs `body` with fresh tokens, and once more with newer ones when it throws an ``AuthError`` with
+    /// Runs `body` with fresh tokens, and once more with newer tokens when it throws an ``AuthError`` with
     /// `access_token_rejected`. Throw that error when an API responds with 401.
     /// - Throws: The same errors as ``freshTokens(account:)``, and any error that `body` throws.
     public func perform<Return: Sendable>(
@@ -183,7 +183,7 @@ extension AuthClient {
 
     /// Checks that the tokens passed by an app are not stored tokens, or that they may be sent to the provider's
     /// current endpoints.
-    /// - Throws: ``AuthError`` with `login_required` when they must not be sent there.
+    /// - Throws: ``AuthError`` with `login_required` when the tokens must not be sent there.
     private func requireBinding(
         ofStored tokens: [Secret?],
         with path: EndpointPath? = nil

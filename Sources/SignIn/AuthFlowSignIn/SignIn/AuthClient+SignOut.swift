@@ -31,10 +31,10 @@ public struct SignOut: Sendable {
         }
     }
 
-    /// The credential that was removed, or the first of several; nil when no user was signed in. Its access token may still work if it was not revoked.
+    /// The credential that was removed, or the first of several; nil when no user was signed in. Its access token may remain valid unless revoked.
     public let credential: Credential?
 
-    /// Whether the tokens were revoked at the provider (RFC 7009). Tokens that were not revoked work until they expire.
+    /// Whether the tokens were revoked at the provider (RFC 7009). Unrevoked tokens remain valid until they expire.
     public let revocation: Outcome
 
     /// Whether the user's session at the provider was ended (RP-Initiated Logout). If not, the next sign-in may complete
@@ -91,7 +91,7 @@ extension AuthClient {
         let (removed, revocation) = try await credentials.unfinished.finish {
             [self] () -> (Credential?, SignOut.Outcome) in
             let all = try await all()
-            // Concurrent, so that neither a record that another process has locked nor a provider that does not respond delays the others.
+            // Run concurrently, so that neither a record locked by another process nor an unresponsive provider delays the others.
             let results = await withTaskGroup(of: (Int, Ended).self) { group in
                 for (number, managed) in all.enumerated() {
                     group.addTask { (number, await self.end(managed, revokesTokens: revokingTokens, reporter)) }
@@ -108,11 +108,11 @@ extension AuthClient {
         return SignOut(credential: removed, revocation: revocation, endSession: ended)
     }
 
-    /// The removed credential and the outcome of its revocation; nil when none was stored.
+    /// The removed credential and the outcome of its revocation; nil when no credential was stored.
     private typealias Ended = Result<(credential: Credential, revocation: SignOut.Outcome)?, any Error>
 
     /// Removes a credential and then revokes its tokens, because only the removed credential is known to be the latest. A crash in between
-    /// leaves tokens that are no longer stored but work until they expire.
+    /// leaves tokens that are no longer stored but remain valid until they expire.
     private func end(_ managed: ManagedCredential, revokesTokens: Bool, _ reporter: FlowReporter) async -> Ended {
         do {
             guard let credential = try await managed.remove()?.credential else { return .success(nil) }

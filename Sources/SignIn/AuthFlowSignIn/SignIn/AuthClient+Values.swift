@@ -21,7 +21,7 @@ extension AuthClient {
     ///   - userAgents: The user agents, in order of preference. The first that works in this environment is used.
     ///   - devicePresenter: Shows the user the code of the device flow (RFC 8628), if no user agent works; default: none.
     ///   - store: Stores the tokens; default: memory, so users must sign in each time the program starts.
-    ///   - options: Default: the defaults of ``Options``.
+    ///   - options: The options; default: the defaults of ``Options``.
     ///   - transport: Sends every request, for example through a proxy; default: the system's.
     ///   - observer: Receives every event of every flow, in order. It must not block.
     ///   - registration: Changes the registration's other values: the redirect URI (default: a loopback redirect URI

@@ -31,7 +31,7 @@ public final class AuthClient: Sendable {
     /// The credential, available without waiting; nil if it depends on another sign-in.
     let alwaysCurrent: ManagedCredential?
     private let recordName: String
-    /// The credentials for owners and resources.
+    /// The credentials for specific owners and resources.
     private let others = Mutex<[RecordKey: ManagedCredential]>([:])
     private let observer: (@Sendable (FlowEvent) -> Void)?
 
@@ -68,7 +68,7 @@ public final class AuthClient: Sendable {
     ///   - methods: The sign-in methods, in order of preference. If a method cannot start here, or the provider does
     ///     not support it, the next one is used, unless the user has already been shown a page or a code.
     ///   - store: Stores the credentials; default: memory.
-    ///   - options: Default: the defaults of ``Options``.
+    ///   - options: The options; default: the defaults of ``Options``.
     ///   - observer: Receives every event of every flow, in order. It must not block.
     public convenience init(
         client: OAuthClient,
@@ -222,7 +222,7 @@ public final class AuthClient: Sendable {
         reporter.report(.flowChoice, details: ["passed_over": name, "reason": reason.description])
     }
 
-    /// Signs in with the credential that another app has shared, if that credential is valid and meets the options.
+    /// Signs in with the credential that another app has shared, if that credential is valid and satisfies the options.
     private func signInByExchange(_ options: AuthorizationOptions, _ reporter: FlowReporter) async throws -> SignIn? {
         guard let provider = client.adapter as? any SharedSignIn else { return nil }
         let exchange: TokenExchange
@@ -313,8 +313,8 @@ public final class AuthClient: Sendable {
             let credential = try await credentials.unfinished.finish { [client, resource = options.resource] in
                 try await reporter.step(.grantWithoutUser) { try await renewal(client, resource) }
             }
-            // Without a user there is one account, and a new token replaces the old one. The owner may have changed during
-            // the request, in which case the token does not belong to the new owner.
+            // Without a user there is only one account, and a new token replaces the old one. The owner may
+            // have changed during the request, in which case the token does not belong to the new owner.
             let managed = self.managed(for: owner, method)
             return try await keep(credential, in: managed, [:], .replaceAccount, reporter)
         case .device(let presenter):
@@ -329,15 +329,15 @@ public final class AuthClient: Sendable {
         }
     }
 
-    /// Checks that the store can be read and locked, and writes the record again, if there is one.
+    /// Checks that the store can be read and locked, and rewrites the record if it exists.
     /// - Returns: Whether the record was written.
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func checkStore() async throws -> Bool { try await current().probe(writing: true) }
 
-    /// Accepts a redirect that did not arrive through the user agent: the URL that an app was opened with, or one
-    /// that a user has pasted. It is validated like any other redirect.
+    /// Accepts a redirect that did not arrive through the user agent: the URL that an app was
+    /// opened with, or a URL that a user has pasted. It is validated like any other redirect.
     /// - Parameter url: The complete URL.
-    /// - Returns: Whether a sign-in or sign-out of this client waits for it. An unrelated URL has no effect.
+    /// - Returns: Whether a sign-in or sign-out of this client is waiting for it. An unrelated URL has no effect.
     @discardableResult
     public func resume(with url: String) -> Bool { visits.resume(with: url) }
 

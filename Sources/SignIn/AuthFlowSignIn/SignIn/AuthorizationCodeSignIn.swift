@@ -30,7 +30,7 @@ struct AuthorizationCodeSignIn: Sendable {
     /// Runs the whole sign-in.
     /// - Parameters:
     ///   - userAgent: Shows the pages.
-    ///   - keep: Stores the credential. Called while the user agent still waits, so that it can show the outcome.
+    ///   - keep: Stores the credential. Called while the user agent is still waiting, so that it can show the outcome.
     func run<Return: Sendable>(
         with userAgent: any UserAgent,
         keep: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
@@ -56,7 +56,7 @@ struct AuthorizationCodeSignIn: Sendable {
         expected.decrypt = client.responseDecryption
         expected.notes = notes
         expected.usesSharedSessions = usesSharedSessions
-        // "par": "auto" pushes the request if the server supports it; the user has not requested that explicitly.
+        // "par": "auto" pushes the request if the server supports it, without the user's explicit request.
         let isPushedUnasked: @Sendable (AuthorizationRequest) -> Bool = { [registration = client.registration] in
             registration.pushedRequests == .automatic && $0.url.contains("request_uri=")
         }
@@ -83,7 +83,7 @@ struct AuthorizationCodeSignIn: Sendable {
 }
 
 extension AuthError {
-    /// The same error, with advice on the settings for pushed requests: some servers also require pushed parameters in the browser.
+    /// The same error, with advice on pushed requests: some servers also require pushed parameters in the authorization URL.
     fileprivate var advisingAboutPushedRequests: AuthError {
         saying(
             "\(message) The request was pushed (\"par\": \"auto\"). If the server also requires pushed parameters in the authorization URL, list them in \"par_repeats\"; to disable pushed requests, set \"par\": \"never\".",

@@ -42,7 +42,7 @@ struct DeviceSignIn: Sendable {
         let metadata = try await client.metadata()
         let polling = DevicePolling(client: client, reporter: reporter, unfinished: unfinished)
         return try await polling.wait(for: authorization, at: metadata) { [client, reporter] response in
-            // No nonce was sent, so the ID Token must not have one.
+            // No nonce was sent, so the ID Token must not contain a nonce.
             let expectation = client.expectation(of: metadata, occasion: .signIn(nonce: nil), response)
             var credential = try await client.credential(
                 of: response,

@@ -17,7 +17,7 @@ public enum SignInMethod: Sendable {
     /// token has expired.
     case jwtBearer(AssertionSource)
 
-    /// The flow, by the name that configurations use.
+    /// The flow, identified by the name that configurations use.
     public var flow: SignInFlow {
         switch self {
         case .userAgent: .authorizationCode
@@ -37,7 +37,7 @@ public enum SignInMethod: Sendable {
         case .userAgent, .device: nil
         case .clientCredentials: name(purpose: .clientCredentials)
         case .jwtBearer(let source):
-            // The identity of a source may contain a subject or a path, and a record's name is not secret.
+            // The identity of a source may contain a subject or a path, but a record's name is not secret.
             name(Base64URL.encode(SHA256.hash(data: Array(source.identity.utf8))), purpose: .jwtBearer)
         }
     }
@@ -47,7 +47,7 @@ public enum SignInMethod: Sendable {
         if case .jwtBearer(let source) = self { source.owner } else { nil }
     }
 
-    /// Obtains a credential that belongs to no user; nil for a method that signs a user in.
+    /// Obtains a credential that does not belong to a user; nil for a method that signs a user in.
     /// - Parameter owner: The expected owner of the tokens; nil if the owner cannot change.
     func renewal(of owner: String? = nil) -> CredentialManager.Renewal? {
         switch self {
@@ -73,14 +73,14 @@ public enum SignInMethod: Sendable {
 
 /// The machine-to-machine clients that share a stored token.
 package enum TokensWithoutUser: Sendable {
-    /// Clients that request the same scopes, resources and parameters: processes with different configurations, as during an upgrade, do
-    /// not replace each other's tokens.
+    /// Clients that request the same scopes, resources and parameters, so that processes with
+    /// different configurations, as during an upgrade, do not replace each other's tokens.
     case byRequest
-    /// All clients of one resource, whose scopes change with its challenges. A sign-out finds their token under any configuration.
+    /// All clients of one resource: their scopes change with its challenges. A sign-out finds their token under any configuration.
     case byResource
 }
 
-/// A sign-in flow, by the name that configurations use.
+/// A sign-in flow, identified by the name that configurations use.
 public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
     /// In a user agent on this machine: the authorization code grant (RFC 6749 section 4.1).
     case authorizationCode = "authorization_code"

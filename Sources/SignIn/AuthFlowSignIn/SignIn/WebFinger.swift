@@ -3,7 +3,7 @@ import AuthFlowJSON
 public import AuthFlowTransport
 import HTTPTypes
 
-/// Finds a user's provider from an identifier that the user types (OpenID Connect Discovery section 2, RFC 7033).
+/// Finds a user's provider from an identifier that the user enters (OpenID Connect Discovery section 2, RFC 7033).
 public struct WebFinger: Sendable {
     /// The link relation of an issuer.
     private static let issuerRelation = "http://openid.net/specs/connect/1.0/issuer"
@@ -77,13 +77,13 @@ public struct WebFinger: Sendable {
         guard endpoint.mayName(found) else {
             throw AuthError(
                 .discoveryFailed,
-                "\(endpoint) names the provider \(found.origin), a loopback or private address, which a public server must not refer to."
+                "\(endpoint) names the provider \(found.origin), a loopback or private address. A public server must not refer to such an address."
             )
         }
         return found.url
     }
 
-    /// OIDC Discovery section 2.1: normalizes the user's input to a resource, and the origin to query.
+    /// OIDC Discovery section 2.1: normalizes the user's input to a resource, and determines the origin to query.
     package static func normalized(_ identifier: String) throws(AuthError) -> (resource: String, origin: String) {
         let text = String(identifier.prefix { $0 != "#" })
         let lowercased = text.lowercased()

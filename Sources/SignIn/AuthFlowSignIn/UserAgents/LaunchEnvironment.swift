@@ -4,7 +4,7 @@ import AuthFlowSystem
 
 /// The aspects of a program's environment that are relevant to showing a page to the user.
 ///
-/// User agents use it to determine whether they work here; tests create custom ones.
+/// User agents use it to determine whether they work here; tests create custom environments.
 public struct LaunchEnvironment: Sendable {
     /// The environment variables.
     public var environment: [String: String]
@@ -31,7 +31,7 @@ public struct LaunchEnvironment: Sendable {
     /// - Parameters:
     ///   - environment: The environment variables.
     ///   - hasTerminal: Whether a user can read the program's standard error output, and respond to it.
-    ///   - isContainer: Whether this is a container.
+    ///   - isContainer: Whether the program runs in a container.
     ///   - isWSL: Whether this is the Windows Subsystem for Linux.
     ///   - locate: Returns the path of a program, with symbolic links resolved; nil when it is not installed.
     public init(
@@ -57,7 +57,7 @@ public struct LaunchEnvironment: Sendable {
         let kernel = FileManager.default.contents(atPath: "/proc/sys/kernel/osrelease") ?? Data()
         return LaunchEnvironment(
             environment: environment,
-            // A user who cannot see a prompt does not respond to it.
+            // A user who cannot see a prompt cannot respond to it.
             hasTerminal: isatty(STDERR_FILENO) == 1 && hasControllingTerminal,
             isContainer: marks.contains(where: FileManager.default.fileExists) || environment["container"] != nil
                 || environment["KUBERNETES_SERVICE_HOST"] != nil,
@@ -73,8 +73,8 @@ public struct LaunchEnvironment: Sendable {
         ["SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"].contains(where: has)
     }
 
-    /// Whether this is a terminal in a remote window of Visual Studio Code: it opens URLs on the user's machine, and forwards
-    /// ports of this machine to it.
+    /// Whether this is a terminal in a remote window of Visual Studio Code, which
+    /// opens URLs on the user's machine and forwards ports of this machine there.
     package var isRemoteEditor: Bool { has("VSCODE_IPC_HOOK_CLI") || has("CODESPACES") }
 
     /// The method of opening a browser in this environment.

@@ -16,7 +16,7 @@ package enum PrivateWindow {
         (option: "--private", programs: ["opera"]),
     ]
 
-    /// The supported browsers, in the order of the search.
+    /// The supported browsers, in search order.
     static let programs = options.flatMap(\.programs)
 
     /// The command that opens a private window; nil for an unknown browser.

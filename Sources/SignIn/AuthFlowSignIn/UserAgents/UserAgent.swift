@@ -147,7 +147,7 @@ public struct RedirectSession: Sendable {
     /// - Parameters:
     ///   - redirectURI: The redirect URI to put in the authorization request.
     ///   - visit: Opens a URL and returns the URL that the browser was redirected to: the redirect URI with the response parameters in its
-    ///     query, or in its fragment if that is the response mode. A response that was posted as a form is put in the query.
+    ///     query, or in its fragment if that is the response mode. The parameters of a posted form are put in the query.
     ///
     ///     The visit must end when its task is cancelled: the response may arrive through ``AuthClient/resume(with:)-(String)`` instead.
     public init(redirectURI: String, visit: @escaping @Sendable (_ url: String) async throws -> String) {

@@ -9,7 +9,7 @@ package final class VisitNotes: Sendable {
     /// - Parameter reason: The end of a sentence, without any content from the response.
     package func ignoredResponse(because reason: String) { self.reason.withLock { $0 = reason } }
 
-    /// A sentence for the message of a timeout, with a space before it; empty when no response was ignored.
+    /// A sentence for a timeout message, preceded by a space; empty when no response was ignored.
     package var advice: String {
         reason.withLock { $0.map { " The last response that arrived was not used: \($0)" } ?? "" }
     }

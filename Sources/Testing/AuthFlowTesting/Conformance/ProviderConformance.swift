@@ -104,7 +104,7 @@ public struct ProviderConformance: Sendable {
 
     private func tellsUsersApart(_ one: Credential, _ two: Credential) async throws {
         guard let first = one.identity, let second = two.identity else {
-            return try require(one.identity == nil && two.identity == nil, "Either all or no users must be identified.")
+            return try require(one.identity == nil && two.identity == nil, "All users or none must be identified.")
         }
         try require(!first.subject.isIdentical(to: second.subject), "Two users must have different subjects.")
         guard let own = try await userInfo(client), let others = try await userInfo(other) else { return }
@@ -187,7 +187,7 @@ public struct ProviderConformance: Sendable {
                 "The error for a rejected refresh token must be invalid_grant, not \(name ?? "\(refusal?.code.rawValue ?? "none")"): map the provider's name to it in standardErrorNames."
             )
         }
-        // Checked at the provider: a JWT would pass local validation until it expires.
+        // Checked at the provider, because a JWT would pass local validation until it expires.
         let claims = try? await client.client.userInfo(credential.tokens)
         try require(claims == nil, "A revoked access token must be rejected.")
     }

@@ -101,7 +101,7 @@ public struct SessionStoreConformance: Sendable {
         }
         try ConformanceFailure.require(
             try await store.bytes(for: key) == nil,
-            "A record that expires while a lease on it is held must stay expired, whatever the holder writes."
+            "A record that expires while a lease on it is held must stay expired, regardless of what the holder writes."
         )
         _ = try await store.remove([key])
     }

@@ -60,7 +60,7 @@ public struct TokenStoreConformance: Sendable {
         for (index, key) in keys.enumerated() {
             try ConformanceFailure.require(
                 try await store.bytes(for: key) == [UInt8(index)],
-                "Two keys must never share their bytes, whatever their names contain."
+                "Two keys must never share their bytes, regardless of their names."
             )
             try await write(nil, for: key)
         }
@@ -84,7 +84,7 @@ public struct TokenStoreConformance: Sendable {
         }
         try ConformanceFailure.require(
             try await store.bytes(for: key) == [20],
-            "No other holder must write between a read and a write under a lease."
+            "No other holder may write between a read and a write under a lease."
         )
         try await write(nil, for: key)
     }

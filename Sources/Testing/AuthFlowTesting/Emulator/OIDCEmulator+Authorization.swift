@@ -56,7 +56,7 @@ extension OIDCEmulator {
         return pending.session == nil ? .signInPage(id) : consentPage(id, pending)
     }
 
-    /// Completes an authorization request like a user who signs in and consents, without showing any page.
+    /// Completes an authorization request as a user who signs in and consents would, without showing any page.
     /// - Parameters:
     ///   - url: The URL of the request.
     ///   - username: The name of one of the emulator's users.

@@ -10,7 +10,7 @@ extension OIDCEmulator {
 
     /// `x5t#S256` of a request's client certificate; nil if the request has none.
     static func thumbprint(of request: HTTPRequest) -> String? {
-        // RFC 9440 section 2.2: the DER certificate as a Byte Sequence of Structured Fields (base64 between colons).
+        // RFC 9440 section 2.2: the DER certificate as a Structured Fields Byte Sequence (base64 between colons).
         guard let field = request.headerFields[.clientCertificate], field.hasPrefix(":"), field.hasSuffix(":"),
             field.utf8.count > 2, let certificate = Data(base64Encoded: String(field.dropFirst().dropLast()))
         else { return nil }

@@ -79,7 +79,7 @@ extension OIDCEmulator {
             default: return false
             }
         }
-        // The assertion must name its key, because a client may have several keys.
+        // The assertion must identify its key, because a client may have several keys.
         guard let keys = client.jwks.flatMap({ try? JWKSet($0) })?.keys, let keyID = jws.header.keyID else {
             return false
         }

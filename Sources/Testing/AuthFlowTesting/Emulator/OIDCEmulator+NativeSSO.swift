@@ -101,7 +101,7 @@ extension OIDCEmulator {
         return issue(grant, code: nil, isExchange: true)
     }
 
-    /// Revokes a device secret with all tokens of its session.
+    /// Revokes a device secret and all tokens of its session.
     /// - Returns: Whether the value was a valid device secret.
     func endSession(ofSecret secret: String) -> Bool {
         state.withLock { state in

@@ -51,7 +51,7 @@ extension OIDCEmulator {
         /// Each refresh token can be used once. Reuse ends the session, because the token may have been stolen (RFC 9700 section 4.14.2);
         /// within the leeway, in seconds, reuse is treated as a retry after a lost response instead.
         case rotating(leeway: Double)
-        /// Refresh tokens are not rotated: they stay valid, and refresh responses do not contain one.
+        /// Refresh tokens are not rotated: they stay valid, and refresh responses do not contain a refresh token.
         case lasting
     }
 

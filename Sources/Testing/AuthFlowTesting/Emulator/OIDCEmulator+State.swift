@@ -36,7 +36,7 @@ extension OIDCEmulator {
     /// A refresh token. It remains stored after its use, so that reuse is detected.
     struct RefreshToken {
         let grant: Grant
-        /// Identifies all tokens of one sign-in.
+        /// The identifier that all tokens of one sign-in share.
         let family: String
         var usedAt: Date?
     }
@@ -82,7 +82,7 @@ extension OIDCEmulator {
         var acr: String?
         /// The session that the apps of a vendor share.
         var sid: String?
-        /// Identifies all tokens of one sign-in of one client.
+        /// The identifier that all tokens of one client's sign-in share.
         var family: String?
         var scopes: [String] { authorization.scopes }
     }

@@ -19,7 +19,7 @@ import Synchronization
 
     /// Creates a provider.
     /// - Parameters:
-    ///   - issuer: The issuer, which is also its URL.
+    ///   - issuer: The issuer, which is also the emulator's URL.
     ///   - users: The users who can sign in.
     ///   - clients: The registered clients.
     ///   - now: The clock for issue and expiry times.

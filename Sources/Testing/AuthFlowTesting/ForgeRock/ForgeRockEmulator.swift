@@ -183,7 +183,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
             login["realm"] = "/"
             login["service"] = tree
             login["goto"] = "\(baseURL)/oauth2/\(realmPath)/authorize?\(FormURLEncoding.encodeQuery(query))"
-            // The status is a permanent redirect, but must not be cached, because with a cached redirect, a browser
+            // The response is a permanent redirect, but must not be cached, because with a cached redirect, a browser
             // would never request this endpoint again.
             return TransportResponse(
                 head: HTTPResponse(

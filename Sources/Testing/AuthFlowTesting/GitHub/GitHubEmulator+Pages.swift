@@ -29,7 +29,7 @@ extension GitHubEmulator {
         }
         let user = received.request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
         request.user = query["prompt"] == "select_account" ? nil : user
-        // An app that requests no scopes gets the scopes that it was granted before.
+        // An app that requests no scopes receives the scopes that it was previously granted.
         let asked = query["scope"].map { $0.split { $0 == " " || $0 == "," }.map(String.init) }
         let before = user.flatMap { user in state.withLock { $0.grants[Grant(user: user, appID: app.id)] } }
         request.scopes = app.kind == .gitHubApp ? [] : Self.normalized(asked ?? before ?? [])

@@ -5,8 +5,8 @@ import Synchronization
 /// An emulated GitHub for testing and development: sign-in, consent, tokens in three formats, the device flow, and
 /// the few REST API calls that sign-in and sign-out need.
 ///
-/// It behaves as GitHub's documentation describes, quirks included: errors with status 200, scopes separated by
-/// commas and without implied scopes, no ID Token. With the origin `https://github.com`, its API is at
+/// It behaves as GitHub's documentation describes, quirks included: errors with status 200, comma-separated
+/// scopes without implied scopes, and no ID Token. With the origin `https://github.com`, its API is at
 /// `https://api.github.com`; with any other origin, it is an Enterprise Server with its API at `/api/v3`.
 public final class GitHubEmulator: ProviderEmulator {
     /// A user who can sign in.

@@ -179,7 +179,7 @@ public struct EmulatorScene: Sendable {
 }
 
 extension AuthClient.Options {
-    /// Options with a name and the selected account.
+    /// Options with the given name and account.
     public static func named(_ name: String = "default", account: String? = nil) -> Self {
         var options = Self()
         options.name = name

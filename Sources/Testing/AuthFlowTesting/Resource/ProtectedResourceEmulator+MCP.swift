@@ -16,7 +16,7 @@ extension ProtectedResourceEmulator {
         let isCall = message?["method"]?.string == "tools/call"
         if settings.servesPostAlone, received.request.method != .post {
             if received.request.headerFields[.authorization] == nil, received.request.method == .get {
-                // A probe by a client that has not yet determined what kind of server this is.
+                // A probe from a client that has not yet determined what kind of server this is.
                 return Self.notFound
             }
             return settings.version == nil
@@ -51,7 +51,7 @@ extension ProtectedResourceEmulator {
 
     // MARK: Tokens
 
-    /// The 401 or 403 for a request whose token is invalid or insufficient; nil when the token is accepted.
+    /// The 401 or 403 response to a request whose token is invalid or insufficient; nil when the token is accepted.
     private func refusal(_ received: ReceivedRequest, _ isCall: Bool, _ settings: ResourceSettings)
         -> TransportResponse?
     {
@@ -105,7 +105,7 @@ extension ProtectedResourceEmulator {
             state.refusals += 1
             return state.refusals
         }
-        // Conformance "scope-retry-limit": a client that continues to retry gets a different response, so that the
+        // Conformance "scope-retry-limit": a client that continues to retry receives a different response, so that the
         // test ends.
         guard refusals <= 3 || !settings.refusesCalls else {
             return TransportResponse(head: HTTPResponse(status: .gone))

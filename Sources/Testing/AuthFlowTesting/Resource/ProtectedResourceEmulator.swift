@@ -28,8 +28,8 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     /// - Parameters:
     ///   - origin: The origin.
     ///   - settings: The settings; default: standards-compliant behavior.
-    ///   - documents: The transport for client ID metadata documents; default: no document is fetched, and every client with one is
-    ///     accepted.
+    ///   - documents: The transport for client ID metadata documents; default: no
+    ///     document is fetched, and every client with such a document is accepted.
     ///   - now: Its clock.
     public init(
         origin: String,
@@ -61,7 +61,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     /// The number of registered clients.
     public var registrations: Int { state.withLock { $0.registrations } }
 
-    /// The number of uses of refresh tokens, and the number of reuses.
+    /// The number of refresh token uses, and how many of them were reuses.
     public var refreshes: (used: Int, reused: Int) { state.withLock { ($0.refreshes, $0.reuses) } }
 
     public var origins: [String] { [origin] }
@@ -170,7 +170,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         case (wellKnown + settings.endpoint, .path), (wellKnown, .root): return .json(resourceMetadata(settings))
         case (let path, .custom(let place)) where path == place: return .json(resourceMetadata(settings))
         case (wellKnown, .path), (wellKnown, .custom):
-            // Conformance "metadata-default": the challenge's URL has precedence, and the root must not be requested.
+            // Conformance "metadata-default": the challenge's URL takes precedence, and the root must not be requested.
             expect(
                 !settings.challengeNamesMetadata,
                 "protected resource metadata was requested from the root instead of the URL in the challenge"

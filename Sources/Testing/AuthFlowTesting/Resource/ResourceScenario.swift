@@ -1,6 +1,6 @@
 import AuthFlowJSON
 
-/// A behavior of a protected resource that a client must handle or reject, with its number in our conformance table.
+/// A behavior of a protected resource that a client must handle or reject, with its number in the conformance table.
 public struct ResourceScenario: Sendable {
     /// The number.
     public let number: Int

@@ -73,8 +73,8 @@ extension AttachedProcess {
         signal(SIGQUIT, SIG_IGN)
         for number in ignoresHangup ? [SIGTERM] : [SIGTERM, SIGHUP] {
             signal(number) { number in
-                // Stored before the process ID is read: a signal that arrives while the program is being started is
-                // forwarded here or by `run`.
+                // Stored before the process ID is read, so that a signal that arrives
+                // while the program is being started is forwarded here or by `run`.
                 AttachedProcess.early.store(number, ordering: .sequentiallyConsistent)
                 let identifier = AttachedProcess.child.load(ordering: .sequentiallyConsistent)
                 if identifier > 0 { kill(identifier, number) }
@@ -93,7 +93,7 @@ extension AttachedProcess {
         // Waits for the program even if this task is cancelled, because the program still uses the token file.
         return await withCheckedContinuation { continuation in
             let wait: @Sendable () -> Void = { [identifier] in
-                // A signal is forwarded to the process ID, which the system can reuse once the program's status is read.
+                // A signal is forwarded to the process ID, which the system may reuse once the program's status is read.
                 ChildProgram.awaitEnd(of: identifier)
                 child.store(0, ordering: .sequentiallyConsistent)
                 let status = ChildProgram.end(of: identifier)

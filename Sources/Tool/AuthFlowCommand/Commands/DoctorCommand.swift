@@ -336,7 +336,7 @@ struct DoctorCommand: AsyncParsableCommand {
         for uri in client.registration.redirectURIs {
             let isFree = if case .loopback(_, nil, _) = uri.kind { true } else { false }
             findings.note("", isFree ? "\(uri) (with any port, RFC 8252 section 7.3)" : uri.uri)
-            if isFree { findings.note("", "if the provider compares ports, set one in \"redirect_uri\"") }
+            if isFree { findings.note("", "if the provider compares ports, set a port in \"redirect_uri\"") }
         }
     }
 }

@@ -127,7 +127,7 @@ struct InitCommand: AsyncParsableCommand {
         }
     }
 
-    /// The members that identify the client: from the options, from a new registration, or entered by the user.
+    /// The members that identify the client: from the options, from a new registration, or from the user's input.
     private func client(
         _ provider: InitProvider,
         _ metadata: ProviderMetadata,
@@ -148,7 +148,7 @@ struct InitCommand: AsyncParsableCommand {
         if let identifier, !identifier.isEmpty {
             var members: [String: JSON] = ["client_id": .string(identifier)]
             if let clientSecretFile {
-                // Absolute, because a relative path in the configuration file would be relative to that file.
+                // The path is absolute: a relative path in the configuration file would be relative to that file.
                 members["client_secret"] = ["file": .string(ConfigurationWriter(clientSecretFile).path)]
             }
             return members
@@ -171,10 +171,10 @@ struct InitCommand: AsyncParsableCommand {
                 scopes: scopes
             )
         )
-        // Needed to change or remove the registration (RFC 7592).
+        // The response is needed to change or remove the registration (RFC 7592).
         try registrationFile.replace(with: try registered.metadata.exposed.serialized(indented: true))
         Terminal.talk(
-            "Registered. The provider's response, which allows changes to the registration, is in \(registrationFile.path). Never commit it."
+            "Registered. The provider's response, which is needed to change the registration, is in \(registrationFile.path). Never commit it."
         )
         var members: [String: JSON] = ["client_id": .string(registered.clientID)]
         if let secret = registered.clientSecret {

@@ -63,8 +63,8 @@ struct KeysCommand: AsyncParsableCommand {
                 throw ValidationError("--algorithm must be one of \(names.joined(separator: ", ")).")
             }
             let pem = try PrivateKey(generatedFor: algorithm).pem
-            // Parsed from PEM, as the file will be later: an RSA key can sign with several algorithms, so the JWK has
-            // no `alg`.
+            // Parsed from PEM, as when the file is loaded later: an RSA key
+            // can sign with several algorithms, so the JWK has no `alg`.
             try write(pem, publicKey: try PrivateKey(pem: pem).publicJWK)
         }
 

@@ -82,7 +82,7 @@ struct LoginCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        // Fails before the sign-in rather than after it.
+        // Fail before the sign-in rather than after it.
         if let trace { try requirePlace(forTrace: trace) }
         let policy: AccountPolicy =
             addAccount ? .addAccount : replaceAccount ? .replaceAccount : .sameAccount
@@ -101,7 +101,7 @@ struct LoginCommand: AsyncParsableCommand {
                 observer: flowTrace.observer
             )
             defer { if let trace { write(flowTrace, to: trace) } }
-            // Fails before the first request rather than after it.
+            // Fail before the first request rather than after it.
             try client.methods.createUserAgents()
             do {
                 try await client.signIn()
@@ -122,9 +122,9 @@ struct LoginCommand: AsyncParsableCommand {
             redirects.observer(event)
             flowTrace.observer(event)
         }
-        // Also written when the login fails, which is when a trace is needed most.
+        // The trace is also written when the login fails, which is when it is needed most.
         defer { if let trace { write(flowTrace, to: trace) } }
-        // Fails before the first request rather than after it.
+        // Fail before the first request rather than after it.
         try client.methods.createUserAgents()
         let signIn: SignIn
         do {

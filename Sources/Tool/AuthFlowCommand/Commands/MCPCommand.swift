@@ -78,8 +78,8 @@ struct MCPCommand: AsyncParsableCommand {
                 write: output.write
             )
             for await line in StandardInput.lines(limit: 64 * 1024 * 1024) { bridge.receive(line) }
-            // In a separate task, because a signal may have cancelled this one. At the end of the input, there is time
-            // to wait for responses; after a signal, there is no time.
+            // This runs in a separate task, because a signal may have cancelled this one. At the end
+            // of the input, there is time to wait for responses; after a signal, there is not.
             let grace = Task.isCancelled ? Duration.zero : .seconds(2)
             await Task { await bridge.close(within: grace) }.value
             await output.finish()
@@ -90,7 +90,7 @@ struct MCPCommand: AsyncParsableCommand {
     struct Status: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract:
-                "Show the protected resources you are signed in to without a profile, with the tokens' expiry. Sends no request."
+                "List the protected resources that you are signed in to without a profile, and the expiry of their tokens. Sends no requests."
         )
 
         @Option(name: [.short, .long], help: "The configuration file, which names the store.")

@@ -21,7 +21,7 @@ extension RegisterCommand {
             commandName: "new",
             abstract: "Register a client, and write the configuration file that uses it.",
             discussion: """
-                Secrets are written to separate files in the same directory, which only you can read. Existing files are not changed.
+                Secrets are written to separate files that only you can read, in the same directory. Existing files are not changed.
                 """
         )
 
@@ -119,7 +119,7 @@ extension RegisterCommand {
             return .object(profile)
         }
 
-        /// Creates a file, and does not change a file that another process has created in the meantime.
+        /// Creates a file, and throws if another process has created it in the meantime.
         private func create(_ path: String, _ bytes: [UInt8]) throws {
             guard try PrivateFile(absolute(path)).create(with: bytes) else {
                 throw AuthError(.storageFailed, "\(path) was created in the meantime, and was not changed.")

@@ -49,7 +49,7 @@ enum RegistrationCommands {
 
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show the dynamic client registrations. Sends no request, and shows no secret."
+            abstract: "Show the dynamic client registrations. Sends no requests and shows no secrets."
         )
 
         @Argument(help: "The URL of a protected resource or an issuer; default: all.")
@@ -176,7 +176,7 @@ enum RegistrationCommands {
         }
     }
 
-    /// Whether a sign-out revoked the tokens; if not, the user is told why.
+    /// Whether a sign-out revoked the tokens; if not, prints the reason.
     private static func isRevoked(_ signOut: SignOut, _ resource: String) -> Bool {
         let reason: String
         switch signOut.revocation {

@@ -6,7 +6,7 @@ struct StatusCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
         abstract:
-            "Show the signed-in user. Sends no request; exits with 4 if no user is signed in or the session has ended."
+            "Show the signed-in user. Sends no requests; exits with 4 if no user is signed in or the session has ended."
     )
 
     @OptionGroup var resource: ResourceOptions
@@ -26,7 +26,7 @@ struct StatusCommand: AsyncParsableCommand {
 /// The options of `authflow status`.
 struct StatusRequest: Hashable {
     var choice = ProfileChoice()
-    /// The protected resource, instead of a profile.
+    /// The protected resource; nil if a profile is used instead.
     var resource: ResourceChoice?
     var asJSON = false
 
@@ -46,7 +46,7 @@ struct StatusRequest: Hashable {
                     let message =
                         count == 0
                         ? "No token is stored. A token is requested when it is needed."
-                        : "Tokens are stored for \(count) of the resources, and none for the client itself."
+                        : "Tokens are stored for \(count) of the resources, but not for the client itself."
                     let json: JSON = ["state": "expired", "message": .string(message)]
                     return asJSON ? try Terminal.result(json) : Terminal.result(message)
                 }

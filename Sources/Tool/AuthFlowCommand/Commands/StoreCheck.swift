@@ -16,7 +16,7 @@ extension StoreCommand {
 
         func run() async throws {
             let (profile, store) = try StoreCommand.store(options)
-            // The same store, opened again as by another process: it is notified of removals only through the store.
+            // A second instance, as in another process: it is notified of removals only through the store.
             let another = try StoreCommand.store(options).store
             guard let sessions = store as? any SessionTokenStore, let others = another as? any SessionTokenStore,
                 !(store is MemoryTokenStore)
@@ -41,7 +41,7 @@ private struct StoreIsNotWell: CommandFailure {
 /// Checks the operations of a store, in dependency order.
 private struct StoreTrial {
     let store: any SessionTokenStore
-    /// The same store, opened again as by another process.
+    /// A second instance of the store, as in another process.
     let another: any SessionTokenStore
     let host: HostServices
 
@@ -49,7 +49,7 @@ private struct StoreTrial {
         RecordKey(name: "store check", issuer: "", clientID: Base64URL.encode(host.randomBytes(16)))
     }
 
-    /// - Returns: Whether no problem was found.
+    /// - Returns: Whether every check succeeded.
     func run(_ show: (String) -> Void) async -> Bool {
         let elapsed = host.clock.stopwatch()
         func step(_ name: String, _ body: () async throws -> String) async -> Bool {

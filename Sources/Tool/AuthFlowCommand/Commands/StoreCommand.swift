@@ -34,7 +34,7 @@ struct StoreCommand: AsyncParsableCommand {
     struct NewKey: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "new-key",
-            abstract: "Write a new key for \"encryption_keys\" that only you can read."
+            abstract: "Write a new key for \"encryption_keys\" to a file that only you can read."
         )
 
         @Argument(help: "The file to write. An existing file is left unchanged.")

@@ -16,11 +16,11 @@ struct TokenCommand: AsyncParsableCommand {
 
     @Option(
         help:
-            "The minimum remaining lifetime of the token, in seconds. For short-lived tokens, at most a quarter of their lifetime."
+            "The minimum remaining lifetime of the token, in seconds. For short-lived tokens, it is capped at a quarter of their lifetime."
     )
     var minTTL = 60
 
-    @Flag(help: "Get a new token even if the last token has not expired, for example because an API rejects it.")
+    @Flag(help: "Get a new token even if the current token has not expired, for example because an API rejects it.")
     var refresh = false
 
     @Option(
@@ -47,7 +47,7 @@ struct TokenCommand: AsyncParsableCommand {
             throw ValidationError("--min-ttl must be a number of seconds from 0 to 86400.")
         }
         guard !refresh || resource.url == nil else {
-            throw ValidationError("--refresh needs a profile: a URL's token is replaced when the resource rejects it.")
+            throw ValidationError("--refresh needs a profile: the token for a URL is replaced when it is rejected.")
         }
         guard !json || format == nil || format == .json else {
             throw ValidationError("--json cannot be combined with another --format.")
@@ -73,14 +73,14 @@ struct TokenRequest: Hashable {
     static let lifetimes = 0...86_400
 
     var choice = ProfileChoice()
-    /// The protected resource, instead of a profile.
+    /// The protected resource; nil if a profile is used instead.
     var resource: ResourceChoice?
     /// The profile's resource for which the token is requested; nil for the profile's own token.
     var oneOf: String?
     /// The scopes of the token for ``oneOf``; empty for all scopes.
     var scopes: [String] = []
     var minimumLifetime = 60
-    /// Whether to get a new token even if the last token has not expired.
+    /// Whether to get a new token even if the current token has not expired.
     var refreshes = false
     var format = TokenFormat.raw
 

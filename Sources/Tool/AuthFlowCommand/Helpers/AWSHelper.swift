@@ -26,7 +26,7 @@ extension CredentialCommand {
             }
             let client = try options.helperChoice.client()
             let store = try AWSKeys.store(of: profile)
-            // The credentials belong to the signed-in user and to this role. Stored credentials need no request.
+            // The credentials belong to the signed-in user and to this role. If they are stored, no request is sent.
             let credential = try await client.requiredCredential()
             let key = AWSKeys.key(settings, client)
             // Concurrent programs wait for a single request to AWS.
@@ -91,7 +91,7 @@ struct AWSKeys {
         .serialized()
     }
 
-    /// Distinguishes sign-ins, even of unknown users.
+    /// A value that identifies the sign-in, even if the user is unknown.
     private static func signIn(_ credential: Credential) -> JSON {
         [.string(credential.identity?.subject ?? ""), .double(credential.signedInAt.timeIntervalSince1970)]
     }
@@ -126,7 +126,7 @@ struct AWSKeys {
         }
     }
 
-    /// AssumeRoleWithWebIdentity of the Security Token Service.
+    /// Calls the AssumeRoleWithWebIdentity action of the AWS Security Token Service (STS).
     static func exchanging(
         _ token: Secret,
         _ settings: CredentialHelperSettings.AWS,
@@ -152,7 +152,7 @@ struct AWSKeys {
             let code = root["Error", "Code"] ?? "status \(response.status)"
             throw AuthError(
                 .providerRejected,
-                "AWS did not issue credentials for the role (\(DisplayText.sanitized(code, limit: 80))). The identity provider in AWS must trust this issuer and the token's audience."
+                "AWS did not issue credentials for the role (\(DisplayText.sanitized(code, limit: 80))). The IAM identity provider in AWS must be configured with this issuer and the token's audience."
             )
         }
         let path = ["AssumeRoleWithWebIdentityResult", "Credentials"]

@@ -88,7 +88,7 @@ private struct ExecInformation {
     let skipsVerification: Bool
     /// Whether the connection goes through a proxy, or the server's certificate is checked against a different name.
     let redirectsConnection: Bool
-    /// The certificate authorities of the server in PEM; nil for the system's certificate authorities.
+    /// The CA certificates for the server, in PEM format; nil for the system's certificate authorities.
     private let authorities: String?
 
     init(_ text: String?) throws(AuthError) {

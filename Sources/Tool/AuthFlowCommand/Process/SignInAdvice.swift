@@ -8,18 +8,18 @@ enum SignInAdvice {
         /// The arguments that select the same profile or resource and, for a sign-in, request the same access.
         var place: [String]
         var signIn: [String]
-        /// Whether a user other than the one who is signed in can sign in.
+        /// Whether another user can sign in, in addition to the signed-in user.
         var addsAccount = true
     }
 
     private static let chosen = Mutex<Chosen?>(nil)
 
-    /// The command that signs in; nil before a profile or resource was chosen.
+    /// The command that signs in; nil until a profile or resource is chosen.
     static var command: String? {
         chosen.withLock { $0 }.map { ShellWord.line(["authflow", "login"] + $0.place + $0.signIn) }
     }
 
-    /// The command that signs in with an option; nil before a profile or resource was chosen.
+    /// The sign-in command with an additional option; nil until a profile or resource is chosen.
     static func command(adding option: String) -> String? {
         command.map { $0.hasSuffix(" \(option)") ? $0 : "\($0) \(option)" }
     }
@@ -34,11 +34,11 @@ enum SignInAdvice {
         command.flatMap { extended($0, for: error) }
     }
 
-    /// Adds the options for the access that a resource requires to a command; nil if they are too long.
+    /// Adds the options for the access that a resource requires to a command; nil if the options are too long.
     static func extended(_ command: String, for error: any Error) -> String? {
         let causes = sequence(first: error) { ($0 as? AuthError)?.underlyingError }
         guard let required = causes.lazy.compactMap({ $0 as? RequiredAccess }).first else { return command }
-        // With "=", because a value may begin with "-". A hostile resource may require any number of scopes.
+        // Uses "=", because a value may begin with "-". A hostile resource may require any number of scopes.
         let options = required.scopes.map { "--scope=\($0)" } + required.authentication.words
         guard !options.isEmpty else { return command }
         let words = ShellWord.line(options)
@@ -81,12 +81,12 @@ enum SignInAdvice {
         chosen.withLock { $0 = Chosen(profile: profile, place: place, signIn: signIn, addsAccount: address == nil) }
     }
 
-    /// Records that the profile or the user has requested one account.
+    /// Records that the profile or the user has selected a specific account.
     static func chooseOneAccount() { chosen.withLock { $0?.addsAccount = false } }
 }
 
 extension RequiredAuthentication {
-    /// The options of `authflow login`. With "=", because a value may begin with "-".
+    /// The options of `authflow login`. They use "=", because a value may begin with "-".
     var words: [String] {
         acrValues.map { "--acr-values=\($0)" } + (maxAge.map { ["--max-age=\($0)"] } ?? [])
     }

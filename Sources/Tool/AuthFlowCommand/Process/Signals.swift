@@ -10,7 +10,7 @@ enum Signals {
     /// The time limit for cancelled work.
     private static let grace = Duration.seconds(4)
 
-    /// The time limit for the response to a refresh token that was sent: the time limit of a request, plus the time to
+    /// The time limit for the response to a pending refresh request: the time limit of a request, plus the time to
     /// store the response.
     private static let longestGrace = Duration.seconds(35)
 
@@ -25,11 +25,11 @@ enum Signals {
 
     private static let came = Atomic(false)
 
-    /// Whether a signal was received.
+    /// Whether a signal has been received.
     static var hasCome: Bool { came.load(ordering: .sequentiallyConsistent) }
 
     /// Installs the handlers.
-    /// - Returns: Whether they are installed; false when no more files can be opened.
+    /// - Returns: Whether the handlers were installed; false when no more files can be opened.
     static func install() -> Bool {
         var ends: [Int32] = [-1, -1]
         guard unsafe pipe(&ends) == 0 else { return false }

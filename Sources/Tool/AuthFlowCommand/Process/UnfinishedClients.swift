@@ -18,9 +18,9 @@ enum UnfinishedClients {
 
     /// The messages about requests in progress: before and after waiting for them.
     struct Words: Sendable {
-        /// nil when the wait is short, because no refresh token was sent.
+        /// The message before the wait; nil if the wait is short, because no refresh token was sent.
         let began: String?
-        /// nil when nothing was sent that could have finished.
+        /// The message after the requests have completed; nil if there is no result to report.
         let done: String?
         let late: String
     }
@@ -58,7 +58,7 @@ enum UnfinishedClients {
 
     private static var all: [any UnfinishedClient] { state.withLock { $0.clients } }
 
-    /// Prevents further refresh requests: there would be no time for their responses.
+    /// Prevents further refresh requests, because there would be no time for their responses.
     static func stopSending() {
         state.withLock { $0.isStopping = true }
         for client in all { client.stopSending() }

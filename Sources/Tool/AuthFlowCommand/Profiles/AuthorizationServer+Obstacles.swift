@@ -8,11 +8,11 @@ extension AuthorizationServer {
         let error: any Error
     }
 
-    /// Checks the prerequisites of a sign-in other than the metadata: the server's keys, and a connection to each
+    /// Checks the prerequisites of a sign-in, except the metadata: the server's keys, and a connection to each
     /// server that the metadata names.
     ///
     /// The endpoints are only probed: any response shows that the server can be reached.
-    /// - Throws: Any error from fetching the metadata; `CancellationError`.
+    /// - Throws: Any error from fetching the metadata, or `CancellationError`.
     func obstacles() async throws -> [Obstacle] {
         let metadata = try await metadata()
         var obstacles: [Obstacle] = []

@@ -106,9 +106,9 @@ extension ProfileChoice {
 
 /// A client that is configured only with options: "authflow login --issuer URL --client-id ID" needs no file.
 struct ClientWithoutFile: Hashable {
-    /// Empty if the option is missing.
+    /// The value of `--issuer`; empty if the option is missing.
     let issuer: String
-    /// Empty if the option is missing.
+    /// The value of `--client-id`; empty if the option is missing.
     let clientID: String
     /// The scopes that a sign-in requests; empty for the default scopes.
     var scopes: [String] = []

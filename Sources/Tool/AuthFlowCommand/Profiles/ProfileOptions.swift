@@ -16,7 +16,7 @@ struct ProfileOptions: ParsableArguments {
     )
     var profile: String?
 
-    @Option(help: "The subject of the account to use, when several are signed in.")
+    @Option(help: "The subject of the account to use if several accounts are signed in.")
     var account: String?
 
     @Option(help: "The issuer of a provider, instead of a configuration file.")

@@ -67,7 +67,7 @@ struct ResourceChoice: Hashable {
         if let profile = try profileName(in: file?.content) {
             var profileChoice = choice
             profileChoice.profile = profile
-            // Not the file in the working directory, if it was ignored.
+            // Nil if the file in the working directory was ignored.
             profileChoice.config = file?.path
             let configured = try profileChoice.client(
                 userAgent: userAgent,
@@ -116,7 +116,7 @@ struct ResourceChoice: Hashable {
             + (assumesOrigin ? ["--assume-origin"] : []) + authentication.words
     }
 
-    /// The instruction to the user for signing in with this choice after an error; nil if its requirements do not fit on a command line.
+    /// The instruction to the user for signing in with this choice after an error; nil if the error's requirements do not fit on a command line.
     func loginAdvice(after error: any Error) -> String? {
         SignInAdvice.extended(loginCommand, for: error).map {
             "Run: \($0)" + (shownAddress == address ? "" : ", with the URL from your host's configuration.")

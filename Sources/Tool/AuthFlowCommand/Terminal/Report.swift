@@ -86,11 +86,11 @@ extension Credential {
         case ended
     }
 
-    /// The reason why the user must sign in again; nil if they need not.
+    /// The reason why the user must sign in again; nil if no sign-in is required.
     /// - Parameter isRenewable: Whether the client obtains tokens without user interaction.
     func end(isRenewable: Bool = false) -> AuthError? {
         guard state(isRenewable: isRenewable) == .ended else { return nil }
-        let reason = isRefused ? "the provider has rejected its refresh" : "there is no refresh token"
+        let reason = isRefused ? "the provider has rejected the refresh request" : "there is no refresh token"
         return AuthError(.loginRequired, "The access token has expired, and \(reason). Sign in again.")
     }
 
