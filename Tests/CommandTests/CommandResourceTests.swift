@@ -224,7 +224,9 @@ import Testing
     }
 
     @Test func aServerThatIsNotSafeIsRefusedWithASentence() async throws {
-        for (scenario, words) in [("17", "is for the resource"), ("24", "RFC 9207"), ("27", "match character for character")] {
+        for (scenario, words) in [
+            ("17", "is for the resource"), ("24", "RFC 9207"), ("27", "match character for character"),
+        ] {
             let settings = try #require(ResourceScenario.named(scenario)).settings
             try await with(settings) { emulator, run async throws in
                 let login = try await run(["login", emulator.resource])
