@@ -5,8 +5,8 @@ public import AuthFlow
 /// Handlers are tried in order until one answers. Implement a handler for questions that only your app can answer, such as those about
 /// the device's hardware, or to present the questions in your own user interface.
 public protocol CallbackHandler: Sendable {
-    /// Whether the handler can give a different answer when a question is repeated: a user can, a configuration cannot.
-    /// If the server repeats a step and the handler can only repeat its answer, the sign-in ends.
+    /// Whether the handler can give a different answer to a repeated question, as a user can and a configuration
+    /// cannot. If the server repeats a step and the handler can only repeat its answer, the sign-in ends.
     var mayAnswerOtherwise: Bool { get }
 
     /// Answers a question.
@@ -38,7 +38,7 @@ extension [any CallbackHandler] {
     }
 }
 
-/// Answers the confirmation in a step that waits for a push notification without cancelling the wait:
+/// In a step that waits for a push notification, answers the confirmation without cancelling the wait:
 /// the value 100 means that no option was selected.
 struct WaitingCallbacks: CallbackHandler {
     let mayAnswerOtherwise = true
@@ -188,7 +188,7 @@ public struct AskingHandler: CallbackHandler {
 
 /// Converts questions of each kind to text, and their answers to callback values.
 enum QuestionForms {
-    /// The beginning of the error message for an invalid answer.
+    /// The prefix of the error message for an invalid answer.
     static let misunderstanding = "The answer to "
 
     /// The message of a callback that requires no answer; nil for a question, and when there is no message to show.

@@ -8,7 +8,7 @@ public import WebKit
 /// can read the user's input, and the user cannot verify which site is shown. This bridge is only for first-party apps,
 /// where the page and the app belong to the same party. AuthFlow never uses it by default.
 ///
-/// Type-checked on Linux against hand-written interfaces, but not run there.
+/// This code is type-checked on Linux against hand-written interfaces, but not run there.
 @MainActor public final class EmbeddedPageBridgeAtRisk: NSObject, WKScriptMessageHandlerWithReply {
     /// The name of the message handler. The page calls `await webkit.messageHandlers.callback.postMessage(text)`, which
     /// returns the answer.

@@ -60,7 +60,7 @@ public struct TreeStep: Sendable {
     /// Whether the server has already sent a step with the same questions.
     public internal(set) var isRepeated = false
 
-    /// Whether this is the first step, and asks for a name and one password, which then belong together.
+    /// Whether this is the first step and it asks for a user name and exactly one password, which then belong together.
     var asksForNameFirst: Bool {
         isFirst && callbacks.contains { ["NameCallback", "ValidatedCreateUsernameCallback"].contains($0.type) }
             && callbacks.count { ["PasswordCallback", "ValidatedCreatePasswordCallback"].contains($0.type) } == 1
@@ -91,11 +91,11 @@ public struct TreeStep: Sendable {
 }
 
 extension TreeCallback: CustomStringConvertible, WithoutReflection {
-    /// Only the type, because the answers are secret.
+    /// The type only, because the answers are secret.
     public var description: String { DisplayText.sanitized(type, limit: 60) }
 }
 
 extension TreeStep: CustomStringConvertible, WithoutReflection {
-    /// Only the types of its questions, because the answers are secret.
+    /// The types of the questions only, because the answers are secret.
     public var description: String { callbacks.map(\.description).joined(separator: " ") }
 }

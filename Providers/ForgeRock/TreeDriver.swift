@@ -20,7 +20,7 @@ public struct TreeDriver: Sendable {
 
     /// Creates a driver.
     /// - Parameters:
-    ///   - realm: The realm of the trees. Answers are sent nowhere else.
+    ///   - realm: The realm of the trees. Answers are sent only to its server.
     ///   - tree: The tree to walk; default: the tree that the provider names, or the realm's default.
     ///   - handlers: The handlers that answer the tree's questions, tried in order. A callback that needs no answer needs
     ///     no handler.
@@ -100,7 +100,7 @@ extension TreeDriver: LoginDriver {
             TransportRequest(.post, endpoint, headerFields: fields, body: Array("{}".utf8))
         )
         await browser.report(["tree_session_logout": "\(response.status)"])
-        // 401: the session has ended already.
+        // 401: the session has already ended.
         guard response.isSuccessful || response.status == 401 else {
             throw AuthError(
                 .providerRejected,

@@ -17,13 +17,13 @@ extension AuthClient {
     ///   - clientID: `client_id`, as registered with the provider.
     ///   - scopes: The scopes to request. Many providers issue a refresh token only for `offline_access`.
     ///   - userAgents: The user agents, in order of preference: if one cannot be used, the next one is tried.
-    ///   - devicePresenter: Shows the user code of the device flow (RFC 8628), when no user agent can be used; default: none.
+    ///   - devicePresenter: Shows the user code of the device flow (RFC 8628) when no user agent can be used; default: none.
     ///   - store: The store for the tokens; default: memory, so users must sign in each time the program starts.
     ///   - options: The options; default: the defaults of ``/AuthFlow/AuthClient/Options``.
     ///   - transport: The transport for every request, for example through a proxy; default: the system's.
     ///   - observer: Receives every event of every flow, in order. It must not block.
     ///   - registration: Sets the other values of the registration: the redirect URI (default: a loopback URI with any
-    ///     free port), the client authentication (default: a public client), DPoP.
+    ///     free port), the client authentication (default: a public client), and DPoP.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; any error that `registration` throws.
     public convenience init(
         issuer: String,

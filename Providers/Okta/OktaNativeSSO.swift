@@ -171,7 +171,7 @@ extension OktaProvider: TokenRevoking {
         } catch {
             failure = failure ?? error
         }
-        // Regardless of the response, no app may use the secret after this.
+        // Regardless of the response, no app may use the secret from now on.
         let isUnrevoked = failure != nil && signOut == .allAppsWithSecretInAddress
         let end = SharedEnd(
             clientID: context.registration.clientID,

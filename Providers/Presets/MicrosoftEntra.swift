@@ -24,7 +24,7 @@ extension ProviderPreset {
         source: source
     )
 
-    /// `entra-multitenant`: users of any tenant, whose tokens have a separate issuer for each tenant.
+    /// `entra-multitenant`: users of any tenant; the issuer of their tokens is specific to the tenant.
     public static let microsoftEntraMultitenant = ProviderPreset(
         "entra-multitenant",
         title: "Microsoft Entra ID, users of any tenant",

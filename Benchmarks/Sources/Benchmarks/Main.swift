@@ -10,7 +10,7 @@ import Foundation
 import HTTPTypes
 import Synchronization
 
-/// Prints ratios and counts, and exits with 1 when a value exceeds its bound.
+/// Prints ratios and counts, and exits with status 1 when a value exceeds its bound.
 @main enum Main {
     static func main() async throws {
         var isWithinBounds = true

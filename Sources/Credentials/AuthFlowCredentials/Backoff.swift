@@ -6,7 +6,7 @@ import AuthFlowHTTP
 struct Backoff: Sendable {
     /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``longest``.
     static let first: TimeInterval = 5
-    /// The maximum delay, in seconds, unless the provider requests a longer one.
+    /// The maximum delay before jitter, in seconds, unless the provider requests a longer one.
     static let longest: TimeInterval = 300
     /// The maximum delay that a provider can request, in seconds.
     static let longestAsked: TimeInterval = 3600

@@ -45,7 +45,7 @@ struct CredentialMachine {
     /// The current account, according to the last read or write of the store.
     private var current: AccountID?
     private(set) var epoch = 0
-    /// The number of successful and failed writes, because a read that overlaps with a write is outdated.
+    /// The number of writes, successful or failed, to detect a read that overlaps with a write and is outdated.
     private var version = 0
     private var backoffs = Backoffs()
     /// The number of times that a record may have been removed during a read.
@@ -124,7 +124,7 @@ extension CredentialMachine {
     mutating func adopt(_ credential: Credential, _ epoch: Int?, margin: Duration, random: UInt8) {
         guard epoch == nil || epoch == self.epoch, keeps(credential.account) else { return }
         cached = CachedTokens(credential, margin: margin, random: random)
-        // Not the current time, because the response may have taken a long time to arrive.
+        // The time of the request, not the current time, because the response may have been slow to arrive.
         checkedAt = askedAt
     }
 
@@ -139,7 +139,7 @@ extension CredentialMachine {
         version += 1
     }
 
-    /// The record may have been removed during a read in progress, so that read is not cached. Operations in progress continue.
+    /// The record may have been removed during a read in progress, so its result is not cached. Operations in progress continue.
     mutating func distrustReads() { removals += 1 }
 
     /// Whether this credential belongs to an account: the account with the given subject, or the current account.
@@ -165,7 +165,7 @@ extension CredentialMachine {
 
     /// An account was signed in, and is now the current one.
     /// - Parameter epoch: The epoch in which the store was read.
-    /// - Returns: The new epoch; and whether the signed-in user has not changed since, so that the new tokens can be
+    /// - Returns: The new epoch, and whether the signed-in user is still the same, so that the new tokens can be
     ///   returned.
     mutating func signedIn(current: AccountID?, since epoch: Int) -> (epoch: Int, isUndisturbed: Bool) {
         let isUndisturbed = self.epoch == epoch
@@ -235,7 +235,7 @@ extension CredentialMachine {
     ///   - random: As for ``adopt(_:_:margin:random:)``.
     ///   - accepts: Whether the client may use a credential. A credential from an earlier configuration might not
     ///     satisfy the client's current requirements.
-    /// - Returns: nil when a write succeeded or failed in the meantime. The read may be outdated and must be repeated.
+    /// - Returns: The result; nil when a write succeeded or failed in the meantime, so that the read must be repeated.
     mutating func finishReading(
         _ reading: Reading,
         _ stored: StoredAccounts,

@@ -56,7 +56,7 @@ extension ManagedCredential {
             do {
                 return try await currentTokens(for: resource, scopes: scopes, rejected: rejected, margin: margin)
             } catch is Outdated {
-                // Another user has signed in meanwhile, or another process has taken over the lease, so the store is
+                // Another user has signed in, or another process has taken over the lease, so the store is
                 // read again.
                 continue
             }
@@ -76,7 +76,7 @@ extension ManagedCredential {
             let stored = credential.tokens(for: resource, scopes).flatMap {
                 $0.isFresh(at: now, margin: margin) ? $0 : nil
             }
-            // It cannot be replaced, so it is used until it expires.
+            // The token cannot be replaced, so it is used until it expires.
             let only = credential.isOnly(for: resource, scopes) && !credential.isExpired(at: now) ? credential : nil
             guard let tokens = (stored ?? only)?.tokens, tokens.accessToken != rejected else { return nil }
             return tokens
@@ -91,7 +91,7 @@ extension ManagedCredential {
                     let epoch = state.withLock { $0.machine.epoch }
                     var accounts = try await latestAccounts(lease)
                     let credential = try signedIn(in: accounts)
-                    // Another task or process may have obtained the token meanwhile.
+                    // Another task or process may have obtained the token in the meantime.
                     if let tokens = fresh(credential) { return tokens }
                     return try await exchange(credential, for: resource, scopes, in: &accounts, lease, epoch)
                 }
@@ -131,7 +131,7 @@ extension ManagedCredential {
             if decisions.mayConcernSession(error, named: name, for: credential, at: client.host.now()) {
                 var main = self.decisions(for: credential.account.subject, freshnessMargin, nil)
                 main.isConfirmation = true
-                // Before the other request, which may throw: the rejected request must not be retried immediately.
+                // The backoff starts before the next request, which may throw: do not retry the rejected request.
                 backOff(error, subject)
                 _ = try await send(main, credential, in: &accounts, lease, epoch)
                 throw error
@@ -146,7 +146,7 @@ extension ManagedCredential {
         switch outcome {
         case .refreshed(let credential): refreshed = credential
         case .unchecked(_, let error), .refused(_, let error):
-            // Tokens that fail a check concern only this resource; the keys for the check are the same for all.
+            // A failed check affects only this resource; a failure to fetch the keys affects every resource.
             backOff(error, error.isPassing ? subject.whole : subject)
             await save(kept, in: &accounts, lease, epoch)
             throw error

@@ -10,7 +10,7 @@ public struct TaggedCredential: Sendable, Hashable {
     /// The credential; nil when its session has ended, or this process cannot read the record.
     public let credential: Credential?
 
-    /// The time of the session's start or last use, accurate to a minute.
+    /// The time of the session's start or last use, accurate to the minute.
     public let lastUse: Date
 
     /// Whether the store has confirmed that this call removed the record; false if the store's response was lost.
@@ -110,7 +110,7 @@ extension CredentialManager {
     /// Starts a revocation or the removal of leftover records. ``drain(within:)`` waits for its completion.
     package func beginCleanup(_ work: @escaping @Sendable () async -> Void) { _ = revocations.begin(work) }
 
-    /// Causes the tokens from any refresh in progress, in any process, to be revoked. Call it before ``remove(_:)``.
+    /// Causes the tokens obtained by a refresh in progress in any process to be revoked. Call it before ``remove(_:)``.
     package func revokeLateTokens(of keys: [RecordKey]) async throws {
         for key in keys { _ = try await sessionStore.claim(key.signOut, for: .seconds(600)) }
     }

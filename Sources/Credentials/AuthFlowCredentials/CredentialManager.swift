@@ -30,7 +30,7 @@ public final class CredentialManager: Sendable {
     private let onEnd: (@Sendable (RecordKey, Credential) async -> Void)?
     private let cache = Mutex(Cache())
 
-    /// The cache evicts credentials in generations, and reads them from the store again when needed.
+    /// The cache evicts credentials in generations, and evicted credentials are read from the store again when needed.
     private struct Cache {
         var recent: [CredentialKey: ManagedCredential] = [:]
         var earlier: [CredentialKey: ManagedCredential] = [:]
@@ -48,14 +48,14 @@ public final class CredentialManager: Sendable {
     ///   - store: Stores the credentials.
     ///   - freshnessMargin: The remaining lifetime below which an access token is treated as expired; default: one minute.
     ///   - cacheLimit: The maximum number of cached credentials, in addition to those in use; default: 20,000.
-    ///   - renewal: Obtains a credential if there is none, or if it has expired and has no refresh token: for grants
-    ///     without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. A stored token is used until it expires, even if
+    ///   - renewal: Obtains a credential if there is none, or if the stored one has expired and has no refresh token:
+    ///     for grants without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. A stored token is used until it expires, even if
     ///     this closure would now request other scopes: use a different key for different scopes. Default: none.
     ///   - refreshesAhead: Whether tokens in use are refreshed in the background before they are treated as expired,
     ///     at a random time in the last 30 seconds, so that busy sessions never wait. Default: no.
     ///   - observer: Receives every event, in order. It must not block.
-    ///   - onEnd: Called with the last credential when the provider has ended the session and this process has detected it; ``drain(within:)``
-    ///     waits for it.
+    ///   - onEnd: Called with the last credential when this process detects that the provider has ended the session; ``drain(within:)`` waits for the
+    ///     call.
     public init(
         client: OAuthClient,
         store: any TokenStore,
@@ -84,7 +84,7 @@ public final class CredentialManager: Sendable {
     /// If the key has a resource, the access token is for that resource. The grant may be for this resource only, or
     /// for several resources that share a refresh token (RFC 8707).
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in under this key or the session has ended; any error
-    ///   from the refresh; `CancellationError`, which does not cancel the refresh for other tasks.
+    ///   from the refresh; `CancellationError` when the task is cancelled; the refresh continues for other tasks.
     public func freshTokens(for key: CredentialKey) async throws -> TokenSet {
         // Nothing is awaited and no refresh starts, so the credential object may be evicted at any time.
         if !refreshesAhead, let fresh = cache.withLock({ $0.recent[key] })?.cachedTokens() {
@@ -119,7 +119,7 @@ public final class CredentialManager: Sendable {
         try await using(CredentialKey(session)) { try await $0.tokens(for: resource, scopes: scopes) }
     }
 
-    /// Like ``freshTokens(for:)``, for a user or session by its identifier.
+    /// Like ``freshTokens(for:)``, but takes the identifier of a user or session.
     public func freshTokens(for session: String, resource: String? = nil) async throws -> TokenSet {
         try await freshTokens(for: CredentialKey(session, resource: resource))
     }
@@ -159,8 +159,8 @@ public final class CredentialManager: Sendable {
         }
     }
 
-    /// Like ``save(_:for:attributes:)-(Credential,CredentialKey,RecordAttributes?)``, for a user or session by its
-    /// identifier.
+    /// Like ``save(_:for:attributes:)-(Credential,CredentialKey,RecordAttributes?)``, but takes the identifier of a
+    /// user or session.
     public func save(
         _ credential: Credential,
         for session: String,
@@ -264,7 +264,7 @@ public final class CredentialManager: Sendable {
     public func drain(within patience: Duration = .seconds(3)) async -> Bool {
         let elapsed = client.host.clock.stopwatch()
         let isStored = await unfinished.drain(within: patience, clock: client.host.clock)
-        // Revocations last, because a refresh in progress may start one.
+        // Revocations are awaited last, because a refresh in progress may start one.
         _ = await revocations.drain(within: max(patience - elapsed(), .zero), clock: client.host.clock)
         return isStored
     }

@@ -23,15 +23,15 @@ import AuthFlowOAuth
 /// | `invalid_grant`, or tokens for another user | the end of the session | | `login_required` |
 /// | another OAuth error, a 400 or 401 without one, or tokens that failed a check and did not rotate the refresh token, and the old tokens have expired | the number of such responses | yes | the error; from the second on, `login_required` |
 /// | the same, with `interaction_required`, `login_required` or `consent_required` | the number of such responses | yes | `login_required` |
-/// | an OAuth error that a new sign-in does not fix: about the client's authentication, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
+/// | an OAuth error that a new sign-in cannot fix: about the client's authentication, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
 /// | another error, or no response | nothing | yes | the old tokens until they expire, then the error |
 ///
 /// If a token for one of several resources was requested, the old tokens cannot be returned instead. An error that may concern only that resource is
 /// not counted, and suspends only requests for the same resource; if it may mean that the session has ended, the main token is refreshed
-/// to determine whether it has.
+/// to find out.
 struct CredentialRefresh {
-    /// The number of unexplained rejections after which the user is asked to sign in again, because some providers end a session with an empty 400
-    /// response. The credential remains stored, because it is not known to be invalid.
+    /// The number of unexplained rejections after which the user is asked to sign in again. Some providers report the end of a session with an empty
+    /// 400 response. The credential remains stored, because it is not known to be invalid.
     static let toleratedRefusals: Int64 = 2
 
     /// The subject of the account; nil for the current one.
@@ -47,7 +47,7 @@ struct CredentialRefresh {
     /// The request for a token for one of several resources, which the stored access token cannot replace; nil for a refresh of the
     /// stored access token.
     var resource: ResourceRequest?
-    /// Whether the refresh tests if the session has ended: a rejection then counts even if the old tokens have not expired.
+    /// Whether this refresh serves to detect the end of the session: a rejection then counts even if the old tokens have not expired.
     var isConfirmation = false
 
     /// The action for a stored credential.
@@ -92,7 +92,7 @@ struct CredentialRefresh {
         var backoff: AuthError?
         /// Whether only requests for the same resource are suspended, rather than every request of the sign-in.
         var isOfResource = false
-        /// Whether the cached tokens are no longer returned.
+        /// Whether to stop returning the cached tokens.
         var dropsCache = false
         /// The credential to store; nil leaves the record unchanged.
         var stored: Credential?
@@ -146,7 +146,7 @@ struct CredentialRefresh {
         if let refusal = refusalOfResource(error, named: name) {
             return Consequence(backoff: refusal, isOfResource: true, answer: .failure(refusal))
         }
-        // Without an expiry, rejection by an API shows that the access token cannot be used.
+        // If the expiry is unknown, a rejection by an API shows that the access token cannot be used.
         let isSpent =
             old.isExpired(at: now) || isConfirmation
             || old.tokens.expiresAt == nil && old.tokens.accessToken == rejected
@@ -181,7 +181,7 @@ struct CredentialRefresh {
         return Consequence(backoff: end, stored: stored, state: isUsable ? nil : .expired, answer: .failure(end))
     }
 
-    /// Whether an error of a request for one resource may mean that the session has ended: some providers send a non-standard code, or none, for a
+    /// Whether an error from a request for one resource may mean that the session has ended: some providers send a non-standard code, or none, for a
     /// refresh token that no longer exists. A refresh of the main token then determines whether it has ended, unless that token was obtained recently.
     func mayConcernSession(_ error: AuthError, named name: String?, for old: Credential, at now: Date) -> Bool {
         // Tokens that fail a check were nevertheless issued, so the session continues.
@@ -245,12 +245,12 @@ struct CredentialRefresh {
         ]
         let isCode = [200, 400, 401].contains(error.status) || name.map(codes.contains) == true
         let isRejection = error.code == .providerRejected && (error.status ?? 0) < 500 && isCode
-        // Not a 403 without an error code, which may be a firewall's error page.
+        // A 403 without an error code does not count, because it may be a firewall's error page.
         let isBareRefusal = error.code == .invalidResponse && [400, 401].contains(error.status)
         return (isBareRefusal || isRejection || isCheck) && !isOfClient(error, named: name)
     }
 
-    /// Whether an error is about the client, the scopes or the server (RFC 6749 section 5.2), which a new sign-in does not fix.
+    /// Whether an error is about the client, the scopes or the server (RFC 6749 section 5.2), which a new sign-in cannot fix.
     ///
     /// `unauthorized_client` and `unsupported_grant_type` are not among them, because such a client can never refresh. Nor is `invalid_request`, which
     /// some providers return for a refresh token that no longer exists.
@@ -264,6 +264,6 @@ struct CredentialRefresh {
 }
 
 extension Credential {
-    /// Whether the provider has rejected so many refreshes that the user is asked to sign in again.
+    /// Whether the number of rejected refreshes has reached the limit after which the user must sign in again.
     package var isRefused: Bool { refusedRefreshes >= CredentialRefresh.toleratedRefusals }
 }

@@ -91,7 +91,7 @@ extension ManagedCredential {
     }
 
     /// Writes tokens that were refreshed under a lease that has been lost, unless another holder has refreshed or removed them.
-    /// - Returns: false if another holder has done so.
+    /// - Returns: false if another holder has refreshed or removed them.
     private func writeAfterLostLease(_ lease: Lease) async -> Bool {
         let lost = state.withLock { $0.machine.takeLost(of: lease) }
         guard let lost else { return true }
@@ -101,7 +101,7 @@ extension ManagedCredential {
         return accounts.entry(of: lost.account)?.credential?.tokens.accessToken == lost.tokens.accessToken
     }
 
-    /// The last valid credential: the stored one, or the unsaved one.
+    /// The last valid credential: the unsaved one, if any, or else the stored one.
     /// - Throws: ``AuthError`` with `login_required` and the reason.
     package func lastCredential() async throws -> Credential { try signedIn(in: try await accounts()) }
 
@@ -162,7 +162,7 @@ extension ManagedCredential {
     }
 
     /// Checks that the store is usable and has room for another sign-in, before a user is asked to sign in.
-    /// - Parameter writing: Whether to also write the record again, because a full disk can still be read and locked; default: no.
+    /// - Parameter writing: Whether to also rewrite the record, because a store on a full disk can still be read and locked; default: no.
     /// - Returns: Whether the record was written.
     package func probe(writing: Bool = false) async throws -> Bool {
         try await store.withLease(on: key) { lease in
@@ -190,7 +190,7 @@ extension ManagedCredential {
                     "A user is already signed in, and the provider does not indicate whether this is the same user. Sign out first, or choose to replace the account."
                 )
             }
-            // No policy adds another account, or replaces an account with it, through a client for one account.
+            // A client for one account rejects every other account, whatever the policy.
             if let account, !credential.account.isNamed(account) {
                 throw AuthError(
                     .accountMismatch,
@@ -226,8 +226,8 @@ extension ManagedCredential {
         return known == signedIn ? nil : known
     }
 
-    /// Whether an account is known to differ from the signed-in account, so that a sign-in with the policy
-    /// ``AccountPolicy/sameAccount`` would reject it.
+    /// Whether an account is known to differ from the signed-in account. A sign-in with the policy
+    /// ``AccountPolicy/sameAccount`` rejects such an account.
     package func isOtherAccount(_ signedIn: AccountID) async throws -> Bool {
         isOtherAccount(signedIn, in: try await accounts())
     }

@@ -144,7 +144,7 @@ extension ManagedCredential {
         _ lease: Lease
     ) async throws -> RefreshOutcome {
         do {
-            // Also checked here, because some transports do not call the closure below before sending.
+            // The lease is also checked here, because some transports do not call the closure below before sending.
             try lease.requireTime()
             return try await asking(for: credential.account) {
                 try await client.refresh(credential, scopes: scopes, resources: resources) {
@@ -170,8 +170,8 @@ extension ManagedCredential {
         reporter().report(.refresh, details: ["auth_time": "of another sign-in"])
     }
 
-    /// Reports that a refresh token was sent under a lease that another holder has taken over, so both may have sent
-    /// it.
+    /// Reports that a refresh token was sent under a lease that another holder has taken over, so both holders may have
+    /// sent it.
     func reportLostLease() { reporter().report(.refresh, details: ["lease": "lost"]) }
 
     /// Whether an error ends the session.
@@ -184,7 +184,7 @@ extension ManagedCredential {
         state.withLock { $0.machine.failed(subject, error, at: now, random: random) }
     }
 
-    /// Sends a refresh, and records whether the provider has responded.
+    /// Sends a refresh request, and records whether the provider has responded.
     private func asking<Return: Sendable>(
         for account: AccountID,
         _ request: () async throws -> Return

@@ -6,8 +6,8 @@ import Synchronization
 /// A credential that is kept fresh across tasks, processes, crashes and refresh token rotation.
 ///
 /// One refresh runs at a time: the tasks of this process share one refresh, and processes wait for the lease. The
-/// holder of the lease reads the store again, adopts tokens that another process has refreshed in the meantime, and
-/// otherwise refreshes and writes the new tokens before any tokens are returned.
+/// holder of the lease reads the store again, and either adopts tokens that another process has refreshed in the
+/// meantime, or refreshes and writes the tokens before any are returned.
 ///
 /// Every change of the signed-in user (a sign-in, a sign-out, another account) starts a new epoch. An operation that
 /// started in an earlier epoch completes and its result is written, but not returned; its callers read the store
@@ -134,7 +134,7 @@ package final class ManagedCredential: Sendable {
     ///     margin is limited to a quarter of the token's lifetime.
     ///   - rejected: An access token that an API has rejected, even if it appears to be fresh.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; any error from the refresh,
-    ///   if the old token has expired too; `CancellationError`, which does not cancel the refresh for other callers.
+    ///   if the old token has expired too; `CancellationError` if cancelled; the refresh continues for other callers.
     package func credential(
         of account: String? = nil,
         margin: Duration? = nil,
@@ -235,7 +235,7 @@ package final class ManagedCredential: Sendable {
         return stillCached(answer)
     }
 
-    /// The answer's unchecked tokens, unless other tokens have replaced them in memory, or the user has signed out.
+    /// The unchecked tokens in the answer, unless other tokens have replaced them in memory or the user has signed out.
     private func stillCached(_ answer: CredentialMachine.Answer) -> Credential? {
         guard case .unchecked(let cached) = answer else { return nil }
         return state.withLock { $0.machine.cached === cached } ? cached.credential : nil

@@ -12,7 +12,7 @@ struct ProviderOutage: Sendable {
     static let tolerated = 5
     /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``longest``.
     static let first: TimeInterval = 5
-    /// The maximum delay, in seconds.
+    /// The maximum delay before jitter, in seconds.
     static let longest: TimeInterval = 60
     /// The maximum duration of a retry, in seconds: after that, another caller retries.
     static let patience: TimeInterval = 35
@@ -31,7 +31,7 @@ struct ProviderOutage: Sendable {
     private var failedAt: Date?
     private var wait: Wait?
 
-    /// Whether refreshes are throttled, because the provider did not handle the latest ones. The value becomes
+    /// Whether refreshes are throttled because the provider failed to handle the latest refreshes. The value becomes
     /// false if no refresh is requested for a while.
     func isHeldBack(at now: Date) -> Bool {
         wait.map { now >= $0.since && now < $0.until + Self.longest } ?? false
@@ -44,7 +44,7 @@ struct ProviderOutage: Sendable {
         guard let wait, now >= wait.since else { return nil }
         guard now >= wait.until else {
             let seconds = Int(wait.until.timeIntervalSince(now).rounded(.up))
-            // Not the original failure, because it belongs to another user, and its message may refer to that user.
+            // The original failure is not thrown, because its message may refer to another user.
             return AuthError(
                 wait.code,
                 "The provider is unavailable. The next attempt is possible in \(seconds) s.",
@@ -68,7 +68,7 @@ struct ProviderOutage: Sendable {
             if error.status != nil { answered() } else if wait?.isProbed == true { wait?.until = now }
             return
         }
-        // Ignore a refresh that was sent before the wait started.
+        // Ignore a refresh that was sent before the throttling started.
         if let wait, began <= wait.since, wait.since <= now { return }
         if wait == nil, let failedAt, abs(now.timeIntervalSince(failedAt)) > Self.longest { failed = [] }
         failedAt = now

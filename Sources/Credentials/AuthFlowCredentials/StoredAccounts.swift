@@ -20,7 +20,7 @@ public struct EndedSession: Sendable, Hashable {
     let account: AccountID
 }
 
-/// One record of a store: the accounts that are signed in under one key, and which of them is the default.
+/// One record of a store: the accounts that are signed in under one key, and which of them is the current one.
 ///
 /// The session of a web server has one account; an app may have several. The accounts form one document, so that
 /// every change is written atomically.

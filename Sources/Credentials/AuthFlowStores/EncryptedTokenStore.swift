@@ -106,7 +106,7 @@ extension EncryptedTokenStore: TokenStore {
     func encrypted(_ bytes: [UInt8], for key: RecordKey) async throws -> [UInt8] {
         let (wrapping, salt) = try await currentKey(for: key)
         do {
-            // A new data key for each write, so that no two writes share a key and a nonce.
+            // Each write uses a new data key, so that no two writes share a key and a nonce.
             let dataKey = SymmetricKey(data: host.randomBytes(32))
             guard
                 let sealed = try AES.GCM.seal(bytes, using: dataKey, authenticating: Self.place(of: key)).combined
@@ -229,7 +229,7 @@ extension EncryptedTokenStore {
         switch source {
         case .passphrase(let passphrase):
             if let known = derived[salt] { return known }
-            // On a separate thread, because key stretching is CPU-bound.
+            // This runs on a separate thread, because key stretching is CPU-bound.
             let key = try await BlockingCall.run {
                 try Self.stretched(passphrase, salt: salt)
             } onCancel: {

@@ -3,7 +3,7 @@ import AuthFlowHTTP
 import AuthFlowSystem
 import Synchronization
 
-/// A kernel lock on a file (flock(2)). The kernel releases it when its process exits for any reason.
+/// A kernel lock on a file (flock(2)). The kernel releases it when the process exits for any reason.
 final class FileLock: Sendable {
     /// The maximum size, in bytes, of a lock file, which contains a process ID.
     static let maximumNoteSize = 16
@@ -24,7 +24,7 @@ final class FileLock: Sendable {
     enum Attempt {
         /// The lock was acquired.
         case taken
-        /// Another holder has the lock.
+        /// The lock is already held.
         case busy
         /// The file was removed, so there may be a new lock file, which must be opened.
         case outdated
@@ -42,8 +42,8 @@ final class FileLock: Sendable {
             return isNamed ? .busy : .outdated
         }
         guard isNamed else { return .outdated }
-        // For the error message of a process whose wait times out. The kernel manages the lock; the process ID is only
-        // informational.
+        // The process ID is for the error message of a process whose wait times out. It is only informational: the
+        // kernel manages the lock.
         let note = Array("\(getpid())\n".utf8)
         descriptor.withLock { descriptor in
             guard let descriptor else { return }
@@ -141,7 +141,7 @@ extension PrivateFile {
     }
 
     /// Locks a directory, without waiting.
-    /// - Returns: nil when another process has the lock.
+    /// - Returns: The lock; nil when another process holds it.
     static func lockDirectory(_ path: String) throws(AuthError) -> FileLock? {
         let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw PrivateFile(path).failure("cannot be locked") }

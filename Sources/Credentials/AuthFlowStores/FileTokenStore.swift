@@ -128,7 +128,7 @@ public struct FileTokenStore: TokenStore {
 
     /// Acquires the lock of a key, or takes it over from a holder that has not renewed it for the duration of a lease.
     private func lock(_ key: RecordKey) async throws -> FileLock {
-        // The lock is a separate file, because a lock on the credential's file would be useless once it is replaced.
+        // The lock is a separate file, because a lock on the credential's file is useless once that file is replaced.
         let place = PrivateFile(path(for: key, "lock"))
         var lock = try place.openLock()
         var waited = Duration.zero

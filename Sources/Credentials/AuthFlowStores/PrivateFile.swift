@@ -51,7 +51,7 @@ package struct PrivateFile {
         }
     }
 
-    /// Reads the file; nil when there is none.
+    /// The content of the file; nil when the file does not exist.
     package func contents(maximumSize: Int) throws(AuthError) -> [UInt8]? {
         // O_NOFOLLOW: a link that an attacker put here could make this read, or later overwrite, another file.
         let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
@@ -107,7 +107,7 @@ package struct PrivateFile {
         try requirePrivate(status, isCredential: false)
     }
 
-    /// The identity of the file at the path; nil when there is none.
+    /// The identity of the file at the path; nil when no file exists there.
     package var identity: FileIdentity? {
         var status = stat()
         guard unsafe lstat(path, &status) == 0 else { return nil }
@@ -217,7 +217,7 @@ package struct PrivateFile {
         return unsafe lstat(path, &status) == 0
     }
 
-    /// Removes the file, if there is one, and the temporary files that killed processes left.
+    /// Removes the file, if there is one, and the temporary files that killed processes left behind.
     package func remove() throws(AuthError) {
         removeLeftovers()
         guard unsafe unlink(path) == 0 else {

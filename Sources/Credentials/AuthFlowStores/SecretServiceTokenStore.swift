@@ -10,7 +10,7 @@ import Synchronization
 /// Stores credentials in the Secret Service of a Linux desktop: GNOME Keyring, KWallet or KeePassXC, which encrypt them
 /// with a password, usually the user's login password.
 ///
-/// libsecret is loaded when it is first needed, so that programs also run on systems without it. Secrets are
+/// libsecret is loaded on first use, so that programs also run on systems without it. Secrets are
 /// encrypted when they cross the session bus. Every process of the same user can read an unlocked keyring.
 public struct SecretServiceTokenStore: Sendable {
     /// The timeout for responses from the service. It may be exceeded when the service asks the user to unlock the
@@ -57,7 +57,7 @@ extension SecretServiceTokenStore: TokenStore {
     }
 
     private static func attributes(of key: RecordKey) -> [(name: String, value: String)] {
-        // Encoded, because attributes are C strings, which end at a null byte.
+        // The values are encoded, because attributes are C strings, which end at a null byte.
         key.parts.map { ($0.name, Base64URL.encode(Array($0.value.utf8))) }
     }
 
@@ -96,7 +96,7 @@ extension SecretServiceTokenStore: TokenStore {
     /// The offset of the message in a `GError` (glib/gerror.h): after the domain and the code, 32 bits each.
     private static let messageOffset = 8
 
-    /// A GLib object that cancels a call from another thread.
+    /// A GLib object with which another thread can cancel a call.
     @safe final class Cancellation: @unchecked Sendable {  // GCancellable is thread-safe.
         fileprivate let object: Pointer?
         private let library: Libsecret

@@ -1,7 +1,7 @@
 import AuthFlowSystem
 
 /// Suppresses SIGPIPE. Writing to a connection that its peer has closed raises this signal in the writing thread,
-/// and by default, the signal terminates the process.
+/// and by default the signal terminates the process.
 enum BrokenPipes {
     /// Blocks SIGPIPE in the calling thread, so that such writes fail with an error instead. hiredis does not
     /// suppress the signal itself.

@@ -176,7 +176,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         if let outage, Instant.now < outage.nextAttempt { return [] }
         let underWay = opening.count { $0.use == .requests }
         let room = limits.connections - slots.count - underWay
-        // While the database is unavailable, one attempt is enough.
+        // While the database is unavailable, one attempt at a time is enough.
         let most = outage == nil ? room : min(room, 1 - underWay)
         let missing = waiting.count - underWay
         for _ in 0..<max(0, min(most, missing)) { wanted.append(.requests) }

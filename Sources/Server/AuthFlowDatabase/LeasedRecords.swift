@@ -216,7 +216,7 @@ extension LeasedRecords {
     }
 
     /// Retries a call while the database is unavailable. The call must be idempotent unless `isSafe` is false.
-    /// - Parameter isSafe: Whether a call that may have been executed can be retried; otherwise it is retried only if it was not sent.
+    /// - Parameter isSafe: Whether a retry is safe even if the call may have been executed; otherwise the call is retried only if it was not sent.
     private func repeated<Value: Sendable>(
         for time: Duration,
         isSafe: Bool = true,
@@ -313,7 +313,7 @@ extension LeasedRecords: SessionTokenStore, GaugeSource {
     }
 
     package func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
-        // Not safe to retry, because a claim made by the first attempt could not be distinguished from another
+        // A retry would not be safe, because a claim made by the first attempt could not be distinguished from another
         // process's claim.
         try await repeated(for: times.outage, isSafe: false) { try await self.table.claim(key, for: lifetime) }
     }

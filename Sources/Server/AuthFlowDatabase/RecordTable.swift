@@ -1,6 +1,6 @@
 package import AuthFlow
 
-/// The operations of a database on its records. Each is atomic and uses the database's clock.
+/// The operations of a database on its records. Each operation is atomic and uses the database's clock.
 package protocol RecordTable: Sendable {
     /// Reads the bytes of an unexpired record.
     func bytes(of digest: [UInt8]) async throws -> [UInt8]?

@@ -63,7 +63,7 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
         context: Context,
         next: @concurrent (Request, Context) async throws -> Response
     ) async throws -> Response {
-        // nil in a nested group: the outer group has already authorized the request and consumed its proof.
+        // This is nil in a nested group: the outer group has already authorized the request and consumed its proof.
         let authorization: Authorization?
         do throws(Rejection) {
             authorization =

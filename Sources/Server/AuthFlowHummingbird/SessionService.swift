@@ -32,7 +32,7 @@ public struct SessionService: Service {
     /// Runs until the application is shut down.
     public func run() async throws {
         await cancelWhenGracefulShutdown { [server] in await server.removeEndedSessions() }
-        // In a separate task, because a task that is cancelled together with the application would not wait.
+        // This runs in a separate task, because a task that is cancelled together with the application would not wait.
         let drain = Task { [server, patience] in await server.drain(within: patience) }
         guard await !drain.value else { return }
         logger.critical(

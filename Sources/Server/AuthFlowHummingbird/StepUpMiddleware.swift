@@ -2,7 +2,7 @@
 public import AuthFlowServer
 public import Hummingbird
 
-/// Enforces the authentication that a group of routes requires: a signed-in user, or a user who has authenticated in a certain way
+/// Enforces the authentication that a group of routes requires: a signed-in user, or a user whose authentication meets a requirement
 /// (step-up). A navigation is redirected to the provider and back; a request from a script receives a 401 response. Add it after
 /// ``SessionMiddleware``.
 public struct StepUpMiddleware<Context: SessionRequestContext>: RouterMiddleware {

@@ -62,7 +62,7 @@ package final class LogOutput: Sendable {
         }
     }
 
-    /// Waits briefly for all output to be written, because the host may have stopped reading.
+    /// Waits only briefly for all output to be written, because the host may have stopped reading.
     package func finish() async {
         for _ in 0..<40 where state.withLock({ $0.isWriting }) { try? await Task.sleep(for: .milliseconds(5)) }
     }

@@ -92,7 +92,7 @@ extension MCPBridge {
 
     // MARK: Responses
 
-    /// Reads the response to a request, and passes the messages before it to the host.
+    /// Reads the response to a request, and passes the messages that precede it to the host.
     func read(
         _ response: ResponseStream,
         for message: MCPMessage,
@@ -156,7 +156,7 @@ extension MCPBridge {
     /// The response to a request, adapted for the host.
     func answered(_ answer: MCPMessage, _ message: MCPMessage, _ id: JSON) -> MCPMessage {
         var answer = answer
-        // Some servers omit the request's id from an error. The host would then wait forever.
+        // Some servers omit the request's id from an error. Without the id, the host would wait forever.
         if answer.json["error"] != nil, answer.json["id"] == nil || answer.json["id"] == .null {
             answer = answer.replacingID(by: id) ?? answer
         }

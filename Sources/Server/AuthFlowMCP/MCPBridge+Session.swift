@@ -99,7 +99,7 @@ extension MCPBridge {
         }
     }
 
-    // MARK: The bridge's own requests
+    // MARK: Requests that the bridge initiates
 
     /// Starts a new session to replace a session that the server has lost. Only one new session is started, however
     /// many requests detect the loss.

@@ -9,7 +9,7 @@ extension MCPBridge {
     ///   - body: The stream.
     ///   - reader: Stores the last event ID, and the reconnection time.
     ///   - silence: The idle timeout of the stream; nil for none.
-    ///   - isLast: Receives a message; returns whether it is the last one to read.
+    ///   - isLast: Receives a message; returns whether it is the last message to read.
     /// - Returns: Whether the last message arrived.
     func readMessages(
         of body: ResponseBody,
@@ -90,7 +90,7 @@ extension MCPBridge {
         }
     }
 
-    /// The maximum number of consecutive attempts to resume a stream that receive no new messages.
+    /// The maximum number of consecutive attempts to resume a stream without receiving a new message.
     private static let maximumFailures = 5
 
     /// MCP 2025-11-25, "Resumability and Redelivery": a GET with the last event ID, after the server's reconnection

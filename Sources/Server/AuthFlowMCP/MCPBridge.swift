@@ -19,7 +19,7 @@ public final class MCPBridge: Sendable {
         /// error's description.
         public var explain: @Sendable (AuthError) -> String = { $0.description }
 
-        /// Receives messages for the user that are not sent to the host; default: the messages are dropped. They
+        /// Receives the messages for the user, which are not sent to the host; default: the messages are dropped. They
         /// contain no secrets.
         public var log: @Sendable (String) -> Void = { _ in }
 
@@ -112,7 +112,7 @@ public final class MCPBridge: Sendable {
         }
     }
 
-    /// Cancels everything in progress, and ends the session. Requests can be given time to complete.
+    /// Cancels everything in progress, and ends the session. It may first wait for requests in progress to complete.
     /// - Parameter grace: The maximum time to wait for requests in progress; default: zero.
     public func close(within grace: Duration = .zero) async {
         let running = state.withLock { Array($0.running.values) + Array($0.others.values) }
@@ -136,7 +136,7 @@ public final class MCPBridge: Sendable {
         // MCP 2025-11-25, "Session Management": clients "SHOULD send an HTTP DELETE to the MCP endpoint with the
         // MCP-Session-Id header".
         guard session.id != nil else { return }
-        // In a separate task, because this one may have been cancelled.
+        // Sent in a separate task, because this task may have been cancelled.
         let farewell = Task { [endpoint] in
             _ = try? await endpoint.send(.delete, session.fields, signsIn: false, timeout: .seconds(2), pool: .replies)
         }

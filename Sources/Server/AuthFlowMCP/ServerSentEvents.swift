@@ -31,7 +31,7 @@ struct ServerSentEventReader {
     private var isAtStart = true
 
     /// Parses the next part of the stream.
-    /// - Returns: The events that it completes.
+    /// - Returns: The events that this part completes.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_reply` when an event is too large.
     mutating func read(_ part: [UInt8]) throws(AuthError) -> [ServerSentEvent] {
         var events: [ServerSentEvent] = []
@@ -87,7 +87,7 @@ struct ServerSentEventReader {
             if !value.isEmpty, value.allSatisfy({ (0x30...0x39).contains($0) }),
                 let milliseconds = Int(String(decoding: value, as: UTF8.self))
             {
-                // Clamped, so that a server cannot make this client poll without a pause or almost never.
+                // The time is clamped, so that a server cannot make this client poll continuously or almost never.
                 retry = .milliseconds(min(max(milliseconds, 250), 3_600_000))
             }
         default: break
@@ -96,7 +96,7 @@ struct ServerSentEventReader {
     }
 
     /// Decodes an event type or identifier.
-    /// - Returns: nil when it is too long or has too many combining marks.
+    /// - Returns: nil when the value is too long or has too many combining marks.
     private static func name(_ bytes: ArraySlice<UInt8>) -> String? {
         guard bytes.count <= 4096 else { return nil }
         let text = String(decoding: bytes, as: UTF8.self)

@@ -65,7 +65,7 @@ struct ToolParameter: Sendable, Hashable {
     }
 
     /// Parses the annotations of a tool.
-    /// - Returns: nil when an annotation is invalid: the tool "MUST" then be excluded from the list.
+    /// - Returns: The arguments; nil when an annotation is invalid: the tool "MUST" then be excluded from the list.
     static func parameters(ofTool tool: JSON) -> [ToolParameter]? {
         var found: [ToolParameter] = []
         guard let schema = tool["inputSchema"] else { return [] }

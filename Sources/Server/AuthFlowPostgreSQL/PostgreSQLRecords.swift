@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowDatabase
 import AuthFlowEssentials
 
-/// The SQL statements for the records. Each statement is a separate transaction, and all times are from the database's
+/// The SQL statements for the records. Each statement runs in a separate transaction, and times are from the database's
 /// clock (`clock_timestamp()`).
 struct PostgreSQLRecords: RecordTable {
     private let database: Database<PostgreSQLLink>
@@ -38,7 +38,7 @@ struct PostgreSQLRecords: RecordTable {
         try await database.response(to: PostgreSQLRequest(statement: statement, parameters: parameters))
     }
 
-    /// Whether a row has not expired.
+    /// The condition that a row has not expired.
     private static let isAlive = """
         (r.expires_at IS NULL OR r.expires_at > clock_timestamp()) \
         AND (r.idle_until IS NULL OR r.idle_until > clock_timestamp())
@@ -129,7 +129,7 @@ struct PostgreSQLRecords: RecordTable {
         ).isEmpty
     }
 
-    /// Whether the row has the lease that the first three parameters identify. An expired lease counts as held until
+    /// The condition that the lease in the first three parameters is held. An expired lease counts as held until
     /// another holder acquires the lease.
     private static let isHeld = "id = $1::bytea AND fence = $2::bigint AND lease_owner = $3::bytea"
 

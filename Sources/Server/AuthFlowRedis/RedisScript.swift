@@ -169,7 +169,7 @@ struct RedisScript: Sendable {
         """
     )
 
-    /// Adds a digest to the set of a tag, ordered by the expiry of the records, and removes expired digests. The set expires with its
+    /// Adds a digest to a tag's set, which is sorted by the expiry of the records, and removes expired digests. The set expires with its
     /// longest-lived record. Arguments: digest, milliseconds (empty for no expiry).
     static let tag = RedisScript(
         """

@@ -4,12 +4,12 @@ public import AuthFlow
 
 /// Stores credentials in Redis, for any number of processes and machines.
 ///
-/// Every record is a hash, and every change is one script. A lease is stored in that hash, expires according to the
+/// Every record is a hash, and each change runs as one script. A lease is stored in that hash, expires according to the
 /// server's clock, and is renewed while it is held. A holder that has lost its lease can no longer change the record.
 ///
 /// Redis acknowledges a write before it is replicated, and by default before it is written to disk. A failover loses
 /// the writes that were not yet replicated. A power failure loses about the last second of writes with
-/// `appendfsync everysec`, and all writes since the last snapshot without an append-only file. If that is not
+/// `appendfsync everysec`, or, without an append-only file, all writes since the last snapshot. If that is not
 /// acceptable, use PostgreSQL.
 public struct RedisTokenStore: Sendable {
     private let records: LeasedRecords<RedisRecords>

@@ -23,7 +23,7 @@ extension ResourceServer {
     }
 
     /// Returns the response to a request for the metadata. Call it before authorizing the request.
-    /// - Returns: nil for any other request.
+    /// - Returns: The response; nil for any other request.
     public func metadataResponse(to request: HTTPRequest) -> TransportResponse? {
         let path = (request.path ?? "/").utf8.prefix { $0 != UInt8(ascii: "?") }
         guard path.elementsEqual(ResourceMetadata.path(of: resource).utf8) else { return nil }

@@ -94,7 +94,7 @@ public final class ResourceServer: Sendable {
 
     /// Decides whether a request is authorized.
     /// - Parameters:
-    ///   - request: The request. Its body is never read: tokens in form-encoded bodies (RFC 6750 section 2.2) and
+    ///   - request: The request. The body is never read: tokens in form-encoded bodies (RFC 6750 section 2.2) and
     ///     queries (section 2.3) are not accepted.
     ///   - requirement: The requirement of the route; default: a valid token.
     ///   - certificate: The client certificate of the TLS connection, in DER; default: none. Behind a proxy, set
@@ -335,7 +335,7 @@ public final class ResourceServer: Sendable {
             thumbprint: thumbprint,
             now: now
         )
-        // Only a proof that passed every other check is stored, so that invalid proofs cannot fill the memory.
+        // Only a proof that passed every other check is stored, so that invalid proofs cannot fill the cache.
         guard try await rules.dpop.proofs.isFirstUse(of: proof.identifier, at: now, within: rules.dpop.window * 2)
         else {
             throw TokenFailure.invalidProof("it was replayed (jti)")

@@ -27,7 +27,7 @@ enum SQLiteValue: Sendable, Hashable {
 
     private static let lastNumber = Atomic<UInt64>(0)
 
-    /// Distinguishes the connection from every other connection of this process, even from one that had the same memory address.
+    /// Distinguishes the connection from every other connection of this process, even from a closed connection at the same memory address.
     let number = lastNumber.add(1, ordering: .relaxed).newValue
 
     /// Whether the connection is in a transaction that could not be rolled back. Further writes might never be

@@ -204,7 +204,7 @@ final class SQLiteRecords: RecordTable {
                 .bytes(digest)
             )
             guard let row = found.first else { return false }
-            // At most one write per minute.
+            // The row is written at most once a minute.
             let pause = min((row[0].integer ?? 600_000) / 10, 60_000)
             guard (now.integer ?? 0) - (row[1].integer ?? 0) > pause else { return true }
             try connection.setDurable(false)

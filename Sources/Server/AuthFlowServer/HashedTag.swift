@@ -8,7 +8,7 @@ struct HashedTag {
     /// The tags to search for.
     let all: [RecordTag]
 
-    /// - Parameter keys: The HMAC keys. The first is used for writing; if there are none, the tag is a SHA-256 hash.
+    /// - Parameter keys: The HMAC keys. The first key is used for writing; without keys, the tag is a SHA-256 hash.
     init(_ values: [String], keys: [Secret]) {
         written = RecordTag(values, key: keys.first)
         // With a duplicate key, each session would be found twice.

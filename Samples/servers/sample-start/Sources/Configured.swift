@@ -26,7 +26,7 @@ public func serving(_ serve: () async throws -> Void) async {
     }
 }
 
-/// Exits a program that was started with invalid arguments.
+/// Terminates a program that was started with invalid arguments.
 public func end(usage: String) -> Never { end("Usage: \(usage)", status: 64) }
 
 private func end(_ message: String, status: Int32) -> Never {

@@ -27,7 +27,7 @@ public struct AuthError: Error, Sendable {
     /// Creates an error.
     /// - Parameters:
     ///   - code: The error code.
-    ///   - message: A sentence for the user, without any secret.
+    ///   - message: A sentence for the user, without secrets.
     ///   - providerError: The error parameters that the provider sent.
     ///   - status: The HTTP status of the response that caused it; default: the status in `providerError`.
     ///   - retryAfter: The delay that the server requests before a retry.
@@ -148,14 +148,14 @@ extension AuthError {
         )
     }
 
-    /// Whether a retry may succeed, because the server could not be reached or could not handle the request at the
-    /// time.
+    /// Whether a retry may succeed: the server was unreachable or temporarily unable to handle the
+    /// request.
     package var isPassing: Bool {
         let isUnavailable = code == .invalidResponse && status.map { $0 >= 500 || $0 == 429 } == true
         return isUnavailable || isUnanswered || code == .temporarilyUnavailable
     }
 
-    /// Whether the server did not respond, so that it would probably not respond to the next request either.
+    /// Whether the server failed to respond, and would probably not respond to the next request either.
     package var isUnanswered: Bool { [.networkFailed, .timedOut].contains(code) }
 }
 

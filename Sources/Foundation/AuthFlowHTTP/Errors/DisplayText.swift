@@ -1,6 +1,6 @@
 /// Makes untrusted text safe to display in a terminal, a log or a web page.
 public enum DisplayText {
-    /// Replaces control and format characters (which can move a cursor or reverse a line) and truncates long text.
+    /// Replaces control and format characters (which can move the cursor or reverse text) and truncates long text.
     /// - Parameters:
     ///   - text: Untrusted text.
     ///   - limit: The maximum number of characters; default: 300.

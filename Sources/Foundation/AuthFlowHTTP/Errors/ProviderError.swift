@@ -44,8 +44,8 @@ extension ProviderError {
 }
 
 extension ProviderError: CustomStringConvertible {
-    /// The code and the description, truncated and without control characters, so that a hostile provider cannot write
-    /// to a terminal.
+    /// The code and the description, truncated and without control characters, so that a hostile provider cannot inject
+    /// terminal escape sequences.
     public var description: String {
         let words = errorDescription.map { ": \(DisplayText.sanitized($0))" } ?? ""
         return DisplayText.sanitized(error) + words

@@ -9,7 +9,7 @@ package enum ShellWord {
         return isPlain && !word.isEmpty ? word : "'\(word.replacing(scalar: "'", with: "'\\''"))'"
     }
 
-    /// A path, which no command parses as an option and in which no shell expands a tilde. Control characters are replaced.
+    /// A path, quoted so that no command parses it as an option and no shell expands a tilde. Control characters are replaced.
     package static func path(_ path: String) -> String {
         let isSpecial = path.unicodeScalars.first.map { "-~=".unicodeScalars.contains($0) } == true
         return quoted((isSpecial ? "./" : "") + DisplayText.sanitized(path, limit: 4096))

@@ -164,7 +164,7 @@ public struct FlowReporter: Sendable {
         }
     }
 
-    /// Publishes that a step has failed, or was cancelled: with the provider's error code, if there is one, and the message, if an operator may
+    /// Publishes the failure or cancellation of a step, with the provider's error code, if any, and the message, if operators may
     /// read it.
     package func report(_ step: FlowEvent.Step, failedWith error: any Error, details: [String: String] = [:]) {
         guard !(error is CancellationError) else { return report(step, .cancelled, details: details) }

@@ -25,7 +25,7 @@ public struct AuthenticationChallenge: Sendable, Hashable {
     /// The challenges of all `WWW-Authenticate` fields, in order.
     ///
     /// A challenge that repeats a parameter is skipped, because two parsers could interpret it differently. Malformed input is skipped
-    /// up to the end of its field. Fields with a total size of more than 16 KiB are ignored.
+    /// up to the end of its field. If the total size of the fields exceeds 16 KiB, all of them are ignored.
     public static func challenges(in fields: HTTPFields) -> [AuthenticationChallenge] {
         let values = fields[values: .wwwAuthenticate]
         guard values.reduce(0, { $0 + $1.utf8.count }) <= maximumSize else { return [] }

@@ -3,8 +3,8 @@ import AuthFlowJSON
 import HTTPTypes
 
 extension TransportResponse {
-    /// The response, without the secrets of its request if it is an error response (which some servers send with status
-    /// 200).
+    /// The response; the secrets of the request are redacted if this is an error response, which some servers send with
+    /// status 200.
     package func withoutSecrets(of request: TransportRequest) -> TransportResponse {
         isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self)
     }
@@ -61,7 +61,7 @@ struct EchoedSecrets {
     }
 
     fileprivate init(_ secrets: [String]) {
-        // A value this short would match by coincidence.
+        // A shorter value might match by coincidence.
         self.secrets = Set(secrets.filter { $0.utf8.count >= 6 }).map { Array($0.utf8) }.sorted { $0.count > $1.count }
     }
 
@@ -112,7 +112,7 @@ struct EchoedSecrets {
         let secrets = secrets.filter { $0.count > length }
         var rest = Array(text.utf8)[...]
         var clean: [UInt8] = []
-        // In a single pass: the provider chooses its tokens, and a token may be a substring of the placeholder.
+        // Single pass: the provider chooses its tokens, so a token may be a substring of the placeholder.
         while let byte = rest.first {
             if let secret = secrets.first(where: { $0[0] == byte && rest.starts(with: $0) }) {
                 clean += "<redacted>".utf8

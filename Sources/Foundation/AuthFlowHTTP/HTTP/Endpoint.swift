@@ -38,7 +38,7 @@ public struct Endpoint: Sendable, Hashable {
         func refuse(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The \(name) \"\(Redaction.url(url))\" cannot be used: \(reason).")
         }
-        // URL parsers handle these characters differently, which is how one host is mistaken for another.
+        // URL parsers handle these characters differently, so one host may be mistaken for another.
         guard url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "\\") }) else {
             throw refuse("it contains a space, a control character, a backslash or a character outside ASCII")
         }

@@ -1,11 +1,11 @@
 package import HTTPTypes
 import Synchronization
 
-/// The limits of every request to a provider, whichever transport performs it.
+/// The limits for every request to a provider, regardless of the transport.
 package enum ExchangeLimits {
     /// Sends a request with a timeout, without following redirects.
     ///
-    /// A request waits for a connection for at most its timeout, after which it is no longer sent. Once it has been sent, the full timeout
+    /// A request waits for a connection for at most its timeout, and then fails without being sent. Once it has been sent, the full timeout
     /// applies again to its response, because a late token response may contain the only copy of a refresh token.
     /// - Throws: Any error thrown by ``HTTPTransport/send(_:)``, or ``AuthError`` with `timed_out`, or with `invalid_reply`
     ///   for a redirect.

@@ -21,7 +21,7 @@ package enum HTTPDate {
             let date = fields(parts[1], "-")
             guard date.count == 3, let year = number(date[2], digits: 2) else { return nil }
             calendar = (number(date[0], digits: 2), date[1], self.year(year, now: now), parts[2])
-        // A day below ten has a second space instead of its first digit.
+        // A single-digit day is padded with a second space.
         case 5: calendar = (number(parts[2], digits: 2), parts[1], number(parts[4], digits: 4), parts[3])
         case 6 where parts[2].isEmpty:
             calendar = (number(parts[3], digits: 1), parts[1], number(parts[5], digits: 4), parts[4])
@@ -38,7 +38,7 @@ package enum HTTPDate {
         text.utf8.split(separator: UInt8(ascii: separator), omittingEmptySubsequences: false).map { String($0) ?? "" }
     }
 
-    /// Expands a year of two digits: a recipient "MUST interpret a timestamp that appears to be more than 50 years in the
+    /// Expands a two-digit year: a recipient "MUST interpret a timestamp that appears to be more than 50 years in the
     /// future as representing the most recent year in the past that had the same last two digits".
     private static func year(_ digits: Int, now: Date) -> Int {
         let present = self.year(ofDay: Int((now.timeIntervalSince1970 / 86400).rounded(.down)))
@@ -59,7 +59,7 @@ package enum HTTPDate {
         return "\(weekday), \(day) \(months[month - 1]) \(year) \(clock) GMT"
     }
 
-    /// The year of a day, which is counted from 1 January 1970.
+    /// The year of a day, given as the number of days since January 1, 1970.
     private static func year(ofDay days: Int) -> Int {
         var year = 1970 + days / 366
         while self.days(before: year + 1, 1) <= days { year += 1 }
@@ -80,7 +80,7 @@ package enum HTTPDate {
         return Date(timeIntervalSince1970: Double(days * 86400 + hour * 3600 + minute * 60 + second))
     }
 
-    /// The number of days from 1 January 1970 to the first day of a month.
+    /// The number of days from January 1, 1970, to the first day of a month.
     private static func days(before year: Int, _ month: Int) -> Int {
         let isLeapYear = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
         let lengths = [31, isLeapYear ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]

@@ -26,8 +26,8 @@ public protocol HTTPTransport: Sendable {
     /// - Throws: The same errors as ``send(_:)``. Reading the body throws an error if the body ends early.
     func stream(_ call: TransportRequest) async throws -> ResponseStream
 
-    /// Sends a request with a streamed body. Returns the response once its headers have arrived, and the body has been
-    /// sent or the server no longer accepts it.
+    /// Sends a request with a streamed body. Returns the response once its headers have arrived and the request body
+    /// has been sent or is no longer accepted.
     ///
     /// The timeout applies to each part of the body, and to the headers after the last part. The request is sent only
     /// once, because the body cannot be read again. Default: collects the body and sends it as a whole.
@@ -82,7 +82,7 @@ public struct TransportRequest: Sendable {
     package var holdsBack = false
 
     /// Whether the connection is closed after the response. RFC 9112 section 9.3: "A server MUST read the entire
-    /// request message body or close the connection after sending its response". A server that does neither would
+    /// request message body or close the connection after sending its response". A server that does neither could
     /// parse a body as the next request on the connection, with another user's token (request smuggling), so the
     /// connection is closed after a request whose body comes from a browser. Linux only.
     package var isLastOnConnection = false
@@ -158,7 +158,7 @@ public struct ConnectionPool: RawRepresentable, Sendable, Hashable {
 }
 
 extension TransportRequest: CustomStringConvertible, WithoutReflection {
-    /// The method and the redacted URL, because header fields and bodies contain secrets.
+    /// The method and the redacted URL, because header fields and bodies may contain secrets.
     public var description: String { "\(head.method) \(Redaction.url(url))" }
 }
 
@@ -204,8 +204,8 @@ public struct TransportResponse: Sendable {
 }
 
 extension TransportResponse {
-    /// The freshness lifetime of the response (RFC 9111 section 4.2.1), within bounds, so that no server can make the
-    /// client refetch constantly or never.
+    /// The freshness lifetime of the response (RFC 9111 section 4.2.1), within bounds, so that no server can cause
+    /// constant refetching or prevent refetching.
     /// - Parameters:
     ///   - age: The default, in seconds.
     ///   - bounds: The bounds, in seconds.
@@ -219,7 +219,7 @@ extension TransportResponse {
 }
 
 extension TransportResponse: CustomStringConvertible, WithoutReflection {
-    /// Only the status and the size, because bodies contain tokens.
+    /// The status and the size only, because bodies may contain tokens.
     public var description: String { "\(status), \(body.count) bytes" }
 }
 

@@ -73,7 +73,7 @@ extension OAuthClient {
         return response
     }
 
-    /// The assertion of a rejected request: the grant's, or the client assertion.
+    /// The assertion in a rejected request: the grant's assertion, or the client assertion.
     private func refusedProof(_ response: TransportResponse, assertion: String?, client: String?) -> String? {
         guard assertion != nil || client != nil else { return nil }
         let refused: (name: String, jwt: String)? =
@@ -139,7 +139,7 @@ extension OAuthClient {
         return (sent.map(response.withoutSecrets) ?? response, assertion)
     }
 
-    /// Whether a response rejects a JWT that contains a timestamp.
+    /// Whether the response indicates that the server rejected a JWT that contains a timestamp.
     private func refusesClock(_ response: TransportResponse) -> Bool {
         guard response.status == 400 || response.status == 401,
             let name = adapter.standardName(of: response.providerError)
@@ -222,8 +222,8 @@ extension OAuthClient {
         // comparison is case-insensitive (section 5.1).
         guard tokens.tokenType.lowercased() == expected else {
             // RFC 9449 section 5: with "a value other than DPoP in the token_type", the token "is not bound", and "The client
-            // MUST discard the response in this case, if this protection is deemed important". A client that requests it
-            // deems it important.
+            // MUST discard the response in this case, if this protection is deemed important". A client that requests
+            // DPoP deems this protection important.
             let name = DisplayText.sanitized(tokens.tokenType, limit: 40)
             throw AuthError(
                 .unsupported,
@@ -252,10 +252,10 @@ extension OAuthClient {
 extension TokenSet {
     /// Parses a token endpoint's response as RFC 6749 sections 5.1 and 5.2 describe it.
     ///
-    /// An `error` member is an error regardless of the status: some providers send it with 200.
+    /// An `error` member is an error regardless of the status: some providers send it with status 200.
     /// - Parameters:
     ///   - response: The response.
-    ///   - parameters: Its parameters, or the error from parsing them.
+    ///   - parameters: The response's parameters, or the error from parsing them.
     ///   - bearerTypes: The token types that this provider uses for bearer tokens.
     ///   - now: The time at which the response arrived.
     /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_reply` when the response conforms to neither
@@ -273,7 +273,7 @@ extension TokenSet {
                 providerError: error
             )
         }
-        // RFC 6749 section 5.1 specifies 200. A 201 is equally unambiguous, and a refresh token in the response has
+        // RFC 6749 section 5.1 specifies 200. A 201 response is equally unambiguous, and a refresh token in it has
         // already replaced the old one.
         guard response.http.isSuccessful else {
             throw response.unexpectedStatus(.invalidResponse)
@@ -329,7 +329,7 @@ extension JSON {
     }
 
     /// A number of seconds in a response.
-    /// - Returns: nil when the member is absent or null.
+    /// - Returns: The number of seconds; nil when the member is absent or null.
     /// - Throws: ``AuthError`` with `invalid_reply` when it is neither a number nor a string of digits (which some servers send), or
     ///   when it is negative or more than a century.
     func seconds(_ name: String) throws(AuthError) -> Double? {

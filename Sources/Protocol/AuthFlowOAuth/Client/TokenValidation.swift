@@ -25,8 +25,8 @@ extension OAuthClient {
         return expectation
     }
 
-    /// The signature algorithms to accept for ID Tokens: the registration's, or else the server metadata's, limited to the
-    /// security profile's.
+    /// The signature algorithms to accept for ID Tokens: those of the registration, or else of the server metadata, that
+    /// the security profile allows.
     func idTokenAlgorithms(_ metadata: ProviderMetadata) -> [SignatureAlgorithm] {
         let algorithms = registration.idTokenSigningAlgorithms ?? metadata.usableIDTokenAlgorithms
         guard let allowed = registration.securityProfile?.algorithms else { return algorithms }
@@ -54,7 +54,7 @@ extension OAuthClient {
     }
 
     /// The last step of every grant that signs a user in: validates the tokens and identifies the user. No token is released
-    /// before that (RFC 9700 section 4.5.3.2).
+    /// before these checks (RFC 9700 section 4.5.3.2).
     /// - Parameters:
     ///   - response: The token endpoint's response.
     ///   - expectation: The expected claims of its ID Token.
@@ -178,7 +178,7 @@ extension OAuthClient {
         return Identity(issuer: idToken.issuer, subject: idToken.subject, claims: .object(claims))
     }
 
-    /// The claims of the userinfo endpoint about a user whom the ID Token has identified; nil if the endpoint does not exist, or rejects the access
+    /// The userinfo endpoint's claims about the user whom the ID Token identifies; nil if the endpoint does not exist, or rejects the access
     /// token, which may be for another resource. After a transient failure, the sign-in fails, because otherwise the claims would be missing until the next sign-in.
     private func furtherClaims(_ tokens: TokenSet) async throws -> JSON? {
         do {

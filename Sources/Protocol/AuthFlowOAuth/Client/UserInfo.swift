@@ -66,7 +66,7 @@ extension OAuthClient {
         return try await resource(TransportRequest(.get, endpoint, headerFields: fields), with: tokens)
     }
 
-    /// The claims of a userinfo response, which must be about the user of the ID Token, if there is one.
+    /// The claims of a userinfo response, which must be about the ID Token's user if there is an ID Token.
     func claims(of response: TransportResponse, comparedWith tokens: TokenSet) async throws -> JSON {
         let metadata = try await metadata()
         // OIDC Core section 5.3.2: a signed response has the content type application/jwt.

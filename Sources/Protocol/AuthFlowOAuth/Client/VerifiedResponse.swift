@@ -47,8 +47,8 @@ extension OAuthClient {
     ///   - kind: The kind of response, if the client can require its encryption; nil for a token that is never encrypted.
     ///   - algorithms: The algorithms to accept; the security profile may limit them further.
     ///   - metadata: The server's metadata.
-    ///   - usesSecret: Whether it may be signed with the client's secret (HMAC).
-    ///   - check: The rules for its claims.
+    ///   - usesSecret: Whether the JWT may be signed with the client's secret (HMAC).
+    ///   - check: The rules for the claims.
     func verify<Claims: Sendable>(
         _ token: Secret,
         as profile: JWTProfile,

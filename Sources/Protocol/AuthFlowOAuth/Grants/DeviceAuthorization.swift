@@ -45,7 +45,7 @@ public struct DeviceAuthorization: Sendable {
             throw refuse("has no \"device_code\"")
         }
         guard let userCode = json["user_code"]?.string, !userCode.isEmpty else { throw refuse("has no \"user_code\"") }
-        // A user types the code, so a longer string is not a valid code.
+        // A user types the code, so a string of more than 64 characters is not a usable code.
         guard userCode.unicodeScalars.count <= 64, DisplayText.sanitized(userCode) == userCode else {
             throw refuse("has a \"user_code\" that is too long or cannot be shown")
         }

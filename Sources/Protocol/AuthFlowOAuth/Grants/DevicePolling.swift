@@ -22,9 +22,9 @@ package struct DevicePolling: Sendable {
     private enum PollResult<Return: Sendable>: Sendable {
         case tokens(Result<Return, any Error>)
         case pending
-        /// The new interval that the server requests, and the error, if the response reported a rate limit.
+        /// The new interval that the server requests; also the error, if the response reported a rate limit.
         case slowDown(asked: Duration, AuthError?)
-        /// No response, or no meaningful response, with the delay that the server requests.
+        /// The server sent no response or no usable response: the error, and the delay that the server requests.
         case silence(AuthError, asked: Duration)
     }
 
@@ -149,7 +149,7 @@ package struct DevicePolling: Sendable {
         }
     }
 
-    /// The standard code of an error. Some servers send it as the text of a response without `error`.
+    /// The standard code of an error. Some servers omit `error`, and send the code as the description instead.
     private func code(of error: ProviderError?) -> String? {
         let codes = ["authorization_pending", "slow_down", "expired_token", "access_denied"]
         if let text = error?.errorDescription, error?.isUnnamed == true, codes.contains(text) { return text }

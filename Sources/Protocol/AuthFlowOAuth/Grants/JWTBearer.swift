@@ -84,7 +84,7 @@ extension OAuthClient {
         return credential
     }
 
-    /// The request that needs an assertion.
+    /// The values that an assertion source needs to create an assertion.
     package func assertionRequest() async throws -> AssertionSource.Request {
         AssertionSource.Request(
             clientID: registration.clientID,

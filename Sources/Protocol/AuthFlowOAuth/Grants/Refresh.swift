@@ -5,7 +5,7 @@ import AuthFlowJSON
 import HTTPTypes
 
 /// The outcome of a refresh that received a response. In every case, store ``credential``: the provider may have rotated the
-/// refresh token, in which case the old one is useless.
+/// refresh token, in which case the old refresh token is no longer valid.
 public enum RefreshOutcome: Sendable {
     /// New tokens that have passed every check.
     case refreshed(Credential)
@@ -156,7 +156,7 @@ extension OAuthClient {
         }
         // OIDC Core section 5.3.2 requires this of userinfo and the ID Token: "if they do not match, the UserInfo Response values MUST NOT
         // be used".
-        // Before its configuration was changed, the adapter may have read the subject from another claim of a response with a `sub`.
+        // With an earlier configuration, the adapter may have read the subject from another claim, although the response had a `sub`.
         let wasReadElsewhere =
             named == nil && known.issuer == identity.issuer
             && known.claims["sub"]?.string.isIdentical(to: identity.subject) == true
@@ -169,7 +169,7 @@ extension OAuthClient {
         }
     }
 
-    /// Validates refreshed tokens, and replaces the old ones with them.
+    /// Validates refreshed tokens, and replaces the old tokens with them.
     /// - Parameter namesUser: Whether the tokens can identify the user: tokens for fewer scopes or another resource may be insufficient.
     private func checkRefreshedTokens(
         _ response: TokenResponse,

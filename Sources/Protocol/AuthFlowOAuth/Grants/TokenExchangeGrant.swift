@@ -54,7 +54,7 @@ extension OAuthClient {
         let response = try await reporter.step(.tokenExchange) { try await sendTokenExchange(exchange, metadata) }
         let expectation = expectation(of: metadata, occasion: .exchange(subject: exchange.subject), response)
         let credential = try await credential(of: response, expectation, metadata: metadata, reporter: reporter)
-        // Also checked if the response contains no ID Token: tokens without an identity are rejected.
+        // This is also checked if the response contains no ID Token: tokens without an identity are rejected.
         try await revokingRefused(credential.tokens) {
             guard exchange.subject.map({ credential.identity?.subject.isIdentical(to: $0) == true }) ?? true else {
                 throw AuthError(

@@ -5,7 +5,7 @@ import AuthFlowHTTP
 struct UnparsedResponse {
     let body: [UInt8]
 
-    /// The value of the only member with this name; nil when there is none or more than one, or when it is not a string without escapes.
+    /// The value of the only member with this name; nil when there is no such member or more than one, or when its value is not a string or contains escapes.
     func token(_ name: String) -> Secret? {
         let quoted = Array("\"\(name)\"".utf8)
         let ranges = body.ranges(of: quoted)

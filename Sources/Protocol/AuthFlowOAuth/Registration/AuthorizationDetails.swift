@@ -69,7 +69,7 @@ package enum AuthorizationDetails {
         if let array = json.array { return "[\(array.map(canonical).sorted().joined(separator: ","))]" }
         // Numbers are compared by value, regardless of notation.
         if let number = json.number { return "\(number)" }
-        // As a list of code points, so that no string can be mistaken for another value.
+        // Written as a list of code points, so that no string can be mistaken for another value.
         if let text = json.string { return "\"\(Array(text.unicodeScalars.map(\.value)))\"" }
         return json.bool.map { "\($0)" } ?? "null"
     }

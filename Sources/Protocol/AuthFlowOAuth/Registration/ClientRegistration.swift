@@ -107,7 +107,7 @@ public import AuthFlowJSON
         public var usesDPoP = false
 
         /// The DPoP key for all sign-ins, such as a non-exportable hardware key; default: nil, for a new key for each
-        /// sign-in. With it, ``usesDPoP`` must be true. The shared key makes all sign-ins of the client linkable.
+        /// sign-in. If it is set, ``usesDPoP`` must be true. The shared key makes all sign-ins of the client linkable.
         public var dpopKey: SigningKeySource?
 
         /// The algorithm of proofs signed with ``dpopKey``; default: the best algorithm that the key supports and the

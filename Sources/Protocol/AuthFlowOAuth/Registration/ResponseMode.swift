@@ -23,7 +23,7 @@ public enum ResponseMode: String, Sendable, Hashable, CaseIterable {
         }
     }
 
-    /// The mode without the JWT, in which the user agent receives the response.
+    /// The mode in which the user agent receives the response, regardless of whether it is a JWT.
     public var delivery: ResponseMode {
         switch self {
         case .query, .jwt, .queryJWT: .query

@@ -60,7 +60,7 @@ public struct ProviderRequest: Sendable {
     /// The header fields to send, which have no effect on the front channel.
     public var headerFields: HTTPFields
 
-    /// The parameters that protect the exchange or identify it (`state`, `nonce`, the code challenge, the redirect URI,
+    /// The parameters that protect or identify the transaction (`state`, `nonce`, the code challenge, the redirect URI,
     /// the code, the client's credentials). An adapter can read them; the engine sends them regardless of the adapter's
     /// changes.
     var protectedParameters: FormParameters
@@ -94,7 +94,7 @@ public struct ProviderRequest: Sendable {
     ]
 
     /// The parameters that may be repeated: RFC 8707 section 2 and RFC 8693 section 2.1 allow repetition. RFC 6749
-    /// section 3.1 requires that all others "MUST NOT be included more than once".
+    /// section 3.1: all other parameters "MUST NOT be included more than once".
     private static let repeatableNames: Set<String> = ["resource", "audience"]
 
     /// - Throws: ``AuthError`` with `invalid_configuration` when a parameter has a reserved name.
@@ -111,7 +111,7 @@ public struct ProviderRequest: Sendable {
         parameters["scope"].map { $0.split(separator: " ").map(String.init) }
     }
 
-    /// All parameters to send: first the adjustable ones, then the protected ones.
+    /// All parameters to send: first the adjustable parameters, then the protected parameters.
     /// - Throws: ``AuthError`` with `invalid_configuration` when an adjustable parameter has a reserved name, or is
     ///   repeated.
     func allParameters() throws(AuthError) -> FormParameters {

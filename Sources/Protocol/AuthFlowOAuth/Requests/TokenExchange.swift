@@ -26,7 +26,7 @@ public struct TokenExchange: Sendable, Hashable {
     public var subjectToken: Secret
     /// `subject_token_type`.
     public var subjectTokenType: TokenType
-    /// `actor_token`: the token of the acting party; nil when the subject acts.
+    /// `actor_token`: the token of the acting party; nil when the subject itself acts.
     public var actorToken: Secret?
     /// `actor_token_type`.
     public var actorTokenType: TokenType?
@@ -38,7 +38,7 @@ public struct TokenExchange: Sendable, Hashable {
     public var resource: [String]
     /// `scope`; nil for the client's scopes.
     public var scopes: [String]?
-    /// The `sub` that an ID Token among the new tokens must have; nil when it is not known.
+    /// The `sub` that an ID Token among the new tokens must have; nil when the user is not known.
     public var subject: String?
 
     /// Creates a request that exchanges a token.

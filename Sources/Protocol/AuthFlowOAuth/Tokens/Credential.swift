@@ -9,7 +9,7 @@ public struct Credential: Sendable, Hashable {
     /// The tokens.
     public var tokens: TokenSet
 
-    /// The user who signed in; nil when the provider does not identify the user, because plain OAuth 2.0 has no ID Token.
+    /// The user who signed in; nil when the provider does not identify the user, as with plain OAuth 2.0, which has no ID Token.
     public var identity: Identity?
 
     /// The time of the sign-in, according to this machine's clock.
@@ -34,7 +34,7 @@ public struct Credential: Sendable, Hashable {
     /// The application's data in the session; nil for none. A refresh does not change it.
     package var applicationData: Secret?
 
-    /// The number of times the provider has rejected a refresh without giving a reason since the last success.
+    /// The number of refreshes since the last success that the provider has rejected without giving a reason.
     package var refusedRefreshes: Int64 = 0
 
     /// Creates a credential.
@@ -71,7 +71,7 @@ public struct Credential: Sendable, Hashable {
         return end - min(margin.seconds, life / 4)
     }
 
-    /// The earliest plausible current time. If the clock was set back further, expired tokens could seem fresh.
+    /// The earliest plausible current time. With a clock that is set back further, expired tokens could seem fresh.
     package var notBefore: Date { obtainedAt - 300 }
 
     /// Whether the access token is fresh enough to be used without a refresh.
@@ -110,7 +110,7 @@ extension Credential {
     }
 
     /// Decodes the stored form that ``json`` returned.
-    /// - Returns: nil when a member is missing.
+    /// - Returns: The credential; nil when a member is missing.
     package init?(_ json: JSON) {
         guard let accessToken = json["access_token"]?.string, let tokenType = json["token_type"]?.string,
             let signedInAt = json["signed_in_at"]?.number, let scopes = json["scopes"]?.strings

@@ -13,7 +13,7 @@ public struct Identity: Sendable, Hashable {
     /// The provider's claims about the user (OIDC Core section 5.1), from the ID Token and userinfo.
     public let claims: JSON
 
-    /// `email`: an address, which may be shared, reassigned or unverified. Not an identifier.
+    /// `email`: the user's e-mail address, which may be shared, reassigned or unverified. Not an identifier.
     public var email: String? { claims["email"]?.string }
 
     /// `email_verified`: whether the provider has verified the address; nil when the claim is absent.
@@ -22,7 +22,7 @@ public struct Identity: Sendable, Hashable {
     /// `name`: the full name.
     public var name: String? { claims["name"]?.string }
 
-    /// `preferred_username`: the name that the user signs in with at some providers. Not an identifier.
+    /// `preferred_username`: the name with which the user signs in at some providers. Not an identifier.
     public var preferredUsername: String? { claims["preferred_username"]?.string }
 
     /// Creates an identity.
@@ -42,7 +42,7 @@ public struct Identity: Sendable, Hashable {
 }
 
 extension Identity {
-    /// Compares two identities, issuer and subject code point by code point (OIDC Core section 14).
+    /// Compares the issuers and subjects of two identities code point by code point (OIDC Core section 14).
     public static func == (left: Identity, right: Identity) -> Bool {
         left.account == right.account && left.claims == right.claims
     }
@@ -61,7 +61,7 @@ package struct AccountID: Sendable, Hashable {
         left.issuer.isIdentical(to: right.issuer) && left.subject.isIdentical(to: right.subject)
     }
 
-    /// Whether this account has the subject.
+    /// Whether the account's subject is the given subject.
     package func isNamed(_ subject: String) -> Bool { self.subject?.isIdentical(to: subject) == true }
 
     package var json: JSON {

@@ -26,7 +26,7 @@ struct ProviderBinding: Sendable, Hashable {
         self.json = .object(members)
     }
 
-    /// Decodes a stored binding; nil when there is none.
+    /// Decodes a stored binding; nil when no binding is stored.
     init?(stored: JSON) {
         guard stored["issuer"]?.string != nil else { return nil }
         self.json = stored

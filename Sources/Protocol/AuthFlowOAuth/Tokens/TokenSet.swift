@@ -54,7 +54,7 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.verifiedIDToken = newValue } }
     }
 
-    /// The key that the tokens are bound to (RFC 9449); nil for bearer tokens. Only the engine sets it.
+    /// The key to which the tokens are bound (RFC 9449); nil for bearer tokens. Only the engine sets it.
     package var dpopKey: DPoPKey? {
         get { storage.values.dpopKey }
         set { change { $0.dpopKey = newValue } }

@@ -15,13 +15,13 @@ struct PresentedToken {
     let token: Secret
 
     /// Extracts the token of a request.
-    /// - Returns: nil when the request has no token.
+    /// - Returns: The token; nil when the request has no token.
     /// - Throws: ``TokenFailure/malformed(_:)``.
     init?(_ request: HTTPRequest) throws(TokenFailure) {
         let values = request.headerFields[values: .authorization]
         guard let value = values.first else { return nil }
         guard values.count == 1 else { throw .malformed("The request has more than one Authorization field.") }
-        // Compared as bytes, here and below: `Character` and `==` normalize, which takes quadratic time for many combining marks.
+        // Bytes are compared here and below: `Character` and `==` normalize, which takes quadratic time for many combining marks.
         let space = UInt8(ascii: " ")
         let name = value.utf8.prefix { $0 != space }
         guard let scheme = Scheme.allCases.first(where: { $0.isNamed(name) }) else { return nil }

@@ -1,6 +1,6 @@
 /// The reason for rejecting a request. The text is for the log; the client receives only the kind of error.
 enum TokenFailure: Error, Sendable {
-    /// The request is not well formed (`invalid_request`).
+    /// The request is malformed (`invalid_request`).
     case malformed(String)
     /// The token is not accepted (`invalid_token`).
     case invalid(String)

@@ -33,7 +33,7 @@ struct RejectionWriter {
     let requirement: Requirement
     /// A nonce to include in the response.
     var nonce: String?
-    /// The scheme of the request.
+    /// The authentication scheme of the request.
     var scheme = PresentedToken.Scheme.bearer
     /// Whether the request is a HEAD request. RFC 9110 section 9.3.2: "the server MUST NOT send content in the response".
     var isHead = false

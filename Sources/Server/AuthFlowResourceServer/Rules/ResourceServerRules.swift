@@ -67,7 +67,7 @@ public struct DPoPRules: Sendable {
     /// Whether proofs are accepted; default: yes. If not, tokens that are bound to a key are rejected.
     public var isAccepted = true
 
-    /// The accepted signature algorithms of proofs; default: all asymmetric ones.
+    /// The accepted signature algorithms of proofs; default: all asymmetric algorithms.
     public var algorithms = SignatureAlgorithm.asymmetric
 
     /// The maximum difference between the time of a proof and the server's clock, in either direction; default: one minute.

@@ -6,7 +6,7 @@ import AuthFlowJSON
 struct IntrospectedToken {
     let issuer: TrustedIssuer
     let resource: Endpoint
-    /// Whether the token is a verified JWT, whose own audience has already been checked.
+    /// Whether the token is a verified JWT, whose `aud` claim has already been checked.
     let isVerified: Bool
 
     func check(_ members: JSON, now: Date, leeway: Double) throws(TokenFailure) -> AccessToken {

@@ -17,7 +17,7 @@ final class IntrospectionCache: Sendable {
     /// The maximum number of concurrent requests for unknown tokens, so that forged tokens leave capacity for known
     /// tokens.
     private static let maximumUnknown = 128
-    /// The maximum number of cached inactive tokens. They do not displace active ones.
+    /// The maximum number of cached inactive tokens. Inactive tokens do not displace active tokens.
     private static let maximumInactive = 10_000
     /// The maximum size of a cached result, in bytes.
     private static let maximumResultSize = 8 * 1024
@@ -27,7 +27,7 @@ final class IntrospectionCache: Sendable {
 
     private struct State {
         var running: [TokenDigest: SharedTask<JSON>] = [:]
-        /// The number of running requests for unknown tokens.
+        /// The number of requests in progress for unknown tokens.
         var unknown = 0
         /// The pause during which no requests are sent for unknown tokens.
         var unknownPause: Pause?

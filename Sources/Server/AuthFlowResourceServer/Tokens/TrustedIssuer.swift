@@ -28,10 +28,10 @@ public struct TrustedIssuer: Sendable {
     /// The tenants whose tokens are accepted, if each tenant has its own issuer; nil: only the server's issuer.
     public let tenants: TokenIssuerTemplate?
 
-    /// The keys that tokens may be encrypted to.
+    /// The keys to which tokens may be encrypted.
     public let decryptionKeys: DecryptionKeySource?
 
-    /// Whether JWTs from this issuer must be encrypted. Opaque tokens are introspected regardless.
+    /// Whether JWTs from this issuer must be encrypted. Opaque tokens are introspected regardless of this setting.
     public let requiresEncryption: Bool
 
     /// The API's OAuth client at the issuer, for introspection (RFC 7662); nil: opaque tokens are rejected.
@@ -49,9 +49,9 @@ public struct TrustedIssuer: Sendable {
     ///   - server: The server.
     ///   - audiences: The values of `aud` that identify the API; default: the identifier of the resource.
     ///   - tokenType: The `typ` header parameter of its tokens; default: `at+jwt`.
-    ///   - algorithms: The accepted signature algorithms; default: all asymmetric ones. HMAC is never accepted.
+    ///   - algorithms: The accepted signature algorithms; default: all asymmetric algorithms. HMAC is never accepted.
     ///   - tenants: The tenants whose tokens are accepted; default: only the server's issuer.
-    ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.
+    ///   - decryptionKeys: The keys to which tokens may be encrypted; default: none.
     ///   - requiresEncryption: Whether JWTs from this issuer must be encrypted; default: no.
     ///   - introspector: The API's OAuth client at the issuer, for opaque tokens; default: none.
     ///   - introspectsJWTs: Whether verified JWTs are also introspected; default: no.

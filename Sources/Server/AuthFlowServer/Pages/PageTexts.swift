@@ -132,7 +132,7 @@ public struct PageTexts: Sendable {
 
     /// The texts in the language that a browser prefers (RFC 9110 section 12.5.4); the first if none matches.
     static func preferred(by field: String?, of texts: [PageTexts]) -> PageTexts {
-        // Browsers send only ASCII, and few languages.
+        // Browsers send only ASCII in this field, and only a few languages.
         let field = (field ?? "").utf8.allSatisfy { $0 < 0x80 } ? String((field ?? "").prefix(200)) : ""
         let ranges = field.lowercased().split(separator: ",").enumerated().map { place, range in
             let parts = range.split(separator: ";").map { $0.trimmingSpaces() }

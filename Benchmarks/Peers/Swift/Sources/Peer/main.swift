@@ -1,9 +1,9 @@
-// Validates an ID Token repeatedly, or an access token as an API does (ALGORITHM api-RS256), or runs a flow, and prints the nanoseconds
+// Repeatedly validates an ID Token, validates an access token as an API does (ALGORITHM api-RS256), or runs a flow, and prints the nanoseconds
 // per operation:
 //
 //     Peer authflow|jwt-kit FOLDER ALGORITHM SECONDS
 //     Peer callback|fresh FOLDER callback SECONDS      from an authorization request to validated tokens; a fresh token from memory
-//     Peer waiters FOLDER callback 0                   1,000 tasks request an expired token: requests at the provider, milliseconds
+//     Peer waiters FOLDER callback 0                   1,000 tasks request fresh tokens after expiry: number of token requests, milliseconds
 //
 // FOLDER contains the output of Benchmarks/Peers/peers.py: jwks.json and ALGORITHM.jwt.
 
