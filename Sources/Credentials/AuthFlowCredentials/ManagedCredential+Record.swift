@@ -181,6 +181,13 @@ extension ManagedCredential {
         _ reporter: FlowReporter,
         attributes: RecordAttributes? = nil
     ) async throws {
+        // A client for one account rejects every other account, whatever the policy.
+        if let account, !credential.account.isNamed(account) {
+            throw AuthError(
+                .accountMismatch,
+                "\(credential.displayName) has signed in, but the account \(DisplayText.sanitized(account, limit: 200)) was requested. Sign in as that user."
+            )
+        }
         try await store.withLease(on: key) { lease in
             var (_, accounts, epoch) = try await read(under: lease)
             let other = otherAccount(than: credential.account, in: accounts)
@@ -188,13 +195,6 @@ extension ManagedCredential {
                 throw AuthError(
                     .accountMismatch,
                     "A user is already signed in, and the provider does not indicate whether this is the same user. Sign out first, or choose to replace the account."
-                )
-            }
-            // A client for one account rejects every other account, whatever the policy.
-            if let account, !credential.account.isNamed(account) {
-                throw AuthError(
-                    .accountMismatch,
-                    "\(credential.displayName) has signed in, but the account \(DisplayText.sanitized(account, limit: 200)) was requested. Sign in as that user."
                 )
             }
             if other != nil, policy == .sameAccount {
@@ -408,7 +408,13 @@ extension ManagedCredential {
 
     /// Removes this object's account or, without an account, the entire record. A record that cannot be read is removed entirely.
     package func clear() async throws -> Bool {
-        if account != nil, (try? await accounts()) != nil { return try await remove() != nil }
+        if account != nil {
+            do {
+                return try await remove() != nil
+            } catch let error as AuthError where error.code == .credentialUnusable {
+                // Its accounts cannot be separated.
+            }
+        }
         beginEpoch()
         let existed = try await store.withLease(on: key) { lease in
             // A record that cannot be read still exists.

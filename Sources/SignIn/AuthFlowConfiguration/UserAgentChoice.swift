@@ -214,7 +214,13 @@ private final class ChosenUserAgent: UserAgent {
         if !reason.isEmpty { details["because"] = reason }
         if !passedOver.isEmpty { details["passed_over"] = passedOver.joined(separator: "; ") }
         options.reporter.report(.userAgentChoice, details: details)
-        return try await created().withRedirectSession(options, body)
+        let agent: any UserAgent
+        do {
+            agent = try created()
+        } catch let error as ConfigurationError {
+            throw AuthError(.invalidConfiguration, error.description, underlyingError: error)
+        }
+        return try await agent.withRedirectSession(options, body)
     }
 
     /// The agent, which the first call creates.

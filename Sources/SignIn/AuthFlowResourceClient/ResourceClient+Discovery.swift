@@ -78,7 +78,7 @@ extension ResourceClient {
         }
         let endpoint: Endpoint
         do throws(AuthError) {
-            endpoint = try Endpoint(chosen, name: "authorization server")
+            endpoint = try Endpoint(issuer: chosen)
         } catch {
             throw AuthError(.discoveryFailed, error.message, underlyingError: error)
         }

@@ -355,8 +355,9 @@ private final class SecretiveAgents: Sendable {
         #expect(agents.count == 0)
         for _ in 0..<2 {
             if environment.isEmpty {
-                let error = await #expect(throws: ConfigurationError.self) { try await client.signIn() }
-                #expect(error?.issues.first?.keyPath == "profiles.work.user_agent.word")
+                let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+                #expect(error?.code == .invalidConfiguration)
+                #expect(error?.message.contains("SECRET is not set") == true, "\(error?.message ?? "")")
             } else {
                 await expectError(.userAgentFailed) { try await client.signIn() }
             }

@@ -118,8 +118,8 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             easy.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
         }
         // Several servers close a connection after 5 s without a request. A request that is sent at that moment is lost, and only safe
-        // requests are sent again.
-        if !isSafe { easy.set(AUTHFLOW_CURL_MAX_IDLE_TIME, 4) }
+        // requests are sent again. libcurl compares whole seconds, so this limits the idle time to less than 4 s.
+        if !isSafe { easy.set(AUTHFLOW_CURL_MAX_IDLE_TIME, 3) }
         if method == .head { easy.set(AUTHFLOW_CURL_NO_BODY, 1) }
         // Otherwise, libcurl would send POST or PUT with a body.
         if !isSafe || !call.body.isEmpty || upload != nil { easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, method.rawValue) }

@@ -147,8 +147,9 @@ struct LoginCommand: AsyncParsableCommand {
     /// Explains how to register this program as the desktop's handler for the scheme of a redirect URI.
     private func adviseScheme(_ client: AuthClient) {
         for case .privateUse(let scheme) in client.registration.redirectURIs.map(\.kind) {
-            guard !SchemeHandler(scheme: scheme).hasEntry else { continue }
-            Terminal.talk("To open \(scheme): URLs with this program, run: authflow scheme install")
+            let handler = SchemeHandler(scheme: scheme)
+            guard !handler.hasEntry else { continue }
+            Terminal.talk("To open \(scheme): URLs with this program, run: \(handler.installCommand)")
         }
     }
 

@@ -47,6 +47,8 @@ struct LogoutCommand: AsyncParsableCommand {
         }
         let redirects = TerminalRedirects()
         let client = try options.choice.client(observer: redirects.observer)
+        // Fails before anything is removed, rather than after it.
+        if browser { try client.methods.createUserAgents() }
         await forgetAWSKeys(of: client)
         if local {
             let hadTokens = try await client.signOutLocally()

@@ -73,7 +73,8 @@ struct SchemeCommand: AsyncParsableCommand {
 }
 
 extension SchemeHandler {
-    fileprivate var installCommand: String { ShellWord.line(["authflow", "scheme", "install", scheme]) }
+    /// The command that registers this program for the scheme.
+    var installCommand: String { ShellWord.line(["authflow", "scheme", "install", scheme]) }
 }
 
 /// The options that select the scheme.
