@@ -4,6 +4,7 @@ import AuthFlowTesting
 import Expectations
 import Foundation
 import HTTPTypes
+import Synchronization
 import Testing
 
 /// Operations for a signed-in user: accounts, API calls and sign-out.
@@ -74,6 +75,61 @@ import Testing
         #expect(try await alice.accounts().map(\.displayName) == ["Bob Example"])
         #expect(try await alice.signOutLocally())
         #expect(try await alice.accounts().isEmpty)
+    }
+
+    /// A store whose leases or reads fail.
+    private final class BrokenStore: TokenStore {
+        enum Fault { case leases, reads }
+
+        private let base = MemoryTokenStore()
+        let fault = Mutex<Fault?>(nil)
+
+        private func fail(_ fault: Fault) throws {
+            if self.fault.withLock({ $0 }) == fault { throw AuthError(.storageFailed, "The store is broken.") }
+        }
+
+        func bytes(for key: RecordKey) async throws -> [UInt8]? {
+            try fail(.reads)
+            return await base.bytes(for: key)
+        }
+
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
+
+        func withLease<Return: Sendable>(
+            on key: RecordKey,
+            _ body: (Lease) async throws -> Return
+        ) async throws -> Return {
+            try fail(.leases)
+            return try await base.withLease(on: key, body)
+        }
+    }
+
+    @Test(arguments: [AccountPolicy.sameAccount, .addAccount, .replaceAccount])
+    func aClientForOneAccountAcceptsNoOtherUserIfTheStoreBreaks(_ policy: AccountPolicy) async throws {
+        let store = BrokenStore()
+        _ = try await life.client(store: store).signIn()
+        let client = try life.client(
+            store: store,
+            user: .bob,
+            account: "248289761001",
+            observer: { if $0.step == .codeExchange { store.fault.withLock { $0 = .leases } } }
+        )
+        await expectError(.accountMismatch) { try await client.signIn(policy) }
+        store.fault.withLock { $0 = nil }
+        #expect(try await client.credential()?.identity?.displayName == "Alice Example")
+        #expect(try await client.accounts().count == 1)
+    }
+
+    @Test func aLocalSignOutOfOneAccountRemovesNoOtherIfTheStoreCannotBeRead() async throws {
+        let store = BrokenStore()
+        _ = try await life.client(store: store).signIn()
+        _ = try await life.client(store: store, user: .bob).signIn(.addAccount)
+        store.fault.withLock { $0 = .reads }
+        await expectError(.storageFailed) {
+            _ = try await life.client(store: store, account: "248289761002").signOutLocally()
+        }
+        store.fault.withLock { $0 = nil }
+        #expect(try await life.client(store: store).accounts().count == 2)
     }
 
     // MARK: Calling an API

@@ -406,7 +406,8 @@ extension ManagedCredential {
         return removed
     }
 
-    /// Removes this object's account or, without an account, the entire record. A record that cannot be read is removed entirely.
+    /// Removes this object's account. Removes the entire record, readable or not, if this object is for no particular account, or if the record
+    /// cannot be decrypted or parsed.
     package func clear() async throws -> Bool {
         if account != nil {
             do {

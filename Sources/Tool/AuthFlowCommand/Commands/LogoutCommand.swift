@@ -144,15 +144,23 @@ struct LogoutCommand: AsyncParsableCommand {
 
     /// - Returns: Whether the step succeeded or was not necessary.
     private func say(_ outcome: SignOut.Outcome, done: String, otherwise: String) -> Bool {
-        switch outcome {
-        case .done:
-            if !options.quiet { Terminal.talk(done) }
-            return true
-        case .nothingToDo: return true
-        case .unsupported(let reason): Terminal.talk("\(otherwise): \(reason)")
-        case .failed(let error): Terminal.talk("\(otherwise): \(error)")
+        if let reason = outcome.obstacle {
+            Terminal.talk("\(otherwise): \(reason)")
+            return false
         }
-        return false
+        if case .done = outcome, !options.quiet { Terminal.talk(done) }
+        return true
+    }
+}
+
+extension SignOut.Outcome {
+    /// The reason why the step was not completed; nil if it was completed or was not necessary.
+    var obstacle: String? {
+        switch self {
+        case .done, .nothingToDo: nil
+        case .unsupported(let reason): reason
+        case .failed(let error): "\(error)"
+        }
     }
 }
 

@@ -178,12 +178,7 @@ enum RegistrationCommands {
 
     /// Whether a sign-out revoked the tokens; if not, prints the reason.
     private static func isRevoked(_ signOut: SignOut, _ resource: String) -> Bool {
-        let reason: String
-        switch signOut.revocation {
-        case .done, .nothingToDo: return true
-        case .unsupported(let words): reason = words
-        case .failed(let error): reason = "\(error)"
-        }
+        guard let reason = signOut.revocation.obstacle else { return true }
         Terminal.talk("The tokens for \(Redaction.url(resource)) may remain valid: \(reason)")
         return false
     }
