@@ -117,7 +117,7 @@ import Testing
         let thumbprint = ProofKey().thumbprint
         let token = try scene.token { $0["cnf"] = ["jkt": .string(thumbprint)] }
         let report = try await scene.api().report(on: Secret(token))
-        #expect(report.steps.last?.outcome == .passed("each request needs a DPoP proof signed with its key"))
+        #expect(report.steps.last?.outcome == .passed("each request needs a DPoP proof signed with the token's key"))
         let strict = try await scene.api { $0.dpop.isAccepted = false }.report(on: Secret(token))
         #expect(!strict.isAccepted)
     }

@@ -184,7 +184,7 @@ import Testing
                     environment: ["PASSWORD": "builder"]
                 )
                 #expect(refused.status == 1)
-                #expect(refused.talk.contains("another user is signed in already"))
+                #expect(refused.talk.contains("another user is already signed in"))
                 let added = try await CommandHarness.run(
                     ["login", "--add-account", "--config", other],
                     environment: ["PASSWORD": "builder"]

@@ -200,7 +200,7 @@ extension ManagedCredential {
             if other != nil, policy == .sameAccount {
                 throw AuthError(
                     .accountMismatch,
-                    "\(credential.displayName) has signed in, but another user is signed in already. Sign out first, or choose to add or replace the account."
+                    "\(credential.displayName) has signed in, but another user is already signed in. Sign out first, or choose to add or replace the account."
                 )
             }
             if let other, policy == .replaceAccount { accounts.remove(other) }

@@ -47,7 +47,7 @@ struct ProviderOutage: Sendable {
             // The original failure is not thrown, because its message may refer to another user.
             return AuthError(
                 wait.code,
-                "The provider is unavailable. The next attempt is possible in \(seconds) s.",
+                "The provider is unavailable. Try again in \(seconds) s.",
                 retryAfter: .seconds(seconds)
             )
         }

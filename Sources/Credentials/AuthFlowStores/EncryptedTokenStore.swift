@@ -258,7 +258,7 @@ extension EncryptedTokenStore {
             let place = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")
             // All users share this record, so the lease is acquired only to create it.
             if let bytes = try await store.bytes(for: place) {
-                return try Self.key(bytes, from: "the system's key store")
+                return try Self.key(bytes, from: "The system's key store")
             }
             guard !isNeeded else {
                 throw AuthError(
@@ -268,7 +268,7 @@ extension EncryptedTokenStore {
             }
             return try await store.withLease(on: place) { lease in
                 if let bytes = try await store.bytes(for: place) {
-                    return try Self.key(bytes, from: "the system's key store")
+                    return try Self.key(bytes, from: "The system's key store")
                 }
                 let bytes = host.randomBytes(32)
                 try await store.write(Array(Base64URL.encode(bytes).utf8), under: lease)

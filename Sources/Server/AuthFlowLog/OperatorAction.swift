@@ -20,7 +20,7 @@ extension AuthError.Code {
         case .invalidResponse, .unsupported:
             "Report the response to the provider. The message describes the problem."
         case .invalidCallback:
-            "A few of these are caused by the browser's Back button. Many at once may indicate injected responses."
+            "Isolated failures are caused by the browser's Back button. Many at once may indicate injected responses."
         case .invalidIDToken, .invalidUserInfo, .invalidLogoutToken:
             "Check that this machine's clock is correct, and that client_id matches the registration. If both are correct, do not trust the provider."
         case .keyUnavailable, .assertionUnusable:

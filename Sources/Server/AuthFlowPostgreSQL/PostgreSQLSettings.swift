@@ -42,7 +42,7 @@ struct PostgreSQLSettings: Sendable {
         if let mode = values["sslmode"], mode != "verify-full", !isLocal || hosts.isEmpty, !allowsUnverifiedServer {
             throw AuthError(
                 .invalidConfiguration,
-                "The database URL has sslmode=\(mode), which lets a man in the middle read the sessions. Use verify-full."
+                "The database URL has sslmode=\(mode), which allows a man-in-the-middle attack. Use verify-full."
             )
         }
         // Unix-domain sockets never use TLS, regardless of `sslmode`. Without a host, libpq uses such a socket, or

@@ -11,7 +11,7 @@ extension TokenStoreFactory {
         let password = ConfigurationKey(
             "password",
             .secret,
-            "The password; default: from the password file ~/.pgpass."
+            "The password; default: the entry in the password file ~/.pgpass."
         )
         let schema = ConfigurationKey("schema", .text, default: "authflow", "The schema of the tables.")
         let connections = ConfigurationKey(
@@ -24,7 +24,7 @@ extension TokenStoreFactory {
             "allow_unverified_server",
             .flag,
             default: false,
-            "Whether the URL may specify TLS without a verified certificate, or no TLS. An attacker who can impersonate the database can then read every session."
+            "Whether the URL may specify TLS without certificate verification, or no TLS. An attacker who can impersonate the database can then read every session."
         )
         let keys: [any AnyConfigurationKey] = [url, password, schema, connections, unverified]
         return TokenStoreFactory("postgresql", keys: keys) { options, host in

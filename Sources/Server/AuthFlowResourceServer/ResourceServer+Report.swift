@@ -41,9 +41,9 @@ extension ResourceServer {
     private static func need(of binding: TokenBinding) -> String {
         switch (binding.key, binding.certificate) {
         case (nil, nil): "none: a bearer token"
-        case (_?, nil): "each request needs a DPoP proof signed with its key"
-        case (nil, _?): "each request needs its client certificate"
-        case (_?, _?): "each request needs a DPoP proof signed with its key, and its client certificate"
+        case (_?, nil): "each request needs a DPoP proof signed with the token's key"
+        case (nil, _?): "each request must present the token's client certificate"
+        case (_?, _?): "each request needs a DPoP proof signed with the token's key, and the token's client certificate"
         }
     }
 }

@@ -96,7 +96,7 @@ enum ServerKeys {
         "tag_keys",
         .list(.secret),
         default: [],
-        "The HMAC keys for the hashes that index the sessions of a user in the store, each by reference: new sessions use the first key, and lookups use all keys. Global sign-outs and logouts by the provider do not find sessions whose key is not listed. Default: none."
+        "The HMAC keys for the hashes that index the sessions of a user in the store, each by reference: new sessions use the first key, and lookups use all keys. Global sign-outs and provider-initiated logouts do not find sessions whose key is not listed. Default: none."
     )
     static let applicationName = ConfigurationKey(
         "application_name",

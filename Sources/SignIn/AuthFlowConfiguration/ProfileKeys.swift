@@ -161,13 +161,13 @@ public enum ProfileKeys {
         "resources_on_refresh",
         .flag,
         default: true,
-        "Whether refresh requests also contain the resources; some providers, such as Microsoft Entra, reject that."
+        "Whether refresh requests also contain the resources; some providers, such as Microsoft Entra, reject such requests."
     )
     static let bearerTokenTypes = ConfigurationKey(
         "bearer_token_types",
         .list(.text),
         default: [],
-        "The values of token_type, other than Bearer, that the provider documents for bearer tokens; none means that token_type is missing. Every other type is rejected (RFC 6749 section 7.1)."
+        "The values of token_type, other than Bearer, that the provider documents for bearer tokens; none stands for a missing token_type. Every other type is rejected (RFC 6749 section 7.1)."
     )
     static let requiresAnnouncedPKCE = ConfigurationKey(
         "announced_pkce",
@@ -202,7 +202,7 @@ public enum ProfileKeys {
     static let idTokenSigningAlgorithms = ConfigurationKey(
         "id_token_signing_algorithms",
         .list(.choice(of: SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric)),
-        "The algorithms that ID Tokens may be signed with, as registered (id_token_signed_response_alg). Default: the asymmetric algorithms that the provider advertises; HS256, HS384 and HS512 must be listed explicitly, and need a client_secret."
+        "The algorithms that ID Tokens may be signed with, as registered (id_token_signed_response_alg). Default: the asymmetric algorithms that the provider advertises; HS256, HS384 and HS512 must be listed explicitly, and require a client_secret."
     )
     static let trustedAudiences = ConfigurationKey(
         "trusted_audiences",
@@ -242,7 +242,7 @@ public enum ProfileKeys {
         "client_id_at_sign_out",
         .flag,
         default: true,
-        "Whether a logout request contains client_id. Some providers require it to accept the post-logout redirect URI."
+        "Whether a logout request contains client_id. Without it, some providers reject the post-logout redirect URI."
     )
     static let sendsIDTokenAtSignOut = ConfigurationKey(
         "id_token_at_sign_out",

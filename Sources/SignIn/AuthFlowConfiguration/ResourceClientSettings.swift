@@ -28,7 +28,7 @@ public struct ResourceClientSettings: Sendable {
             try ClientMetadataDocument.checkAddress(text)
             return text
         },
-        "The URL of the client ID metadata document, which is the client_id at servers that support such documents. Default: none; the client then uses dynamic registration."
+        "The URL of the client ID metadata document, which serves as the client_id at servers that support such documents. Default: none; the client then uses dynamic registration."
     )
     private static let usesDPoP = ConfigurationKey(
         "dpop",

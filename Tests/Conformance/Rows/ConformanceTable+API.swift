@@ -280,7 +280,7 @@ extension ConformanceTable {
         apiRefuses(
             "A40",
             "typ JWT, azp",
-            "rejects a token whose client is its audience",
+            "rejects a token whose azp is its audience",
             on: anyJWT
         ) { request, scene in request.claims["azp"] = .string(scene.resource) },
         api(

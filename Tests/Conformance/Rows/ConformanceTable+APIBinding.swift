@@ -42,7 +42,7 @@ extension ConformanceTable {
             _ in
             request.scheme = "Bearer"
         },
-        refusesProof("A44", "RFC 9449 7.1, no jkt", "rejects an unbound token sent under DPoP", error: "invalid_token")
+        refusesProof("A44", "RFC 9449 7.1, no jkt", "rejects an unbound token sent with DPoP", error: "invalid_token")
         {
             request,
             _ in request.claims["cnf"] = nil
@@ -123,7 +123,7 @@ extension ConformanceTable {
         apiRefuses(
             "A62",
             "RFC 8705 3.1, certificate",
-            "rejects a certificate other than the token's",
+            "rejects a certificate other than the one that the token is bound to",
             on: APISettings(rules: { $0.certificateField = .clientCert }, good: shown)
         ) { request, _ in request.fields[.clientCert] = ":\(Data("another".utf8).base64EncodedString()):" },
         apiRefuses("A63", "a certificate header that is not configured", "ignores the certificate", shown),

@@ -47,7 +47,7 @@ extension ConformanceTable {
             }
             try ConformanceRow.require(!isElsewhere, "It may only be in the header.")
         },
-        bound("I11", "DPoP proofs", "Create a new proof for each request, with ath only at resources.") { scene in
+        bound("I11", "DPoP proofs", "Create a new proof for each request, with ath only for resources.") { scene in
             scene.emulator.dpop = .requiredWithNonce
         },
     ]

@@ -69,7 +69,7 @@ extension ConformanceTable {
                 "The session's name must not contain the identifier."
             )
         },
-        web("W5", "6.1.3.3 CSRF", "rejects scripts without the header field, and scripts of other sites") {
+        web("W5", "6.1.3.3 CSRF", "rejects scripts' requests without the header field, and requests from other sites") {
             web,
             server,
             browser in

@@ -50,7 +50,7 @@ public struct Endpoint: Sendable, Hashable {
         // URL libraries differ in how they decode percent-encoded hosts: some decode `%6cocalhost` to `localhost`.
         guard !host.contains("%") else { throw refuse("its host contains a percent sign") }
         guard components.user == nil, components.password == nil else {
-            throw refuse("it contains a user name")
+            throw refuse("it contains a user name or a password")
         }
         guard components.fragment == nil else {
             throw refuse("it has a fragment (#...), which RFC 6749 section 3.1 and RFC 8707 section 2 forbid")

@@ -37,7 +37,7 @@ package enum ExchangeLimits {
             let target = head.headerFields[.location].map { " to \(Redaction.url($0))" } ?? ""
             throw AuthError(
                 .invalidResponse,
-                "The response to \(call) is a redirect (\(status))\(target), which is never followed here.",
+                "The response to \(call) is a redirect (\(status))\(target). Redirects are not followed.",
                 status: status
             )
         }

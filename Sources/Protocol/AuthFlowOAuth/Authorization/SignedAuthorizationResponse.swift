@@ -33,7 +33,7 @@ struct SignedAuthorizationResponse: Sendable {
         guard
             !client.registration.encryptedResponses.contains(.authorizationResponse)
                 || JWE.isEncrypted(Secret(received.parameters["response"] ?? ""))
-        else { throw Self.profile.refused("it is not encrypted, although the client requires it") }
+        else { throw Self.profile.refused("it is not encrypted, although the client requires encryption") }
         for name in received.parameters.names where Self.unsigned.contains(name) {
             throw Self.profile.refused("the parameter \"\(name)\" is outside the signed response")
         }

@@ -210,7 +210,7 @@ extension OAuthClient {
             FormURLEncoding.encode(secret) != secret || FormURLEncoding.encode(clientID) != clientID
         else { return adding("Check \"client_id\", \"client_secret\" and \"client_authentication\".") }
         return adding(
-            "The client's secret or identifier contains characters that some providers decode incorrectly in HTTP Basic: if the value is correct, set \"client_authentication\" to \"client_secret_post\"."
+            "The client identifier or secret contains characters that some providers decode incorrectly in HTTP Basic: if both values are correct, set \"client_authentication\" to \"client_secret_post\"."
         )
     }
 

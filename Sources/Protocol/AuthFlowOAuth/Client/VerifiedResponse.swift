@@ -16,7 +16,7 @@ extension OAuthClient {
             guard !registration.encryptedResponses.contains(kind) else {
                 throw AuthError(
                     .invalidIDToken,
-                    "The token is not encrypted, although the client requires it (\(kind.rawValue))."
+                    "The token is not encrypted, although the client requires encryption (\(kind.rawValue))."
                 )
             }
             return token

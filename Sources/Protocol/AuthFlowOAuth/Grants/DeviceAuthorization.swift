@@ -62,7 +62,7 @@ public struct DeviceAuthorization: Sendable {
         // continuously.
         self.interval = max(.seconds(try json.seconds("interval") ?? 5), .seconds(1))
         guard interval < self.lifetime else {
-            throw refuse("has an \"interval\" that is not shorter than \"expires_in\"")
+            throw refuse("requires a polling interval that is not shorter than the code's lifetime")
         }
         do {
             self.verificationURI = try Endpoint(uri, name: "verification_uri")

@@ -219,7 +219,7 @@ extension ClientRegistration.Values {
         try Self.check(idTokenSigningAlgorithms, authentication)
         if let requestObjectReference {
             guard pushedRequests != .always else {
-                throw AuthError(.invalidConfiguration, "A request is either pushed or fetched by the server, not both.")
+                throw AuthError(.invalidConfiguration, "A request cannot be both pushed and fetched by the server.")
             }
             guard requestObjectKey != nil || requestObjectReference.mayBeUnsigned else {
                 throw AuthError(

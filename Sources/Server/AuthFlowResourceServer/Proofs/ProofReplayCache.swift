@@ -76,7 +76,7 @@ public final class MemoryReplayCache: ProofReplayCache {
             guard state.recent.count < limit, state.ofLaterTime.count <= 2 * limit else {
                 throw AuthError(
                     .temporarilyUnavailable,
-                    "More than \(limit) proofs arrived within \(Int(window.seconds)) s; the replay cache is full.",
+                    "The replay cache is full: it accepts at most \(limit) proofs in \(Int(window.seconds)) s.",
                     retryAfter: window
                 )
             }

@@ -84,7 +84,7 @@ struct RejectionWriter {
             case .insufficientAuthentication:
                 (
                     .unauthorized, "insufficient_user_authentication",
-                    "A stronger or more recent authentication is needed.",
+                    "A stronger or more recent authentication is required.",
                     "The user's authentication does not meet the requirement of the route (acr, auth_time)."
                 )
             }

@@ -60,10 +60,10 @@ public struct PageTexts: Sendable {
                 "A link from another site asks you to sign in again. You are already signed in."
             ),
             .denied: Text("Not signed in", "The sign-in was canceled or denied."),
-            .refused: Text("Not signed in", "You cannot use this application."),
+            .refused: Text("Not signed in", "You do not have access to this application."),
             .stale: Text(
                 "Sign in again",
-                "This sign-in took too long, was already finished, or was started in another browser."
+                "This sign-in took too long, has already been completed, or was started in another browser."
             ),
             .ended: Text("Sign in again", "Your session was ended while you were signing in."),
             .insufficientAuthentication: Text(
@@ -72,7 +72,7 @@ public struct PageTexts: Sendable {
             ),
             .unavailable: Text(
                 "Try again later",
-                "Signing in is not possible at the moment. Try again in a few minutes."
+                "Sign-in is currently unavailable. Try again in a few minutes."
             ),
             .failed: Text("Not signed in", "The sign-in failed. Try again; if it happens again, contact support."),
             .signOutFailed: Text("Still signed in", "You could not be signed out. Try again in a few minutes."),
