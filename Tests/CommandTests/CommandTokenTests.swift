@@ -58,6 +58,38 @@ import Testing
         }
     }
 
+    /// Otherwise, the command would lose the new refresh token when it exits.
+    @Test func doesNotRefreshOnAFullDisk() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, longScopes)) {
+                path,
+                folder in
+                emulator.accessTokenLifetime = 0
+                _ = try await CommandHarness.run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                emulator.accessTokenLifetime = 3600
+                let before = try storedFiles(folder)
+                // Simulates a full disk: no file can grow, and the corresponding signal is ignored.
+                let tool = CommandHarness.folder.appendingPathComponent("authflow").path
+                let outcome = try await CommandHarness.run(
+                    ["-c", "trap '' XFSZ; ulimit -f 0; exec '\(tool)' token --config '\(path)'"],
+                    program: "/bin/bash"
+                )
+                #expect(outcome.status == 8, "\(outcome.talk)")
+                #expect(outcome.output.isEmpty)
+                #expect(outcome.talk.contains("could not be stored"), "\(outcome.talk)")
+                #expect(refreshes(emulator) == 0)
+                #expect(try storedFiles(folder) == before)
+                #expect(try await CommandHarness.run(["token", "--config", path]).status == 0)
+            }
+        }
+    }
+
+    private func storedFiles(_ folder: String) throws -> Set<String> {
+        Set(try FileManager.default.contentsOfDirectory(atPath: "\(folder)/store"))
+    }
+
     @Test func printsATokenThatCannotBeStored() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
@@ -68,22 +100,24 @@ import Testing
                 emulator.accessTokenLifetime = 0
                 _ = try await CommandHarness.run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
                 emulator.accessTokenLifetime = 3600
-                let file = try #require(
-                    try FileManager.default.contentsOfDirectory(atPath: "\(folder)/store").first {
-                        $0.hasSuffix(".json")
+                let name = try #require(try storedFiles(folder).first { $0.hasSuffix(".json") })
+                let file = "\(folder)/store/\(name)"
+                emulator.customResponse = { exchange in
+                    if exchange.request.form["grant_type"] == "refresh_token" {
+                        // The file can no longer be replaced, even by root.
+                        try? FileManager.default.moveItem(atPath: file, toPath: "\(folder)/moved")
+                        try? FileManager.default.createDirectory(
+                            atPath: "\(file)/full",
+                            withIntermediateDirectories: true
+                        )
                     }
-                )
-                let before = try Data(contentsOf: URL(fileURLWithPath: "\(folder)/store/\(file)"))
-                // Simulates a full disk: no file can grow, and the corresponding signal is ignored.
-                let tool = CommandHarness.folder.appendingPathComponent("authflow").path
-                let outcome = try await CommandHarness.run(
-                    ["-c", "trap '' XFSZ; ulimit -f 0; exec '\(tool)' token --min-ttl 86400 --config '\(path)'"],
-                    program: "/bin/bash"
-                )
+                    return exchange.response
+                }
+                let outcome = try await CommandHarness.run(["token", "--config", path])
                 #expect(outcome.status == 0, "\(outcome.talk)")
                 #expect(!outcome.output.isEmpty)
                 #expect(outcome.talk.contains("could not be stored"))
-                #expect(try Data(contentsOf: URL(fileURLWithPath: "\(folder)/store/\(file)")) == before)
+                #expect(try storedFiles(folder) == [name])
             }
         }
     }

@@ -161,12 +161,28 @@ extension ManagedCredential {
         state.withLock { $0.machine.wrote(epoch, askedAt: askedAt) }
     }
 
+    /// Makes room in the store before a request whose response must not be lost.
+    func reserveRoom(for accounts: StoredAccounts, _ lease: Lease) async throws {
+        // New tokens may be larger.
+        let size = 2 * (try accounts.serialized().count) + 32 * 1024
+        do {
+            try await store.reserve(min(size, RecordKey.maximumRecordSize), under: lease)
+        } catch let error as AuthError where error.code == .storageFailed {
+            throw error.saying(
+                "Nothing was requested from the provider, because its tokens could not be stored. \(error.message)",
+                because: error
+            )
+        }
+    }
+
     /// Checks that the store is usable and has room for another sign-in, before a user is asked to sign in.
-    /// - Parameter writing: Whether to also rewrite the record, because a store on a full disk can still be read and locked; default: no.
+    /// - Parameter writing: Whether to also rewrite the record, because not every store can reserve space; default: no.
     /// - Returns: Whether the record was written.
     package func probe(writing: Bool = false) async throws -> Bool {
         try await store.withLease(on: key) { lease in
-            try await accounts().requireRoom()
+            let accounts = try await accounts()
+            try accounts.requireRoom()
+            try await reserveRoom(for: accounts, lease)
             guard writing, let bytes = try await store.bytes(for: key) else { return false }
             try await store.write(bytes, under: lease)
             return true

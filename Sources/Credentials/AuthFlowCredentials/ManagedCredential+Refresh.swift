@@ -95,6 +95,14 @@ extension ManagedCredential {
         if let wait = waitToRefresh(subject) {
             return try refresh.answer(credential, after: wait, at: client.host.now()).get()
         }
+        do {
+            try await reserveRoom(for: accounts, lease)
+        } catch let error as AuthError where error.code == .storageFailed {
+            // There is no backoff, because no request was sent.
+            return try refresh.answer(credential, after: error, at: client.host.now()).get()
+        } catch let error as AuthError where error.code == .leaseLost {
+            throw Outdated()
+        }
         try unfinished.beginSending()
         defer { unfinished.endSending() }
         let consequence: CredentialRefresh.Consequence

@@ -57,6 +57,10 @@ extension EncryptedSessionStore: SessionTokenStore {
 
     public func bytes(under lease: Lease) async throws -> [UInt8]? { try await encrypted.bytes(under: lease) }
 
+    public func reserve(_ size: Int, under lease: Lease) async throws {
+        try await encrypted.reserve(size, under: lease)
+    }
+
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         try await encrypted.write(bytes, under: lease)
     }

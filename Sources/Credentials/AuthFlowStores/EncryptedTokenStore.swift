@@ -103,6 +103,11 @@ extension EncryptedTokenStore: TokenStore {
         try await base.write(try await encrypted(bytes, for: lease.key), under: lease)
     }
 
+    public func reserve(_ size: Int, under lease: Lease) async throws {
+        // The ciphertext is in base64url, with the wrapped key and the salt.
+        try await base.reserve(size * 4 / 3 + 1024, under: lease)
+    }
+
     func encrypted(_ bytes: [UInt8], for key: RecordKey) async throws -> [UInt8] {
         let (wrapping, salt) = try await currentKey(for: key)
         do {

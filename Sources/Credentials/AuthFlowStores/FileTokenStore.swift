@@ -90,8 +90,15 @@ public struct FileTokenStore: TokenStore {
         }
         try await withHeldLock(of: lease) {
             let file = PrivateFile(path(for: lease.key, "json"))
-            if let bytes { try file.replace(with: bytes) } else { try file.remove() }
+            guard let bytes else { return try file.remove() }
+            guard let reserved = held.takeReserved(for: lease) else { return try file.replace(with: bytes) }
+            try file.replace(with: bytes, in: reserved)
         }
+    }
+
+    public func reserve(_ size: Int, under lease: Lease) async throws {
+        guard held[lease] != nil else { throw Lease.lost }
+        held.reserve(try PrivateFile(path(for: lease.key, "json")).reserve(size), for: lease)
     }
 
     /// Runs `body` while the lease is held and cannot be lost, because another process needs the same directory lock to
@@ -213,12 +220,17 @@ public struct FileTokenStore: TokenStore {
     }
 }
 
-/// The locks that this store holds, by their leases.
+/// The locks that this store holds, and the files with reserved space, by their leases.
 private final class HeldLocks: Sendable {
     private static let lastFence = Atomic<UInt64>(0)
-    private let locks = Mutex<[Lease: FileLock]>([:])
+    private let locks = Mutex<[Lease: (lock: FileLock, reserved: TemporaryFile?)]>([:])
 
-    subscript(lease: Lease) -> FileLock? { locks.withLock { $0[lease] } }
+    subscript(lease: Lease) -> FileLock? { locks.withLock { $0[lease]?.lock } }
+
+    func reserve(_ file: TemporaryFile, for lease: Lease) { locks.withLock { $0[lease]?.reserved = file } }
+
+    /// The file with reserved space, which can be used only once.
+    func takeReserved(for lease: Lease) -> TemporaryFile? { locks.withLock { $0[lease]?.reserved.take() } }
 
     func add(_ lock: FileLock, _ key: RecordKey) -> Lease {
         let lease = Lease(key: key, fence: Self.lastFence.add(1, ordering: .relaxed).newValue) {
@@ -227,7 +239,7 @@ private final class HeldLocks: Sendable {
             lock.renew()
             return lock.isNamed
         }
-        locks.withLock { $0[lease] = lock }
+        locks.withLock { $0[lease] = (lock, nil) }
         return lease
     }
 

@@ -116,36 +116,25 @@ package struct PrivateFile {
 
     /// Replaces the file. When this method returns, the new bytes survive a power failure. When it throws, the old
     /// bytes are unchanged.
-    package func replace(with bytes: [UInt8]) throws(AuthError) {
-        let temporary = try writeTemporary(bytes, suffix: "tmp")
-        guard unsafe rename(temporary, path) == 0 else {
-            let error = failure("cannot be replaced")
-            unsafe unlink(temporary)
-            throw error
-        }
+    package func replace(with bytes: [UInt8]) throws(AuthError) { try replace(with: bytes, in: temporaryFile("tmp")) }
+
+    /// Replaces the file with a temporary file that may already have room for the new bytes.
+    func replace(with bytes: [UInt8], in temporary: TemporaryFile) throws(AuthError) {
+        try temporary.write(bytes)
+        guard unsafe rename(temporary.path, path) == 0 else { throw failure("cannot be replaced") }
         try makeDirectoryDurable()
     }
 
-    /// Writes the bytes, durably, under another name in the same directory.
-    private func writeTemporary(_ bytes: [UInt8], suffix: String) throws(AuthError) -> String {
-        removeLeftovers()
-        let temporary = "\(path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).\(suffix)"
-        let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw failure("cannot be written") }
-        do throws(AuthError) {
-            try writeAll(bytes, to: descriptor)
-            guard fsync(descriptor) == 0 else { throw failure("cannot be made durable") }
-        } catch {
-            close(descriptor)
-            unsafe unlink(temporary)
-            throw error
-        }
-        guard close(descriptor) == 0 else {
-            let error = failure("cannot be written")
-            unsafe unlink(temporary)
-            throw error
-        }
+    /// Makes room for a later replacement of this file.
+    func reserve(_ size: Int) throws(AuthError) -> TemporaryFile {
+        let temporary = try temporaryFile("tmp")
+        try temporary.reserve(size)
         return temporary
+    }
+
+    private func temporaryFile(_ suffix: String) throws(AuthError) -> TemporaryFile {
+        removeLeftovers()
+        return try TemporaryFile(for: self, suffix: suffix)
     }
 
     /// Writes the file if it does not exist, or if the existing file begins with the same mark. Any other file is
@@ -187,9 +176,9 @@ package struct PrivateFile {
     /// - Returns: Whether it was created.
     package func create(with bytes: [UInt8]) throws(AuthError) -> Bool {
         // The file is first written completely under another name, so that no reader sees partial content.
-        let temporary = try writeTemporary(bytes, suffix: "new")
-        defer { unsafe unlink(temporary) }
-        guard unsafe link(temporary, path) == 0 else {
+        let temporary = try temporaryFile("new")
+        try temporary.write(bytes)
+        guard unsafe link(temporary.path, path) == 0 else {
             if errno == EEXIST { return false }
             throw failure("cannot be created")
         }
@@ -225,10 +214,6 @@ package struct PrivateFile {
             throw failure("cannot be removed")
         }
         try makeDirectoryDurable()
-    }
-
-    private func writeAll(_ bytes: [UInt8], to descriptor: Int32) throws(AuthError) {
-        guard SystemCall.write(bytes, to: descriptor) else { throw failure("cannot be written") }
     }
 
     /// A rename or removal is durable only after fsync(2) on the directory.

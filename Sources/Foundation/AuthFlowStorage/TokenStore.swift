@@ -21,6 +21,13 @@ public protocol TokenStore: Sendable {
     /// - Throws: ``AuthError`` with `lease_lost` when the lease is no longer held, `storage_failed` otherwise.
     func bytes(under lease: Lease) async throws -> [UInt8]?
 
+    /// Makes room for a write under the same lease. Called before a request whose response must not be lost, such as a
+    /// refresh with a rotating refresh token. The default implementation does nothing, which is sufficient for a store
+    /// that cannot grant a lease when its disk is full.
+    /// - Parameter size: The maximum size of the record, in bytes.
+    /// - Throws: ``AuthError`` with `storage_failed` when such a record could not be written, or `lease_lost`.
+    func reserve(_ size: Int, under lease: Lease) async throws
+
     /// Stores bytes for the key of a lease, or removes them if nil. The write is durable when the method returns.
     /// - Throws: ``AuthError`` with `lease_lost` when the lease is no longer held, `storage_failed` otherwise; the old bytes
     ///   are then unchanged.
@@ -43,6 +50,8 @@ public protocol TokenStore: Sendable {
 
 extension TokenStore {
     public func bytes(under lease: Lease) async throws -> [UInt8]? { try await bytes(for: lease.key) }
+
+    public func reserve(_ size: Int, under lease: Lease) async throws {}
 }
 
 /// A time-limited exclusive right to write one key. Its fence (fencing token) is unique for the key: a store rejects

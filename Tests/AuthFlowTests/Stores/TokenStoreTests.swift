@@ -76,6 +76,27 @@ import Testing
         }
     }
 
+    @Test(arguments: [0, 5, 300]) func fileStoreWritesAnySizeIntoReservedSpace(_ size: Int) async throws {
+        try await withDirectory { directory in
+            let store = FileTokenStore(directory: directory)
+            try await store.set([1], for: key)
+            let written = [UInt8](repeating: 2, count: size)
+            try await store.withLease(on: key) { lease in
+                try await store.reserve(100, under: lease)
+                #expect(try files(directory, ".tmp").count == 1)
+                #expect(try await store.bytes(for: key) == [1])
+                try await store.write(written, under: lease)
+                #expect(try await store.bytes(for: key) == written)
+                // The reserved space has been used, so this write needs its own.
+                try await store.write([3], under: lease)
+                try await store.reserve(100, under: lease)
+            }
+            #expect(try await store.bytes(for: key) == [3])
+            #expect(try files(directory, ".tmp").isEmpty)
+            #expect(try mode("\(directory)/\(try #require(try files(directory, ".json").first))") == 0o600)
+        }
+    }
+
     @Test func fileStoreFollowsNoLink() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)

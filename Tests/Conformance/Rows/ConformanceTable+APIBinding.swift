@@ -42,8 +42,7 @@ extension ConformanceTable {
             _ in
             request.scheme = "Bearer"
         },
-        refusesProof("A44", "RFC 9449 7.1, no jkt", "rejects an unbound token sent with DPoP", error: "invalid_token")
-        {
+        refusesProof("A44", "RFC 9449 7.1, no jkt", "rejects an unbound token sent with DPoP", error: "invalid_token") {
             request,
             _ in request.claims["cnf"] = nil
         },

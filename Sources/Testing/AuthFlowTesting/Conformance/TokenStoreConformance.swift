@@ -17,6 +17,7 @@ public struct TokenStoreConformance: Sendable {
     /// - Throws: ``ConformanceFailure`` for the first rule that is violated.
     public func run() async throws {
         try await keepsWhatItIsGiven()
+        try await keepsTheRecordWhileSpaceIsReserved()
         try await keepsKeysApart()
         try await grantsOneLeaseAtATime()
         try await endsALeaseWhenItsHolderFails()
@@ -43,6 +44,30 @@ public struct TokenStoreConformance: Sendable {
         }
         try await write(nil, for: key)
         try ConformanceFailure.require(try await store.bytes(for: key) == nil, "Removed bytes must not be returned.")
+        try await write(nil, for: key)
+    }
+
+    private func keepsTheRecordWhileSpaceIsReserved() async throws {
+        let key = key("reserved")
+        try await write([1], for: key)
+        try await store.withLease(on: key) { lease in
+            try await store.reserve(1000, under: lease)
+            try ConformanceFailure.require(
+                try await store.bytes(under: lease) == [1],
+                "A reservation must not change the record."
+            )
+        }
+        // Fewer bytes than were reserved, and then more.
+        for bytes in [[2], [UInt8](repeating: 3, count: 2000)] {
+            try await store.withLease(on: key) { lease in
+                try await store.reserve(1000, under: lease)
+                try await store.write(bytes, under: lease)
+            }
+            try ConformanceFailure.require(
+                try await store.bytes(for: key) == bytes,
+                "Bytes must be returned as they were stored after a reservation."
+            )
+        }
         try await write(nil, for: key)
     }
 

@@ -1,0 +1,39 @@
+import AuthFlowHTTP
+import AuthFlowSystem
+
+/// A new private file under a temporary name, next to the file that it will replace. It is removed when it is released,
+/// unless it has been renamed.
+final class TemporaryFile: Sendable {
+    let path: String
+    private let target: PrivateFile
+    private let descriptor: Int32
+
+    /// Creates an empty file. Its name contains the process ID, so that it can be removed after the process was killed.
+    /// - Throws: ``AuthError`` with `storage_failed`, as all methods.
+    init(for target: PrivateFile, suffix: String) throws(AuthError) {
+        self.path = "\(target.path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).\(suffix)"
+        self.target = target
+        self.descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw target.failure("cannot be written") }
+    }
+
+    deinit {
+        if descriptor >= 0 { close(descriptor) }
+        unsafe unlink(path)
+    }
+
+    /// Makes room for later content, by writing zeros: posix_fallocate(3) is not available on every platform.
+    func reserve(_ size: Int) throws(AuthError) {
+        guard SystemCall.write(repeatElement(0, count: size), to: descriptor) else {
+            throw target.failure("cannot be written")
+        }
+    }
+
+    /// Replaces the content, durably.
+    func write(_ bytes: [UInt8]) throws(AuthError) {
+        guard lseek(descriptor, 0, SEEK_SET) == 0, SystemCall.write(bytes, to: descriptor),
+            ftruncate(descriptor, off_t(bytes.count)) == 0
+        else { throw target.failure("cannot be written") }
+        guard fsync(descriptor) == 0 else { throw target.failure("cannot be made durable") }
+    }
+}

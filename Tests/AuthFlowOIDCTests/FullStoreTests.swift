@@ -1,0 +1,82 @@
+import AuthFlow
+import AuthFlowTesting
+import Expectations
+import Foundation
+import Synchronization
+import Testing
+
+/// A store on a full disk. A refresh would consume the stored refresh token and lose the new one with the process.
+@Suite struct FullStoreTests {
+    private let scene: TokenLifeScene
+    private let store = FullStore()
+
+    init() throws { self.scene = try TokenLifeScene() }
+
+    @Test func noRefreshTokenIsSentIfTheNewOneCouldNotBeStored() async throws {
+        let client = try scene.client(store: store)
+        let tokens = try await client.signIn().credential.tokens
+        store.isFull = true
+        // The old access token is returned for as long as it has not expired.
+        scene.time.advance(3590)
+        #expect(try await client.freshTokens() == tokens)
+        scene.time.advance(10)
+        let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(error?.code == .storageFailed)
+        #expect(error?.message.contains("No space is left.") == true)
+        #expect(scene.refreshes == 0)
+        // There is no backoff, because no request has failed.
+        store.isFull = false
+        #expect(try await client.freshTokens().refreshToken != tokens.refreshToken)
+        #expect(scene.refreshes == 1)
+    }
+
+    @Test func noTokenForOneResourceIsRequestedIfTheRefreshTokenCouldNotBeStored() async throws {
+        let resources = ["https://a.example.com/api", "https://b.example.com"]
+        let client = try scene.client(store: store, settings: { $0.resources = resources })
+        _ = try await client.signIn()
+        store.isFull = true
+        await expectError(.storageFailed) { try await client.freshTokens(for: resources[0]) }
+        #expect(scene.refreshes == 0)
+        store.isFull = false
+        _ = try await client.freshTokens(for: resources[0])
+        #expect(scene.refreshes == 1)
+    }
+
+    @Test func noUserIsAskedToSignInIfTheTokensCouldNotBeStored() async throws {
+        let client = try scene.client(store: store)
+        store.isFull = true
+        await expectError(.storageFailed) { try await client.signIn() }
+        #expect(!scene.scene.emulator.receivedRequests.contains { $0.path == "/authorize" })
+    }
+
+    @Test func aSignOutNeedsNoSpace() async throws {
+        let client = try scene.client(store: store)
+        _ = try await client.signIn()
+        store.isFull = true
+        _ = try await client.signOut()
+        #expect(try await client.credential() == nil)
+    }
+}
+
+/// A store that cannot reserve space while it is full.
+private final class FullStore: TokenStore {
+    private let base = MemoryTokenStore()
+    private let full = Mutex(false)
+
+    var isFull: Bool {
+        get { full.withLock { $0 } }
+        set { full.withLock { $0 = newValue } }
+    }
+
+    func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
+    func reserve(_ size: Int, under lease: Lease) async throws {
+        if isFull { throw AuthError(.storageFailed, "No space is left.") }
+    }
+    func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
+    func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        try await base.withLease(on: key, body)
+    }
+}
