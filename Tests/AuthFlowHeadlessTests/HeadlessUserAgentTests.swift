@@ -62,6 +62,23 @@ import Testing
         #expect(response == "com.example.app:/callback?code=1")
     }
 
+    /// The percent-encoding that is already there does not change.
+    @Test(arguments: [
+        ("com.example.app:/callback", "com.example.app:/callback"),
+        ("/f\u{FC}r/a%2Fb", "https://id.example.com/f%C3%BCr/a%2Fb"),
+        ("//b.example.com/f\u{FC}r", "https://b.example.com/f%C3%BCr"),
+        ("?x=\u{FC}//y", "https://id.example.com/start?x=%C3%BC//y"),
+    ])
+    func encodesOnlyTheCharactersOfARedirectThatAreNotASCII(_ reference: String, _ expected: String) throws {
+        let query = "?error=access_denied&error_description=f\u{FC}r%20x&iss=https%3A%2F%2Fx"
+        let ascii = "?error=access_denied&error_description=f%C3%BCr%20x&iss=https%3A%2F%2Fx"
+        let base = Endpoint("https://id.example.com/start")
+        #expect(try HeadlessBrowser.resolve(reference, against: base) == expected)
+        if !reference.contains("?") {
+            #expect(try HeadlessBrowser.resolve(reference + query, against: base) == expected + ascii)
+        }
+    }
+
     @Test func theFormOfADialogIsSkipped() async throws {
         let dialog = "<dialog><form method=dialog><input type=password name=q><button>Close</button></form></dialog>"
         let response = try await visit { request, body in

@@ -175,6 +175,51 @@ import Testing
         }
     }
 
+    /// Only the list of resources leads from a registration to the tokens that were issued to it.
+    @Test(arguments: [true, false])
+    func aSignOutWithAnotherNameRemovesNoResourceFromTheList(_ isRegistered: Bool) async throws {
+        try await ResourceScene.with(.inProcess, Self.settings { $0.registeredClients = ["work": "x"] }) { scene in
+            let store = MemoryTokenStore()
+            let client = try scene.client(store: store)
+            _ = try await client.signIn()
+            var options = ResourceClient.Options()
+            options.name = "at work"
+            let work = try scene.client(
+                registered: isRegistered
+                    ? try scene.registered("work") { $0.authentication = .clientSecretBasic(Secret("x")) } : nil,
+                store: store,
+                options: options
+            )
+            _ = try await work.signIn()
+            let registration = try #require(try await client.status()).clientID
+            // The list has the address once, and the named client's sign-in with the same registration is found too.
+            #expect(try await KnownResources(store: store).addresses() == [scene.emulator.resource])
+            #expect(try await work.isUsed(clientID: registration, at: scene.emulator.origin))
+            #expect(try await work.signOut().credential != nil)
+            #expect(try await KnownResources(store: store).addresses() == [scene.emulator.resource])
+            #expect(try await work.isUsed(clientID: registration, at: scene.emulator.origin))
+            #expect(try await client.signOut().credential != nil)
+            #expect(try await KnownResources(store: store).addresses().isEmpty)
+            #expect(try await !work.isUsed(clientID: registration, at: scene.emulator.origin))
+        }
+    }
+
+    @Test func aClientForOneAccountCannotBeUsedForAResource() throws {
+        var options = AuthClient.Options()
+        options.account = "alice"
+        let emulator = ProtectedResourceEmulator(origin: "https://api.example.com", settings: Self.settings())
+        let scene = ResourceScene(emulator: emulator, transport: InProcessTransport(emulator))
+        let client = AuthClient(
+            client: try scene.registered("work") { _ in },
+            methods: [],
+            store: MemoryTokenStore(),
+            options: options
+        )
+        expectError(.invalidConfiguration) {
+            try ResourceClient(emulator.resource, client: client, transport: scene.transport)
+        }
+    }
+
     /// RFC 9700 section 4.4: the resource's server presents another server's authorization endpoint as its own.
     @Test(arguments: [true, false])
     func theCodeOfAnHonestServerIsNotSentToTheServerOfAHostileResource(_ hasDocument: Bool) async throws {

@@ -120,6 +120,25 @@ import Testing
         #expect(try await client.accounts().count == 1)
     }
 
+    @Test(arguments: [AccountPolicy.sameAccount, .addAccount, .replaceAccount])
+    func theAccountPolicyAppliesIfTheStoreBreaks(_ policy: AccountPolicy) async throws {
+        let store = BrokenStore()
+        _ = try await life.client(store: store).signIn()
+        let client = try life.client(
+            store: store,
+            user: .bob,
+            observer: { if $0.step == .codeExchange { store.fault.withLock { $0 = .leases } } }
+        )
+        if policy == .sameAccount {
+            await expectError(.accountMismatch) { try await client.signIn(policy) }
+        } else {
+            #expect(try await client.signIn(policy).storageError?.code == .storageFailed)
+        }
+        store.fault.withLock { $0 = nil }
+        let current = try await client.credential()?.identity?.displayName
+        #expect(current == (policy == .sameAccount ? "Alice Example" : "Bob Example"))
+    }
+
     @Test func aLocalSignOutOfOneAccountRemovesNoOtherIfTheStoreCannotBeRead() async throws {
         let store = BrokenStore()
         _ = try await life.client(store: store).signIn()
@@ -130,6 +149,19 @@ import Testing
         }
         store.fault.withLock { $0 = nil }
         #expect(try await life.client(store: store).accounts().count == 2)
+    }
+
+    @Test func aLocalSignOutOfOneAccountRemovesAnUnreadableRecordOnlyIfAsked() async throws {
+        let base = MemoryTokenStore()
+        let store = EncryptedTokenStore(base, key: .passphrase(Secret("right")))
+        _ = try await life.client(store: store).signIn()
+        _ = try await life.client(store: store, user: .bob).signIn(.addAccount)
+        let wrong = EncryptedTokenStore(base, key: .passphrase(Secret("wrong")))
+        let client = try life.client(store: wrong, account: "248289761002")
+        await expectError(.credentialUnusable) { _ = try await client.signOutLocally() }
+        #expect(try await life.client(store: store).accounts().count == 2)
+        #expect(try await client.signOutLocally(discardingUnreadable: true))
+        #expect(try await life.client(store: store).accounts().isEmpty)
     }
 
     // MARK: Calling an API

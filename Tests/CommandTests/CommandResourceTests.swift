@@ -79,6 +79,33 @@ import Testing
         }
     }
 
+    /// A machine-to-machine client replaces an expired token without a user.
+    @Test func anExpiredTokenThatIsReplacedWhenNeededIsNoEndedSession() async throws {
+        var settings = ResourceSettings()
+        settings.registers = false
+        settings.grants = ["client_credentials"]
+        settings.authenticationMethods = ["client_secret_basic"]
+        settings.registeredClients = ["machine": "secret"]
+        settings.tokenLifetime = 0
+        try await with(settings) { resource in
+            let profile: JSON = [
+                "provider": "oidc", "issuer": .string(String(resource.dropLast("/mcp".count))), "client_id": "machine",
+                "client_secret": ["command": ["echo", "secret"]], "client_authentication": "client_secret_basic",
+                "flow": "client_credentials",
+            ]
+            return try? String(decoding: JSON.object(["profiles": ["robot": profile]]).serialized(), as: UTF8.self)
+        } _: { emulator, run async throws in
+            let choice = [emulator.resource, "--config", "authflow.json", "--profile", "robot"]
+            #expect(try await run(["login"] + choice).status == 0)
+            let status = try await run(["status"] + choice)
+            #expect(status.status == 0 && status.output.contains("Signed in to"), "\(status.output)\(status.talk)")
+            let report = try await run(["status", "--json"] + choice)
+            #expect(try JSON(parsing: Array(report.output.utf8))["state"]?.string == "expired")
+            #expect(!report.output.contains("login_required"))
+            #expect(try await run(["token"] + choice).status == 0)
+        }
+    }
+
     /// The command that the message suggests yields a token that the resource accepts.
     @Test func theAdviceAfterAStepUpNamesTheMissingScopes() async throws {
         var settings = ResourceSettings()

@@ -206,20 +206,7 @@ extension ManagedCredential {
         }
         try await store.withLease(on: key) { lease in
             var (_, accounts, epoch) = try await read(under: lease)
-            let other = otherAccount(than: credential.account, in: accounts)
-            if let other, policy != .replaceAccount, other == credential.account {
-                throw AuthError(
-                    .accountMismatch,
-                    "A user is already signed in, and the provider does not indicate whether this is the same user. Sign out first, or choose to replace the account."
-                )
-            }
-            if other != nil, policy == .sameAccount {
-                throw AuthError(
-                    .accountMismatch,
-                    "\(credential.displayName) has signed in, but another user is already signed in. Sign out first, or choose to add or replace the account."
-                )
-            }
-            if let other, policy == .replaceAccount { accounts.remove(other) }
+            if let other = try accountToReplace(by: credential, in: accounts, policy) { accounts.remove(other) }
             accounts.set(.signedIn(credential), isCurrent: true)
             try await reporter.step(.storing) { [accounts] in
                 try await write(accounts, lease, epoch, attributes: attributes)
@@ -229,6 +216,30 @@ extension ManagedCredential {
             if isUndisturbed { adopt(credential, new) }
         }
         publish(.signedIn(credential.identity), of: credential.account)
+    }
+
+    /// The account that a sign-in replaces; nil for none.
+    /// - Throws: ``AuthError`` with `account_mismatch` when the policy does not allow the sign-in.
+    private func accountToReplace(
+        by credential: Credential,
+        in accounts: StoredAccounts,
+        _ policy: AccountPolicy
+    ) throws(AuthError) -> AccountID? {
+        guard let other = otherAccount(than: credential.account, in: accounts) else { return nil }
+        if policy == .replaceAccount { return other }
+        if other == credential.account {
+            throw AuthError(
+                .accountMismatch,
+                "A user is already signed in, and the provider does not indicate whether this is the same user. Sign out first, or choose to replace the account."
+            )
+        }
+        guard policy == .addAccount else {
+            throw AuthError(
+                .accountMismatch,
+                "\(credential.displayName) has signed in, but another user is already signed in. Sign out first, or choose to add or replace the account."
+            )
+        }
+        return nil
     }
 
     /// The account of this credential, if it differs from the account that signed in.
@@ -259,10 +270,13 @@ extension ManagedCredential {
     }
 
     /// Retains the credential of a sign-in in memory until this process exits, because it could not be stored.
-    package func keepInMemory(_ credential: Credential) async {
-        let stored = try? await read().stored
+    /// - Throws: ``AuthError`` with `account_mismatch` when the store can be read and the policy does not allow this account.
+    package func keepInMemory(_ credential: Credential, _ policy: AccountPolicy) async throws(AuthError) {
+        let found = try? await read()
+        if let found { _ = try accountToReplace(by: credential, in: found.known, policy) }
         let epoch = beginEpoch()
-        let replaced = stored.map { CredentialMachine.Replaced.entry($0.entry(of: credential.account)) } ?? .unknown
+        let replaced =
+            (found?.stored).map { CredentialMachine.Replaced.entry($0.entry(of: credential.account)) } ?? .unknown
         state.withLock {
             $0.machine.couldNotWrite(credential, replacing: replaced, isSignIn: true, lostLease: nil, epoch)
         }
@@ -422,15 +436,15 @@ extension ManagedCredential {
         return removed
     }
 
-    /// Removes this object's account. Removes the entire record, readable or not, if this object is for no particular account, or if the record
-    /// cannot be decrypted or parsed.
-    package func clear() async throws -> Bool {
+    /// Removes this object's account. Removes the entire record, readable or not, if this object is for no particular account.
+    /// - Parameter discardingUnreadable: Whether to also remove the entire record if it cannot be read, and its accounts therefore cannot be separated.
+    package func clear(discardingUnreadable: Bool) async throws -> Bool {
         if account != nil {
             do {
                 return try await remove() != nil
-            } catch let error as AuthError where error.code == .credentialUnusable {
-                // Its accounts cannot be separated.
-            }
+            } catch let error as AuthError
+                where discardingUnreadable && [.credentialUnusable, .storageFailed].contains(error.code)
+            {}
         }
         beginEpoch()
         let existed = try await store.withLease(on: key) { lease in

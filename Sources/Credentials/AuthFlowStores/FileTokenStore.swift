@@ -91,8 +91,7 @@ public struct FileTokenStore: TokenStore {
         try await withHeldLock(of: lease) {
             let file = PrivateFile(path(for: lease.key, "json"))
             guard let bytes else { return try file.remove() }
-            guard let reserved = held.takeReserved(for: lease) else { return try file.replace(with: bytes) }
-            try file.replace(with: bytes, in: reserved)
+            try file.replace(with: bytes, in: held.takeReserved(for: lease) ?? TemporaryFile(for: file))
         }
     }
 
@@ -148,7 +147,10 @@ public struct FileTokenStore: TokenStore {
                 // The lock is acquired and marked as in use atomically, so that a waiter that has not seen a renewal
                 // does not treat it as abandoned.
                 var attempt = FileLock.Attempt.busy
-                try await withDirectoryLock { attempt = try lock.acquire() }
+                try await withDirectoryLock {
+                    attempt = try lock.acquire()
+                    if attempt == .taken { PrivateFile(path(for: key, "json")).removeLeftovers(isLocked: true) }
+                }
                 switch attempt {
                 case .taken: return lock
                 case .outdated:

@@ -116,7 +116,10 @@ package struct PrivateFile {
 
     /// Replaces the file. When this method returns, the new bytes survive a power failure. When it throws, the old
     /// bytes are unchanged.
-    package func replace(with bytes: [UInt8]) throws(AuthError) { try replace(with: bytes, in: temporaryFile("tmp")) }
+    package func replace(with bytes: [UInt8]) throws(AuthError) {
+        removeLeftovers()
+        try replace(with: bytes, in: TemporaryFile(for: self))
+    }
 
     /// Replaces the file with a temporary file that may already have room for the new bytes.
     func replace(with bytes: [UInt8], in temporary: TemporaryFile) throws(AuthError) {
@@ -127,14 +130,9 @@ package struct PrivateFile {
 
     /// Makes room for a later replacement of this file.
     func reserve(_ size: Int) throws(AuthError) -> TemporaryFile {
-        let temporary = try temporaryFile("tmp")
+        let temporary = try TemporaryFile(for: self)
         try temporary.reserve(size)
         return temporary
-    }
-
-    private func temporaryFile(_ suffix: String) throws(AuthError) -> TemporaryFile {
-        removeLeftovers()
-        return try TemporaryFile(for: self, suffix: suffix)
     }
 
     /// Writes the file if it does not exist, or if the existing file begins with the same mark. Any other file is
@@ -176,7 +174,8 @@ package struct PrivateFile {
     /// - Returns: Whether it was created.
     package func create(with bytes: [UInt8]) throws(AuthError) -> Bool {
         // The file is first written completely under another name, so that no reader sees partial content.
-        let temporary = try temporaryFile("new")
+        removeLeftovers()
+        let temporary = try TemporaryFile(for: self)
         try temporary.write(bytes)
         guard unsafe link(temporary.path, path) == 0 else {
             if errno == EEXIST { return false }
@@ -186,15 +185,17 @@ package struct PrivateFile {
         return true
     }
 
-    /// Removes the temporary files of processes that exited while they were replacing the file. The file names
+    /// Removes the temporary files of processes that were killed while they were replacing the file. The file names
     /// contain the process ID.
-    private func removeLeftovers() {
+    /// - Parameter isLocked: Whether no other process can be replacing the file, so that every temporary file is left over. In a container, the ID
+    ///   of a killed process is soon in use again.
+    func removeLeftovers(isLocked: Bool = false) {
         let directory = FilePath.directory(of: path)
         let prefix = path[(path.lastIndex(of: "/") ?? path.startIndex)...].drop { $0 == "/" } + "."
         for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? [] {
-            guard name.hasPrefix(prefix), name.hasSuffix(".tmp") || name.hasSuffix(".new"),
+            guard name.hasPrefix(prefix), name.hasSuffix(".tmp"),
                 let process = Int32(name.dropFirst(prefix.count).prefix { $0 != "." }),
-                process > 0, kill(process, 0) != 0, errno == ESRCH
+                isLocked || process > 0 && kill(process, 0) != 0 && errno == ESRCH
             else { continue }
             unsafe unlink("\(directory)/\(name)")
         }
@@ -206,9 +207,8 @@ package struct PrivateFile {
         return unsafe lstat(path, &status) == 0
     }
 
-    /// Removes the file, if there is one, and the temporary files that killed processes left behind.
+    /// Removes the file, if there is one.
     package func remove() throws(AuthError) {
-        removeLeftovers()
         guard unsafe unlink(path) == 0 else {
             if errno == ENOENT { return try makeDirectoryDurable() }
             throw failure("cannot be removed")

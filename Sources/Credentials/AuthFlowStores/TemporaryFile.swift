@@ -10,8 +10,8 @@ final class TemporaryFile: Sendable {
 
     /// Creates an empty file. Its name contains the process ID, so that it can be removed after the process was killed.
     /// - Throws: ``AuthError`` with `storage_failed`, as all methods.
-    init(for target: PrivateFile, suffix: String) throws(AuthError) {
-        self.path = "\(target.path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).\(suffix)"
+    init(for target: PrivateFile) throws(AuthError) {
+        self.path = "\(target.path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).tmp"
         self.target = target
         self.descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw target.failure("cannot be written") }

@@ -160,7 +160,7 @@ extension ResourceClient {
     ///   - options: The remaining options. The name, the timeout and the freshness margin are taken from the client.
     ///   - transport: Sends the requests to the resource.
     ///   - observer: Receives every event of every flow, in order. It must not block.
-    /// - Throws: ``AuthError`` with `invalid_configuration`.
+    /// - Throws: ``AuthError`` with `invalid_configuration`, also if the client has ``AuthClient/Options/account``.
     public convenience init(
         _ address: String,
         client: AuthClient,
@@ -168,6 +168,13 @@ extension ResourceClient {
         transport: any HTTPTransport,
         observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) throws {
+        // The user of a resource is not identified, so nothing could reject another user.
+        guard client.options.account == nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "A client for one account (\"account\") cannot be used for a protected resource, whose users are not identified."
+            )
+        }
         var options = options
         options.name = client.options.name
         options.timeout = client.options.timeout

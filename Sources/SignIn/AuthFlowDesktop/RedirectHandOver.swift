@@ -55,7 +55,7 @@ public struct RedirectHandOver: Sendable {
         removeLeftovers()
         // The parameters are in the query or in the fragment; the waiting process knows which of the two it requested.
         let states = url.unicodeScalars.split { $0 == "?" || $0 == "#" }.dropFirst()
-            .compactMap { FormURLEncoding.decode(String($0))?["state"] }
+            .compactMap { RedirectResponse.parameters(in: Substring($0))?["state"] }
         guard let state = states.first, let descriptor = LocalSocket.connect(to: path(for: Secret(state))) else {
             return .nobody
         }

@@ -184,10 +184,25 @@ public actor HeadlessBrowser {
     }
 
     /// Resolves a reference from a page or a redirect of `base` (RFC 3986 section 5).
-    static func resolve(_ reference: String, against base: Endpoint) throws -> String {
-        guard let url = URL(string: reference, relativeTo: URL(string: base.url)) else {
+    package static func resolve(_ reference: String, against base: Endpoint) throws -> String {
+        guard let url = URL(string: percentEncoded(reference), relativeTo: URL(string: base.url)) else {
             throw AuthError(.userAgentFailed, "\(base) leads to an invalid URL.")
         }
         return url.absoluteURL.absoluteString
+    }
+
+    /// A reference whose path and query are in ASCII. Foundation would also encode its percent signs, and change parameters that are already encoded.
+    private static func percentEncoded(_ reference: String) -> String {
+        let bytes = Array(reference.utf8)
+        func isDelimiter(_ byte: UInt8) -> Bool { "/?#".utf8.contains(byte) }
+        let first = bytes.firstIndex(where: isDelimiter) ?? bytes.startIndex
+        // A host is encoded differently.
+        let hasHost = bytes[first...].starts(with: "//".utf8)
+        let path = hasHost ? bytes[(first + 2)...].firstIndex(where: isDelimiter) ?? bytes.endIndex : bytes.startIndex
+        var encoded = Array(bytes[..<path])
+        for byte in bytes[path...] {
+            encoded += byte < 0x80 ? [byte] : Array("%\(String(byte, radix: 16, uppercase: true))".utf8)
+        }
+        return String(decoding: encoded, as: UTF8.self)
     }
 }

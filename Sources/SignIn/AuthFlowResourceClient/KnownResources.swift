@@ -14,9 +14,12 @@ public struct KnownResources: Sendable {
         self.store = store
     }
 
-    /// The URLs of the protected resources that users have signed in to, sorted.
+    /// The URLs of the protected resources that users have signed in to with clients of the default name, sorted.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    public func addresses() async throws -> [String] { try await entries(of: "resources") }
+    public func addresses() async throws -> [String] { try await records().filter { !$0.contains(" ") } }
+
+    /// The names of the records about resources, sorted: the URL of the resource, preceded by the name of its client unless that is the default.
+    func records() async throws -> [String] { try await entries(of: "resources") }
 
     /// The issuers of dynamic registrations, and the origins of the resources that they were created for, sorted.
     /// - Throws: ``AuthError`` with `storage_failed`.
@@ -27,8 +30,8 @@ public struct KnownResources: Sendable {
         }
     }
 
-    func add(address: String) async { await change("resources") { $0.contains(address) ? $0 : $0 + [address] } }
-    func remove(address: String) async { await change("resources") { $0.filter { $0 != address } } }
+    func add(record: String) async { await change("resources") { $0.contains(record) ? $0 : $0 + [record] } }
+    func remove(record: String) async { await change("resources") { $0.filter { $0 != record } } }
     func add(issuer: String, origin: String) async {
         await change("registrations") { $0.contains("\(issuer) \(origin)") ? $0 : $0 + ["\(issuer) \(origin)"] }
     }

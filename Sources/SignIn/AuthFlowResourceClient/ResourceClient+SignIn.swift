@@ -128,7 +128,7 @@ extension ResourceClient {
     }
 
     private var turnKey: RecordKey {
-        RecordKey(name: recordName(of: address.url), issuer: "", clientID: "", kind: .signInTurn)
+        RecordKey(name: recordName, issuer: "", clientID: "", kind: .signInTurn)
     }
 
     /// Whether another request or process has obtained a usable token in the meantime.

@@ -59,13 +59,14 @@ extension ResourceClient {
     }
 
     /// Whether a resource of this origin has a sign-in with a registration.
-    func isUsed(clientID: String, at issuer: String) async throws -> Bool {
-        let addresses = try await KnownResources(store: store).addresses()
+    package func isUsed(clientID: String, at issuer: String) async throws -> Bool {
+        let names = try await KnownResources(store: store).records()
         // A full list may be incomplete, so the registration is treated as in use.
-        guard addresses.count < KnownResources.limit else { return true }
-        for other in addresses + [address.url] {
-            guard let endpoint = try? Endpoint(other), endpoint.origin == address.origin else { continue }
-            let record = ResourceRecord(try await store.bytes(for: recordKey(of: other)))
+        guard names.count < KnownResources.limit else { return true }
+        for name in names + [recordName] {
+            let url = name.split(separator: " ").last.map(String.init) ?? ""
+            guard let endpoint = try? Endpoint(url), endpoint.origin == address.origin else { continue }
+            let record = ResourceRecord(try await store.bytes(for: Self.recordKey(name)))
             let isNamed = record.all.contains {
                 $0.issuer.isIdentical(to: issuer) && $0.clientID.isIdentical(to: clientID)
             }
@@ -125,7 +126,7 @@ extension ResourceClient {
             let isForgotten = state.known.map { known in signIns.contains { $0.sharesTokens(with: known) } } ?? true
             if isForgotten { (state.known, state.isLoaded) = (record.current, true) }
         }
-        if record.all.isEmpty { await KnownResources(store: store).remove(address: address.url) }
+        if record.all.isEmpty { await unlist() }
         await removeUnusedRegistrations(of: signIns)
     }
 
@@ -140,7 +141,7 @@ extension ResourceClient {
             let registration = try ClientRegistration(clientID: known.clientID) { $0.resources = [known.resource] }
             client = authClient(registration, known)
         }
-        guard methods.withoutUser != nil else { return [client] }
+        guard isWithoutUser else { return [client] }
         return [client, authClient(client.registration, known, methods: SignInMethods(methods: []))]
     }
 }

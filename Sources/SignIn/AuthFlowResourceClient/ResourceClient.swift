@@ -178,6 +178,9 @@ public final class ResourceClient: Sendable {
         self.observer = observer
     }
 
+    /// Whether tokens are obtained without a user.
+    package var isWithoutUser: Bool { methods.withoutUser != nil }
+
     // MARK: Stored state
 
     /// The stored state from the last sign-in, here or in another process; nil when there is none.
@@ -208,21 +211,26 @@ public final class ResourceClient: Sendable {
         await list()
     }
 
-    /// Adds the resource to the list of resources, unless only a profile can find its tokens.
+    /// Adds the record to the list of records, unless only a profile can find its tokens.
     func list() async {
-        guard registered == nil else { return }
-        await KnownResources(store: store).add(address: address.url)
+        if registered == nil { await KnownResources(store: store).add(record: recordName) }
     }
 
-    var recordKey: RecordKey { recordKey(of: address.url) }
-
-    /// The record key for the state of a resource, which may differ from this client's resource.
-    func recordKey(of address: String) -> RecordKey {
-        RecordKey(name: recordName(of: address), issuer: "", clientID: "", kind: .protectedResource)
+    /// Removes the record from the list of records.
+    func unlist() async {
+        // A client with the same name and no profile may have signed in to the same resource.
+        if registered == nil { await KnownResources(store: store).remove(record: recordName) }
     }
 
-    /// The name of the records about a resource.
-    func recordName(of address: String) -> String { options.name == "default" ? address : "\(options.name) \(address)" }
+    var recordKey: RecordKey { Self.recordKey(recordName) }
+
+    /// The key of the record with a name, which may be about another client's sign-in.
+    static func recordKey(_ name: String) -> RecordKey {
+        RecordKey(name: name, issuer: "", clientID: "", kind: .protectedResource)
+    }
+
+    /// The name of the records about this client's resource.
+    var recordName: String { options.name == "default" ? address.url : "\(options.name) \(address.url)" }
 
     /// The client of the resource's authorization server, with the credential for the resource; nil when no user has signed in yet.
     func client() async throws -> AuthClient? {
@@ -257,7 +265,7 @@ public final class ResourceClient: Sendable {
     /// the key, because changing them must not discard the tokens that a client has cached.
     func cacheKey(_ known: KnownResource) -> KnownResource {
         var key = known
-        if methods.withoutUser == nil { (key.scopes, key.authentication) = ([], RequiredAuthentication()) }
+        if !isWithoutUser { (key.scopes, key.authentication) = ([], RequiredAuthentication()) }
         return key
     }
 

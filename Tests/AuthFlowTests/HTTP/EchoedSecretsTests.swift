@@ -41,7 +41,8 @@ import Testing
 
     @Test(arguments: [
         #"{"error":"invalid_token","error_description":"token abc.def-ghi is not valid here"}"#,
-        #"{"message":"abc.def-ghi"}"#,
+        #"{"message":"abc.def-ghi"}"#, #"{"error":"abc.def-ghi"}"#,
+        #"{"error":"x","error_description":"bad abc.def-ghi","access_token":1}"#,
     ]) func wordsOfAResourceDoNotHaveItsToken(_ body: String) {
         let response = TransportResponse(head: HTTPResponse(status: .badRequest), body: Array(body.utf8))
         let words = response.providerError(without: [Secret("abc.def-ghi")]).map { "\($0)" }

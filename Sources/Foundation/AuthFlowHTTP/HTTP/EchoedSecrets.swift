@@ -6,12 +6,12 @@ extension TransportResponse {
     /// The response; the secrets of the request are redacted if this is an error response, which some servers send with
     /// status 200.
     package func withoutSecrets(of request: TransportRequest) -> TransportResponse {
-        isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self)
+        isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self, issuesTokens: true)
     }
 
-    /// The server's description of an error, without the secrets that its request contained.
+    /// A resource's description of an error, without the secrets that its request contained.
     package func providerError(without secrets: [Secret]) -> ProviderError? {
-        EchoedSecrets(secrets.map(\.exposed)).redacted(self).providerError
+        EchoedSecrets(secrets.map(\.exposed)).redacted(self, issuesTokens: false).providerError
     }
 
     /// Whether the body may have an `error` member, according to a text search that does not parse the body.
@@ -65,8 +65,10 @@ struct EchoedSecrets {
         self.secrets = Set(secrets.filter { $0.utf8.count >= 6 }).map { Array($0.utf8) }.sorted { $0.count > $1.count }
     }
 
-    /// The error response without the secrets. The error code and the names of members are unchanged.
-    fileprivate func redacted(_ response: TransportResponse) -> TransportResponse {
+    /// The error response without the secrets. The names of members are unchanged.
+    /// - Parameter issuesTokens: Whether the server issues the tokens, and the program depends on its error codes: the codes, and a
+    ///   response with tokens, are unchanged.
+    fileprivate func redacted(_ response: TransportResponse, issuesTokens: Bool) -> TransportResponse {
         guard !secrets.isEmpty else { return response }
         var response = response
         let challenges = response.head.headerFields[fields: .wwwAuthenticate]
@@ -74,33 +76,37 @@ struct EchoedSecrets {
         response.head.headerFields[fields: .wwwAuthenticate] = challenges.map {
             HTTPField(name: .wwwAuthenticate, value: redacted($0.value, longerThan: 16))
         }
-        // A server may issue the same tokens again, so a response that contains tokens is not changed.
-        if let json = try? response.parsed(), json["access_token"] == nil,
+        // A server may issue the same tokens again.
+        if let json = try? response.parsed(), !issuesTokens || json["access_token"] == nil,
             !response.isSuccessful || json["error"] != nil
         {
-            let clean = redacted(json)
+            let clean = redacted(json, issuesTokens)
             if clean != json, let body = try? clean.serialized() { response.body = body }
         } else if !response.isSuccessful, response.mediaType == "application/x-www-form-urlencoded",
             let form = String(validating: response.body, as: UTF8.self).flatMap({ FormURLEncoding.decode($0) })
         {
             var clean = FormParameters()
-            for pair in form.pairs { clean.append(pair.name, pair.name == "error" ? pair.value : redacted(pair.value)) }
+            for pair in form.pairs {
+                clean.append(pair.name, issuesTokens && pair.name == "error" ? pair.value : redacted(pair.value))
+            }
             response.body = Array(FormURLEncoding.encodeForm(clean).utf8)
         }
         return response
     }
 
-    private func redacted(_ json: JSON) -> JSON {
+    private func redacted(_ json: JSON, _ issuesTokens: Bool) -> JSON {
         switch json {
         case .string(let text): return .string(redacted(text))
-        case .array(let elements): return .array(elements.map { redacted($0) })
+        case .array(let elements): return .array(elements.map { redacted($0, issuesTokens) })
         case .object(let members):
             // RFC 6749 section 5.2: `error` is a code. If it contains spaces, it is free text and is redacted too.
             return .object(
                 Dictionary(
                     uniqueKeysWithValues: members.map { name, value in
-                        let isCode = name == "error" && value.string?.utf8.contains(UInt8(ascii: " ")) == false
-                        return (name, isCode ? value : redacted(value))
+                        let isCode =
+                            issuesTokens && name == "error"
+                            && value.string?.utf8.contains(UInt8(ascii: " ")) == false
+                        return (name, isCode ? value : redacted(value, issuesTokens))
                     }
                 )
             )

@@ -41,8 +41,7 @@ package struct RedirectResponse: Sendable {
         _ mode: ResponseMode = .query,
         decrypt: Decryption?
     ) throws(AuthError) {
-        // Some providers encode their descriptions of errors in another character set.
-        guard let parameters = FormURLEncoding.decode(encoded, displaying: ["error_description"]) else { return nil }
+        guard let parameters = Self.parameters(in: encoded) else { return nil }
         self.redirectURI = redirectURI
         self.mode = mode
         self.parameters = parameters
@@ -63,6 +62,13 @@ package struct RedirectResponse: Sendable {
             throw AuthError(error.code == .unsupported ? .unsupported : .invalidCallback, error.message)
         }
         self.state = states.count == 1 ? Secret(states[0]) : nil
+    }
+
+    /// Decodes form-encoded parameters.
+    /// - Returns: nil when they are not form-encoded UTF-8.
+    package static func parameters(in encoded: some StringProtocol) -> FormParameters? {
+        // Some providers encode their descriptions of errors in another character set.
+        FormURLEncoding.decode(encoded, displaying: ["error_description"])
     }
 
     /// Decodes a redirect.

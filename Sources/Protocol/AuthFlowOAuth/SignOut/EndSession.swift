@@ -36,7 +36,7 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
     private func fault(of callback: String) -> String? {
         guard !callback.isIdentical(to: redirectURI) else { return "the post-logout redirect has no state" }
         guard let response = RedirectResponse.encoded(in: callback, at: redirectURI, .query),
-            let parameters = FormURLEncoding.decode(response)
+            let parameters = RedirectResponse.parameters(in: response)
         else { return "the post-logout redirect went to a different URI, or its query is malformed" }
         guard let returned = parameters["state"] else { return "the post-logout redirect has no state" }
         return Secret(returned) == Secret(state) ? nil : "the post-logout redirect has a different state"

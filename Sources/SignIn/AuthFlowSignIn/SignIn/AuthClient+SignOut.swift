@@ -156,16 +156,19 @@ extension AuthClient {
         }
     }
 
-    /// Removes every stored credential of this client, including unreadable ones; with ``Options/account``, only that account, unless the record
-    /// cannot be read. For a machine-to-machine client, these are the tokens that it
-    /// requests with its current scopes, resources and parameters. It sends no request to the
+    /// Removes every stored credential of this client, including unreadable ones; with ``Options/account``, only that account. For a
+    /// machine-to-machine client, these are the tokens that it requests with its current scopes, resources and parameters. It sends no request to the
     /// provider, where the tokens and the session stay valid.
+    /// - Parameter discardingUnreadable: Whether a client with ``Options/account`` also removes a record that cannot be read, with all accounts in it;
+    ///   default: no.
     /// - Returns: Whether there was a credential.
-    /// - Throws: ``AuthError`` with `storage_failed`.
+    /// - Throws: ``AuthError`` with `storage_failed`; `credential_unusable` for a record that cannot be read and is not discarded.
     @discardableResult
-    public func signOutLocally() async throws -> Bool {
+    public func signOutLocally(discardingUnreadable: Bool = false) async throws -> Bool {
         var hasCredential = false
-        try await all().attemptEach { if try await $0.clear() { hasCredential = true } }
+        try await all().attemptEach {
+            if try await $0.clear(discardingUnreadable: discardingUnreadable) { hasCredential = true }
+        }
         return hasCredential
     }
 

@@ -382,19 +382,24 @@ public final class AuthClient: Sendable {
         var signIn = SignIn(credential: credential, authorizationParameters: parameters)
         let managed = if let managed { managed } else { try await current() }
         do {
-            try await managed.keep(credential, policy, reporter)
-        } catch let error as AuthError where [.accountMismatch, .outcomeUnknown].contains(error.code) {
+            do {
+                try await managed.keep(credential, policy, reporter)
+            } catch {
+                let failure =
+                    error as? AuthError
+                    ?? AuthError(.storageFailed, "The credential could not be stored.", underlyingError: error)
+                guard !(error is CancellationError), ![.accountMismatch, .outcomeUnknown].contains(failure.code) else {
+                    throw error
+                }
+                try await managed.keepInMemory(credential, policy)
+                signIn.storageError = failure
+            }
+        } catch let error as AuthError where error.code == .accountMismatch {
             // If the user may already be signed in, the tokens may belong to that session, so they are not revoked.
-            if error.code == .accountMismatch, (try? await managed.isUnknownAccount(credential.account)) == true {
+            if (try? await managed.isUnknownAccount(credential.account)) == true {
                 await client.revokeRefused(credential.tokens)
             }
             throw error
-        } catch {
-            if error is CancellationError { throw error }
-            await managed.keepInMemory(credential)
-            signIn.storageError =
-                error as? AuthError
-                ?? AuthError(.storageFailed, "The credential could not be stored.", underlyingError: error)
         }
         guard let provider = client.adapter as? any SharedSignIn else { return signIn }
         do {

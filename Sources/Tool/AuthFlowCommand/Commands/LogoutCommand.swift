@@ -18,7 +18,7 @@ struct LogoutCommand: AsyncParsableCommand {
 
     @Flag(
         help:
-            "Send no request, and remove everything stored for the profile, even if it is damaged; with --account, only that account, unless the record is damaged."
+            "Send no request, and remove everything stored for the profile, even if it cannot be read; with --account, only that account."
     )
     var local = false
 
@@ -51,7 +51,8 @@ struct LogoutCommand: AsyncParsableCommand {
         if browser { try client.methods.createUserAgents() }
         await forgetAWSKeys(of: client)
         if local {
-            let hadTokens = try await client.signOutLocally()
+            // An account that is only configured is not a reason to keep a record that cannot be read.
+            let hadTokens = try await client.signOutLocally(discardingUnreadable: options.account == nil)
             await forgetAWSKeys(of: client)
             guard hadTokens || options.account == nil else { throw unknownAccount }
             return Terminal.talk(hadTokens ? "Signed out on this machine." : absence(client))

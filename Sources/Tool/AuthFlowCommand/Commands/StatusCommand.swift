@@ -34,7 +34,9 @@ struct StatusRequest: Hashable {
         let credential: Credential
         var isRenewable = false
         if let resource {
-            credential = try await ResourceReport.print(try resource.client(), asJSON: asJSON)
+            let client = try resource.client()
+            isRenewable = client.isWithoutUser
+            credential = try await ResourceReport.print(client, asJSON: asJSON)
         } else {
             let client = try choice.client()
             isRenewable = client.isWithoutUser

@@ -50,7 +50,7 @@ enum ExitStatus {
         switch error {
         case let error as ConfigurationError: error.description
         case let error as AuthError where error.code == .credentialUnusable:
-            "\(error.description) To discard the credential without revoking its tokens, run: \(SignInAdvice.localLogout)"
+            "\(error.description) To discard the credentials of all accounts without revoking their tokens, run: \(SignInAdvice.localLogout)"
         case let error as AuthError where error.code == .storeDamaged:
             "\(error.description) Run: \(SignInAdvice.storeReset)"
         case let error as AuthError where error.code == .accountMismatch:

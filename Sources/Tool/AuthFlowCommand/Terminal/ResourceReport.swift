@@ -11,28 +11,30 @@ enum ResourceReport {
             return try await client.freshCredential()
         }
         let expiry = credential.tokens.expiresAt?.formatted(.iso8601)
+        let isRenewable = client.isWithoutUser
+        let state = credential.state(isRenewable: isRenewable)
         if asJSON {
-            let end = credential.end()?.members ?? [:]
+            let end = credential.end(isRenewable: isRenewable)?.members ?? [:]
             let members: [String: JSON] = [
                 "resource": .string(status.resource), "issuer": .string(status.issuer),
                 "client_id": .string(status.clientID), "identification": .string(status.identification.rawValue),
                 "requested_scopes": .array(status.requestedScopes.map(JSON.string)),
                 "scopes": .array(credential.tokens.scopes.map(JSON.string)),
                 "expires_at": expiry.map(JSON.string) ?? .null,
-                "state": .string(credential.state().rawValue),
+                "state": .string(state.rawValue),
                 "token_type": .string(credential.tokens.tokenType),
                 "signed_in_at": .string(credential.signedInAt.formatted(.iso8601)),
             ]
             try Terminal.result(.object(members.merging(end) { $1 }))
             return credential
         }
-        let title = credential.state() == .ended ? "The session has ended at" : "Signed in to"
+        let title = state == .ended ? "The session has ended at" : "Signed in to"
         Terminal.result("\(title) \(DisplayText.sanitized(status.resource, limit: 300))")
         let lines = [
             ("issuer", DisplayText.sanitized(status.issuer, limit: 300)),
             ("client", "\(DisplayText.sanitized(status.clientID, limit: 300)) (\(how(status.identification)))"),
             ("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " "), limit: 300)),
-            ("access token", Report.lifetime(of: credential)),
+            ("access token", Report.lifetime(of: credential, isRenewable: isRenewable)),
         ]
         for (name, value) in lines { Terminal.result("  \(Terminal.column(name, width: 14))\(value)") }
         return credential
