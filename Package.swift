@@ -294,7 +294,7 @@ let package = Package(
         ),
         // A web application that is configured from a file.
         module("Server/AuthFlowServerConfiguration", engine + ["AuthFlowServer"]),
-        // The middleware and the service for Hummingbird; empty without its trait, so that no other program builds a web framework.
+        // The middleware and the service for Hummingbird; empty without its trait, so that programs without the trait do not build a web framework.
         module(
             "Server/AuthFlowHummingbird",
             engine + [

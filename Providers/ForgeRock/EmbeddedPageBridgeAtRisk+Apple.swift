@@ -4,9 +4,9 @@ public import WebKit
 
 /// Lets a page in an embedded web view pass its questions to the app, which answers them.
 ///
-/// RFC 8252 section 8.12: "native apps MUST NOT use embedded user-agents to perform authorization requests": the app
+/// RFC 8252 section 8.12: "native apps MUST NOT use embedded user-agents to perform authorization requests"; the app
 /// can read the user's input, and the user cannot verify which site is shown. This bridge is only for first-party apps,
-/// where the page and the app belong to the same party. AuthFlow never uses it by default.
+/// where the page and the app belong to the same party. AuthFlow does not use it by default.
 ///
 /// This code is type-checked on Linux against hand-written interfaces, but not run there.
 @MainActor public final class EmbeddedPageBridgeAtRisk: NSObject, WKScriptMessageHandlerWithReply {

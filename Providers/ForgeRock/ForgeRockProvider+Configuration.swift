@@ -39,7 +39,7 @@ extension UserAgentFactory {
     /// `tree`: walks an authentication tree without a browser.
     /// - Parameters:
     ///   - transport: The transport; default: the profile's transport.
-    ///   - host: The clock, and the environment that locates the stores.
+    ///   - host: The clock, and the environment variables that determine where the stores are.
     ///   - ask: Asks the user for answers that are not configured; nil when no user can be asked.
     ///   - show: Shows the user a message that accompanies the questions; nil to omit messages.
     public static func tree(

@@ -5,7 +5,7 @@ public import AuthFlowHeadless
 /// Signs in through an authentication tree without a browser: instead of showing the provider's page, the driver walks
 /// the tree at `/json/authenticate`, and uses the resulting session at the authorization endpoint.
 public struct TreeDriver: Sendable {
-    /// The maximum number of steps of one sign-in.
+    /// The maximum number of steps of one sign-in, not counting those that wait.
     private static let maximumSteps = 40
     /// The minimum and the maximum wait of a step, and the maximum total wait.
     private static let shortestWait = Duration.milliseconds(250)

@@ -21,8 +21,8 @@ extension GitHubProvider: UserInfoProviding {
 }
 
 extension GitHubProvider {
-    /// An API request. "All API requests must include a valid User-Agent header", and should specify the version of the
-    /// API that they were written for.
+    /// An API request. "All API requests must include a valid User-Agent header", and should specify the API version
+    /// for which they were written.
     func call(_ method: HTTPRequest.Method, _ path: String, body: JSON? = nil) throws -> TransportRequest {
         var fields: HTTPFields = [.accept: "application/vnd.github+json", .userAgent: "AuthFlow"]
         if let version = HTTPField.Name("X-GitHub-Api-Version") { fields[version] = "2022-11-28" }

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-// The token requests for an app's owner ("REST API endpoints for OAuth authorizations"): none of them follows RFC 7009 or
+// The token management requests for an app's owner ("REST API endpoints for OAuth authorizations"): none of them follows RFC 7009 or
 // RFC 7662, and all of them require the client secret.
 
 extension GitHubProvider: TokenRevoking {

@@ -16,7 +16,7 @@ extension ProviderFactory {
         let endpoints = ConfigurationKey(
             "endpoints",
             .object(EndpointKeys.all) { $0 },
-            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set, discovery is skipped, as required for a provider without a metadata document. Without the openid scope, jwks is required only with identity access_token; identity userinfo and introspection require the endpoint of that name."
+            "Endpoints that replace or supplement the discovered endpoints. If authorization, token and jwks are all set and metadata_url is not, discovery is skipped, as required for a provider without a metadata document. Without the openid scope, jwks is required only with identity access_token; identity userinfo and introspection require the endpoint of that name."
         )
         let identity = ConfigurationKey(
             "identity",

@@ -150,7 +150,7 @@ extension OktaProvider: SharedSignIn {
 }
 
 extension OktaProvider: TokenRevoking {
-    /// Revokes the device secret first, which ends the sign-in of every app, then this app's tokens. The device secret of
+    /// Revokes the device secret, if all apps are signed out, and then this app's tokens. The device secret of
     /// another user, who has since signed in to another app, remains valid.
     public func revoke(_ credential: Credential, in context: ProviderContext) async throws {
         let own = credential.revocableTokens(at: context.host.now())

@@ -33,7 +33,7 @@ extension ProviderPreset {
                 "audience",
                 .choice(["organizations", "common"]),
                 default: "organizations",
-                "The accounts: organizations (work and school), or common (personal accounts as well)."
+                "The accounts that can sign in: organizations (work and school), or common (personal accounts as well)."
             )
         ],
         members: [

@@ -86,7 +86,7 @@ func useTokens(of client: AuthClient) async throws {
     _ = tokens
 }
 
-/// Requests the orders; signs the user in first, on the first start and after the session has ended.
+/// Requests the orders, after signing the user in on the first start or if the session has ended.
 func orders(_ client: AuthClient) async throws -> TransportResponse {
     let request = TransportRequest(.get, "https://api.example.com/orders")
     do {

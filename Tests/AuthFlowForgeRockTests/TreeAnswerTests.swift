@@ -113,7 +113,7 @@ import Testing
             }
             _ = try await scene.client(handlers: isAsking ? [asking] : [ForgeRockScene.alice], host: time.host).signIn()
             #expect(polls.withLock { $0 } == 50)
-            // Displayed once, not at every poll.
+            // The text is displayed once, not at every poll.
             #expect(shown.withLock { $0 } == (isAsking ? ["Choose 42 on your phone.", "Waiting ..."] : []))
         }
     }

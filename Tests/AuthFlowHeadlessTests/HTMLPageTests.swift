@@ -93,7 +93,7 @@ import Testing
         #expect(page.forms.first?.fields.map(\.name) == ["x"])
     }
 
-    /// After each of these, only the page's DOM tree would show which forms the page contains, if any.
+    /// After each of these fragments, only a full DOM tree would show which forms, if any, the page contains.
     @Test(arguments: [
         "<svg>EVIL</svg>", "<math>EVIL</math>", "<select>EVIL</select>", "<svg><desc><p></svg></p></desc>EVIL</svg>",
         "<plaintext>EVIL</plaintext>",

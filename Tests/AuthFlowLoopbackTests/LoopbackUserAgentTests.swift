@@ -22,7 +22,7 @@ import Testing
         )
     }
 
-    /// A user agent whose browser is a function; the query of the URL that it opens is the redirect URI.
+    /// A user agent whose browser is a function that receives the redirect URI, which is the query of the opened URL.
     private func agent(_ browser: @escaping @Sendable (_ redirectURI: String) async -> Void) -> LoopbackUserAgent {
         LoopbackUserAgent(
             launcher: BrowserLauncher { url in

@@ -80,7 +80,7 @@ import Testing
 
         func browse(_ url: String) async throws {
             let stranger = try await getAsAnother(url)
-            // The user's own browser visits after the other user's program, and its sign-in continues.
+            // The user's own browser visits after the other user's program, and the sign-in continues in the browser.
             let own = try await SystemTransport().send(TransportRequest(.get, Endpoint(url)))
             let redirectURI = own.head.headerFields[.location].flatMap { $0.split(separator: "=").last } ?? ""
             let callback = try Endpoint("\(redirectURI)?code=1&state=the-state")

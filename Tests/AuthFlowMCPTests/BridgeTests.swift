@@ -172,7 +172,7 @@ import Glibc
             while listeners.withLock({ $0 }) < 2, !Task.isCancelled { await Task.yield() }
             for _ in 0..<5000 { await Task.yield() }
             await host.close()
-            // Once with the first token, and once with the refreshed token.
+            // The bridge listens at most once with the first token, and once with the refreshed token.
             #expect(listeners.withLock { $0 } <= 2)
         }
     }

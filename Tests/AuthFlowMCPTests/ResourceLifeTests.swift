@@ -295,7 +295,7 @@ import Testing
             let client = try scene.client(store: store, host: time.host)
             let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
             #expect(error?.code == .loginRequired)
-            // A sign-in that the user starts always opens a page, and so do other sign-ins after an hour.
+            // A sign-in that the user starts always opens a page, and resets the count, so requests open pages again.
             _ = try? await client.signIn()
             #expect(scene.emulator.authorizations.count == pages + 1)
             await expectError(.insufficientScope) { _ = try await Self.list(client) }

@@ -44,7 +44,7 @@ import Testing
         return .string("\(text).AAAA")
     }
 
-    /// RFC 8705 section 5: the aliases also apply to clients that use another authentication method.
+    /// RFC 8705 section 5: the endpoint aliases also apply to clients that use another authentication method.
     @Test(arguments: [nil, SecurityProfile.fapi2])
     func aKeyAuthenticatesTheClientAndTheCertificateBindsTheTokens(_ profile: SecurityProfile?) async throws {
         let key = try PrivateKey()

@@ -57,7 +57,7 @@ private final class Notes: Sendable {
                     case .thrown: throw HookError()
                     case .cancelled: throw CancellationError()
                     case .hanging:
-                        // Ends when the task is cancelled.
+                        // The loop ends when the task is cancelled.
                         for await _ in AsyncStream<Void>.makeStream().stream {}
                         throw CancellationError()
                     }
@@ -240,7 +240,7 @@ private final class Notes: Sendable {
             #expect(await server.drain(within: .seconds(20)))
             #expect(notes.all.last == "refresh_refused x")
             #expect(notes.all.count == 3)
-            // Its remaining records in the store do not cause a second end-of-session event.
+            // The remaining records of the ended session do not cause a second end-of-session event.
             try await phone.signIn(web, at: server)
             #expect(await server.drain(within: .seconds(20)))
             #expect(notes.all.count == 3)

@@ -176,7 +176,7 @@ private final class WatchedStore: SessionTokenStore {
             for browser in browsers { try await browser.signIn(web, at: server) }
             let last = try #require(try await browsers[2].session(at: server))
             #expect(try await server.sessions(ofUserOf: last).count == 2)
-            // The least recently used session.
+            // The least recently used session has been removed.
             #expect(try await browsers[0].session(at: server) == nil)
             #expect(try await browsers[1].session(at: server) != nil)
         }

@@ -340,7 +340,7 @@ struct HeldRequests: HTTPTransport {
             #expect(try await phone.session(at: try web.process()) == nil)
             #expect(try await bob.session(at: server) != nil)
             #expect(await server.drain(within: .seconds(20)))
-            // Both refresh tokens, and both access tokens.
+            // Both refresh tokens and both access tokens are revoked.
             #expect(web.scene.emulator.requests.count { $0 == "POST /revoke" } == 4)
         }
     }

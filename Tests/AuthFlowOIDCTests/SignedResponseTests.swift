@@ -95,7 +95,7 @@ import Testing
         #expect(!scene.emulator.requests.contains("GET /jwks"))
     }
 
-    /// Parameters that the provider repeats outside the JWT are ignored (Glewlwyd returns the assertion).
+    /// Parameters outside the JWT are ignored, because some providers, such as Glewlwyd, add them.
     @Test func unknownParametersBesideItAreLeftAlone() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         scene.emulator.fault = .signedResponse(.redirect { $0.append("session_state", "x") })

@@ -88,7 +88,7 @@ import Testing
         var testDescription: String { error }
     }
 
-    /// Facts 1.6: Okta's error responses to a token exchange. The user is then prompted, and the reason is in an event.
+    /// Okta's error responses to a token exchange. The user is then prompted, and the reason is in an event.
     static let exchangeErrors: [ExchangeError] = [
         ExchangeError(error: "invalid_request", words: "'actor_token' is invalid.", status: 400),
         ExchangeError(error: "invalid_request", words: "'actor_token_type' is invalid or not supported.", status: 400),

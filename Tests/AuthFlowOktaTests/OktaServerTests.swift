@@ -86,7 +86,7 @@ import Testing
         var testDescription: String { "\(failure)" }
     }
 
-    /// Facts 1.2, 1.5 and 1.7 to 1.9: token endpoint errors in both formats, and the resulting error codes.
+    /// Token endpoint errors in both formats, and the resulting error codes.
     static let errors: [TokenError] = [
         TokenError(
             failure: .init("invalid_grant", "The refresh token is invalid or expired."),
@@ -219,7 +219,7 @@ import Testing
         if isGood { _ = try client() } else { #expect(throws: ConfigurationError.self) { try client() } }
     }
 
-    /// Facts 1.4: error responses from the authorization endpoint, with Okta's original texts.
+    /// Error responses from the authorization endpoint, with Okta's original texts.
     @Test(arguments: [
         ("access_denied", "User is not assigned to the client application.", AuthError.Code.accessDenied),
         ("access_denied", "Policy evaluation failed for this request", .accessDenied),
@@ -268,7 +268,7 @@ import Testing
             scene.emulator.remainingCalls = 0
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.retryAfter == .seconds(60))
-            // No request is sent before the rate limit is reset (defects 1 and 3).
+            // No request is sent before the rate limit is reset.
             let requests = scene.emulator.custom.requests.count
             scene.emulator.remainingCalls = nil
             await expectError(.temporarilyUnavailable) { try await client.freshTokens() }

@@ -134,7 +134,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.signIn()
             stage.use("before", at: 0)
             stage.wait(1)
-            // Within the margin before the expiry.
+            // Waits until the remaining lifetime is within the margin before the expiry.
             while stage.lifeLeft > 10 { stage.wait(1) }
             stage.world.beginOutage(for: .seconds(120))
             stage.use("during", at: 0)
@@ -150,7 +150,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.signIn()
             stage.use("before", at: 0)
             stage.wait(1)
-            // Within the margin, but long before the expiry.
+            // Waits until the remaining lifetime is within the margin, but the expiry is still far off.
             while stage.lifeLeft > 59 { stage.wait(1) }
             let take = { stage.records.take(stage.key, by: [1], for: .seconds(60)) }
             _ = take()

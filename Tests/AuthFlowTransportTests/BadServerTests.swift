@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    /// An invalid response, and the result: an error, or a status with a body.
+    /// An unusual or invalid response, and the expected result: an error, or a response with a body.
     struct Case: Sendable, CustomTestStringConvertible {
         let name: String
         let steps: [ScriptedServer.Step]

@@ -88,7 +88,7 @@ final class ScriptedServer: Sendable {
                 seen.withLock { $0.append([]) }
                 connections.withLock {
                     $0.open.insert(connection)
-                    // Accepted while the server was being stopped.
+                    // The connection was accepted while the server was being stopped.
                     if $0.isStopped { shutdown(connection, Int32(SHUT_RDWR)) }
                 }
                 Thread.detachNewThread { [self] in serve(connection, script, index) }

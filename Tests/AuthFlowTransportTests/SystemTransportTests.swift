@@ -126,7 +126,7 @@ import Testing
         await #expect(throws: CancellationError.self) {
             try await serve { _, _ in
                 arrived.yield()
-                // Responds only when the server stops.
+                // The handler responds only when the server stops.
                 try? await Task.never()
                 return self.response(200)
             } _: { origin in

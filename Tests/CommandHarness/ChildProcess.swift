@@ -3,7 +3,7 @@ import Glibc
 
 /// A child process, with its output.
 ///
-/// Foundation's `Process` is not used, because it crashed in `run()` in about one of fifteen runs of these tests, which
+/// Foundation's `Process` is not used, because it crashed in `run()` in about one in fifteen runs of these tests, which
 /// start several processes concurrently.
 struct ChildProcess: Sendable {
     let identifier: pid_t

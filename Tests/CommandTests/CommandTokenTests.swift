@@ -46,7 +46,7 @@ import Testing
                     ["token", "--config", path, "--min-ttl", "86400"]
                 )
                 #expect(known.status == 0)
-                // A one-hour token can never be valid for a day, so a new token is not refreshed for that reason.
+                // A one-hour token can never be valid for a day, so a newly issued token is not refreshed again.
                 #expect(known.output == outcomes[0].output)
                 #expect(refreshes(emulator) == 1)
                 let renewed = try await CommandHarness.run(
@@ -70,7 +70,7 @@ import Testing
                 _ = try await CommandHarness.run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
                 emulator.accessTokenLifetime = 3600
                 let before = try storedFiles(folder)
-                // Simulates a full disk: no file can grow, and the corresponding signal is ignored.
+                // Simulates a full disk: the file size limit is zero, and SIGXFSZ is ignored.
                 let tool = CommandHarness.folder.appendingPathComponent("authflow").path
                 let outcome = try await CommandHarness.run(
                     ["-c", "trap '' XFSZ; ulimit -f 0; exec '\(tool)' token --config '\(path)'"],
@@ -232,7 +232,7 @@ import Testing
                     ["status", "--account", "248289761001", "--config", path]
                 )
                 #expect(alice.output.contains("Alice Example"))
-                // A misspelled account name does not count as a sign-out.
+                // A sign-out with a misspelled account name fails.
                 let mistyped = try await CommandHarness.run(
                     ["logout", "--account", "alice", "--config", path]
                 )

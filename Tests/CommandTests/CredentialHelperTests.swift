@@ -101,7 +101,7 @@ import Testing
             let asked = #"protocol=https\nhost=git.example.com:8443\n"#
             let first = try await tool(["credential", "git", "get"], asked, [:]).output
             let password = try #require(first.split(separator: "\n").first { $0.hasPrefix("password=") })
-            // A different password does not match this password.
+            // A rejection of a different password does not affect this password.
             _ = try await tool(["credential", "git", "erase"], asked + #"password=other\n"#, [:])
             let same = try await tool(["credential", "git", "get"], asked, [:]).output
             #expect(same == first)
@@ -168,7 +168,7 @@ import Testing
                 [:]
             )
             #expect(input.output == "input\n\(token)")
-            // Connections could also have these descriptor numbers, because each run refreshes and therefore opens
+            // Connections could also use these descriptor numbers, because each run refreshes and therefore opens
             // connections.
             for number in [3, 5, 7, 8, 9] {
                 let descriptor = try await tool(

@@ -138,7 +138,7 @@ import Testing
             #expect(mended.output.contains("fixed") && !mended.output.contains("!!  configuration"))
             let permissions = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions]
             #expect(permissions as? Int == 0o644)
-            // A client that is configured with options is checked like a client in a file.
+            // A client that is configured with options is checked like a client that is configured from a file.
             let client = try await tool(["doctor", "--issuer", emulator.issuer, "--client-id", "authflow-demo"])
             #expect(client.output.contains("ok  provider      \(emulator.issuer)"), "\(client.output)")
         }

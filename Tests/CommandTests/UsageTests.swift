@@ -80,7 +80,7 @@ import Testing
         #expect(outcome.status == line.status, "\(outcome.talk)")
         #expect(outcome.talk.contains(line.words), "\(outcome.talk)")
         #expect(outcome.output.isEmpty)
-        // The message mentions neither the file format nor a location in a file that the user has not written.
+        // The message contains neither a key path nor a temporary file name, because the user has not written a file.
         for words in ["options:", "configuration:", "profiles.", ".probe", ".new", ".tmp"] {
             #expect(!outcome.talk.contains(words), "\(outcome.talk)")
         }
@@ -160,7 +160,7 @@ import Testing
                 let json = try JSON(parsing: Array(status.output.utf8))
                 #expect(json["state"] == "ended")
                 let text = try await CommandHarness.run(["status", "--config", path], environment: environment)
-                #expect(text.output.hasPrefix("The session of ") && text.output.contains(" has ended\n"))
+                #expect(text.output.hasPrefix("The session for ") && text.output.contains(" has ended\n"))
                 #expect(text.output.contains("access token  expired at"))
             }
         }

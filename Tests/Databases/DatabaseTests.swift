@@ -19,7 +19,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The databases that `Tests/Databases/databases.sh` has started.
+/// The databases that the tests use; `Tests/Databases/databases.sh` starts their servers.
 enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
     case postgreSQL = "postgresql"
     case redis

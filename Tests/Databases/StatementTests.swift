@@ -83,7 +83,7 @@ private struct Comparison {
 
     private mutating func take(_ key: RecordKey, _ number: Int) async throws {
         let owner = try choose(Self.owners)
-        // Never shorter than another holder's lease, which would look as if the clock had been set back.
+        // A duration shorter than another holder's lease would look as if the clock had been set back.
         let isFree = model.holder(of: key.digest).map { $0 == owner } ?? true
         let duration: Duration = isFree && random.happens(0.4) ? .zero : .seconds(3600)
         let (taken, expected) = (

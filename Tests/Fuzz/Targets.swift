@@ -86,7 +86,7 @@ extension Target {
         ]
     }
 
-    /// A challenge: its parsed names contain no separators, and the requested scopes can be sent.
+    /// A challenge: parsed names contain no separators, and parsed scopes contain no invalid characters.
     private static var challenge: Target {
         let field =
             #"Negotiate, Basic QWxh==, Bearer realm="a, \"b\"", scope="x y", resource_metadata="https://a.example/x", DPoP algs=ES256"#

@@ -114,7 +114,7 @@ struct GlewlwydTests {
         #expect(credential.identity?.displayName == "Alice Example")
     }
 
-    /// A client of an issuer, configured only with a file.
+    /// A client of an issuer, configured entirely from a file.
     private func client(of issuer: String, _ members: String) throws -> AuthClient {
         let redirectURI = try #require(environment["AUTHFLOW_GLEWLWYD_REDIRECT"])
         let configuration = """

@@ -6,7 +6,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Sign-in at an idpyoidc provider, with only a configuration file. Run by `Tests/Interop/idpyoidc.sh`, which starts
+/// Sign-in at an idpyoidc provider by a client configured from a file. Run by `Tests/Interop/idpyoidc.sh`, which starts
 /// the provider.
 @Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_IDPYOIDC_ISSUER"] != nil))
 struct IdpyoidcTests {
@@ -56,7 +56,7 @@ struct IdpyoidcTests {
         #expect(error?.message.contains("interop-client") == true)
     }
 
-    /// The provider's access tokens are JWTs that predate RFC 9068: no `typ`, and the client as the audience.
+    /// The provider's access tokens are JWTs that do not conform to RFC 9068: no `typ`, and the client as the audience.
     @Test func itsAccessTokenIsAcceptedOnlyWhereTheAPISaysSo() async throws {
         let issuer = try #require(environment["AUTHFLOW_IDPYOIDC_ISSUER"])
         let tokens = try await client().signIn().credential.tokens

@@ -21,9 +21,9 @@ private let pages = ProcessInfo.processInfo.environment["AUTHFLOW_PAGES"]
         let forms: [Form]
         /// The forms, including fields that a browser moves out of a form because formatting elements overlap.
         let pointerForms: [Form]?
-        /// Whether browsers deviate from the HTML Standard.
+        /// Whether browsers deviate from the HTML Standard on this page.
         let disputed: Bool?
-        /// `strict` if all forms must be found; otherwise, the reader may find fewer than the browser.
+        /// The kind of page: `strict` if all forms must be found; otherwise, the reader may find fewer than a browser.
         let kind: String
     }
 

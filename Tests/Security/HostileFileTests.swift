@@ -9,7 +9,7 @@ import Testing
 @Suite struct HostileFileTests {
     private static let password = ["PASSWORD": "wonderland"]
 
-    /// A separate home directory, with a directory for the trusted files in it.
+    /// Runs `body` with the path of a separate, temporary home directory.
     private func withHome<Return>(_ body: (_ home: String) async throws -> Return) async throws -> Return {
         let home = NSTemporaryDirectory() + "authflow-home-\(UUID().uuidString)"
         try FileManager.default.createDirectory(
@@ -142,7 +142,7 @@ import Testing
         }
     }
 
-    /// A symbolic link to a trusted file does not add the files in the link's directory to the configuration.
+    /// Relative paths in a trusted file are relative to its directory, not to that of a symbolic link to the file.
     @Test func aLinkToATrustedFileBelongsToTheFolderOfThatFile() async throws {
         try await withHome { home in
             let text = CommandHarness.profile(

@@ -202,7 +202,7 @@ import Testing
         _ consent: HTMLFormDriver.Consent
     ) async throws {
         // If both buttons submit the same data, the denial would be processed as an approval. An approval with the
-        // first button submits the same data as the page without a script.
+        // first button is safe, because it submits the same data with and without scripts.
         let same =
             consent == .deny
             ? [

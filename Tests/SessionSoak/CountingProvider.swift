@@ -16,9 +16,9 @@ final class CountingProvider: ProviderEmulator {
     struct Counts: Sendable {
         var signIns: Int64 = 0
         var refreshes: Int64 = 0
-        /// The number of requests that reused a refresh token.
+        /// The number of token families that were revoked because a refresh token was reused.
         var reuses: Int64 = 0
-        /// The number of requests with a token of a revoked family.
+        /// The number of requests with a token of a family that was already revoked, or with an unknown token.
         var refused: Int64 = 0
     }
 
@@ -29,7 +29,7 @@ final class CountingProvider: ProviderEmulator {
         var used: [String: Int64] = [:]
         var revoked: Set<Int64> = []
         var families: Int64 = 0
-        /// The number of refreshes so far; the initial refreshes hang or are slow.
+        /// The number of refresh requests so far; the first requests hang or are slow.
         var requests = 0
         /// The nonce and the client of each code.
         var codes: [String: (nonce: String?, client: String)] = [:]

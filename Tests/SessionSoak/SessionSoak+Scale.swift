@@ -49,7 +49,7 @@ extension SessionSoak {
         say("| \(columns.joined(separator: " | ")) |")
     }
 
-    /// The memory of this process; 0 if it is unknown.
+    /// The resident memory of this process, in bytes; 0 if it is unknown.
     private static var residentBytes: Int {
         guard let statistics = try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8) else { return 0 }
         let pages = statistics.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0

@@ -1,6 +1,6 @@
 // The parts of a server's soak test, each of which runs as a separate process; `Tests/Soak/sessions.py` starts them:
 //
-//     session-soak provider LIFETIME DELAY_MS [HANGS SLOW]    an authorization server that counts; prints its issuer
+//     session-soak provider LIFETIME DELAY_MS [HANGS SLOW]    counts events as a provider; prints its issuer
 //     session-soak storm ISSUER STORE SESSIONS                requests fresh tokens of all sessions concurrently, twice
 //     session-soak seed ISSUER STORE SESSIONS                 signs users in, and prints how many
 //     session-soak serve ISSUER STORE SESSIONS TASKS SECONDS  requests fresh tokens, and prints counts every second

@@ -56,7 +56,7 @@ extension History {
     /// Runs the simulation with faults, and then without faults.
     /// - Parameters:
     ///   - busy: The duration of the period with faults.
-    ///   - useAll: Starts a call for each user. Called some time after the faults have stopped.
+    ///   - useAll: Starts the final calls. Called 20 minutes after the faults have stopped.
     /// - Returns: The first rule that was violated; nil if no rule was violated.
     func letTimePass(_ busy: Duration, thenAtRest useAll: () -> Void) -> String? {
         simulation.run(until: busy) { world.violation == nil }
@@ -100,7 +100,7 @@ extension History {
     }
 }
 
-/// The history for a seed: one in eight covers the sessions of a web application, the others cover credentials.
+/// The history for a seed: one in eight covers the sessions of a web application; the others cover credentials.
 package func history(of seed: UInt64, recordsTrace: Bool = false) -> any History {
     seed % 8 == 0
         ? ServerHistory(seed: seed, recordsTrace: recordsTrace)

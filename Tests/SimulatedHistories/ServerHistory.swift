@@ -241,8 +241,8 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         await end(session)
     }
 
-    /// Ends a session at the provider, which resends the logout token until the application confirms that its own
-    /// sessions have ended.
+    /// Ends a session at the provider, which sends the logout token up to five times, until the application confirms
+    /// that its own sessions have ended.
     private func end(_ session: Int) async {
         let subject = SimulatedProvider.LogoutSubject.allCases.randomElement(using: &simulation.random) ?? .user
         let logout = provider.endSession(session, of: subject)

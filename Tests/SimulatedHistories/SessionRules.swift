@@ -26,7 +26,7 @@ struct SessionRules {
     private let provider: SimulatedProvider
     private let hasKills: Bool
     private var lives: [Int: Life] = [:]
-    /// The grants of sessions for which an action that ends them was requested.
+    /// The grants of sessions whose end was requested.
     private var mayEnd: Set<Int> = []
     /// The grants of the sessions, by their cookies.
     private var grants: [String: Int] = [:]
@@ -85,7 +85,7 @@ struct SessionRules {
 
     // MARK: Ends
 
-    /// Records that an action that ends sessions was requested.
+    /// Records that the end of sessions was requested.
     mutating func mayEnd(_ cookies: [String]) {
         mayEnd.formUnion(cookies.compactMap { grants[$0] })
     }

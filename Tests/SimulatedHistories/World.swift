@@ -107,7 +107,7 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
     }
 
     /// Whether a kill, an outage or a pause since the given time may have prevented a process from storing a response
-    /// before its lease expired (the window that docs/architecture.md describes).
+    /// before its lease expired (the window that docs/servers.md describes).
     package func couldNotWrite(_ process: Simulation.Process, since: Duration) -> Bool {
         func isLong(_ range: Range<Duration>) -> Bool {
             range.upperBound > since && range.upperBound - range.lowerBound >= .seconds(9)

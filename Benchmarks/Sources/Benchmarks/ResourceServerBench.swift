@@ -61,7 +61,7 @@ enum ResourceServerBench {
                 "jwk": ["kty": "EC", "crv": "P-256", "x": .string(x), "y": .string(y)],
             ]).serialized()
         )
-        // Each proof is accepted once.
+        // Each proof is accepted only once.
         let requests = try (0..<5100).map { number in
             let claims: JSON = [
                 "jti": .string("\(number)"), "htm": "GET", "htu": "https://api.example.com/orders/1",

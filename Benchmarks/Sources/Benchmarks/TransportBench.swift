@@ -119,7 +119,7 @@ enum TransportBench {
     private static func three(_ value: Double) -> String { String(format: "%.3f", value) }
 }
 
-/// The maximum of several numbers.
+/// The highest number noted so far.
 private final class Peak: Sendable {
     private let number = Mutex(0)
     var value: Int { number.withLock(\.self) }

@@ -20,7 +20,7 @@ package final class CachedTokens: Sendable {
         self.notBefore = credential.notBefore.timeIntervalSinceReferenceDate
         let end = credential.freshUntil(margin: margin).timeIntervalSinceReferenceDate
         self.freshUntil = end
-        // The refresh starts at most 30 seconds early, and at most a fifth of the period in which the tokens are fresh.
+        // The refresh starts early by at most 30 seconds, and by at most a fifth of the freshness period of the tokens.
         let most = min(30, max(0, end - credential.obtainedAt.timeIntervalSinceReferenceDate) / 5)
         self.refreshAt = end - most * (0.25 + 0.75 * Double(random) / 255)
     }
@@ -31,7 +31,7 @@ package final class CachedTokens: Sendable {
             && !isRefreshed.exchange(true, ordering: .relaxed)
     }
 
-    /// Whether another credential has the same tokens and the same application data.
+    /// Whether another credential has the same access token and the same application data.
     func isSame(as other: Credential) -> Bool {
         credential.tokens.accessToken == other.tokens.accessToken
             && credential.tokens.expiresAt == other.tokens.expiresAt

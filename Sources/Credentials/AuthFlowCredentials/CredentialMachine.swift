@@ -128,7 +128,7 @@ extension CredentialMachine {
         checkedAt = askedAt
     }
 
-    /// The provider has issued tokens for another user, so the cached tokens are no longer returned.
+    /// The refreshed tokens failed a check, so the cached tokens are no longer returned.
     mutating func forget(_ epoch: Int) {
         if self.epoch == epoch { cached = nil }
     }

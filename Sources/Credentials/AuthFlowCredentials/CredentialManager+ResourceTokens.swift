@@ -136,7 +136,7 @@ extension ManagedCredential {
             if decisions.mayConcernSession(error, named: name, for: credential, at: client.host.now()) {
                 var main = self.decisions(for: credential.account.subject, freshnessMargin, nil)
                 main.isConfirmation = true
-                // The backoff starts before the next request, which may throw: do not retry the rejected request.
+                // The backoff starts first, so that the rejected request is not retried even if the next one throws.
                 backOff(error, subject)
                 _ = try await send(main, credential, in: &accounts, lease, epoch)
                 throw error

@@ -42,7 +42,7 @@ extension CredentialManager {
         try await sessionStore.records(tagged: tag).filter { $0.key.kind == .credential }.map(tagged)
     }
 
-    /// Removes credentials in every process, even during a refresh, whose tokens are then discarded. Nothing is
+    /// Removes credentials in every process, even during a refresh; its new tokens are then discarded. Nothing is
     /// revoked.
     /// - Returns: The removed credentials, with the last valid tokens. If the store's response was lost, they include
     ///   credentials that another process may have removed at the same time; revoking their tokens again is harmless.

@@ -6,7 +6,7 @@ import Synchronization
 /// Keeps stored credentials fresh: for one user or for many, across tasks, processes and crashes.
 ///
 /// One refresh runs at a time for each credential; different credentials refresh concurrently. A new refresh token is
-/// stored before the new access token is returned.
+/// stored before the new access token is returned; a failed write is retried in the background.
 ///
 /// ```swift
 /// let credentials = CredentialManager(client: client, store: store)
@@ -84,7 +84,7 @@ public final class CredentialManager: Sendable {
     /// If the key has a resource, the access token is for that resource. The grant may be for this resource only, or
     /// for several resources that share a refresh token (RFC 8707).
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in under this key or the session has ended; any error
-    ///   from the refresh; `CancellationError` when the task is cancelled; the refresh continues for other tasks.
+    ///   from the refresh; `CancellationError` when the task is cancelled (the refresh continues for other tasks).
     public func freshTokens(for key: CredentialKey) async throws -> TokenSet {
         // Nothing is awaited and no refresh starts, so the credential object may be evicted at any time.
         if !refreshesAhead, let fresh = cache.withLock({ $0.recent[key] })?.cachedTokens() {
@@ -231,7 +231,7 @@ public final class CredentialManager: Sendable {
     }
 
     /// Exchanges the refresh token for new tokens, even if the old ones are still valid, and stores them.
-    /// - Throws: As ``freshTokens(for:)``.
+    /// - Throws: The same errors as ``freshTokens(for:)``.
     @discardableResult
     public func refresh(_ key: CredentialKey) async throws -> Credential {
         try await using(key) { managed in

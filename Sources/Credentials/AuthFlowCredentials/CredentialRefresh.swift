@@ -21,7 +21,7 @@ import AuthFlowOAuth
 /// | tokens that cannot be checked now | the new refresh token | yes | the old tokens until they expire, then the error |
 /// | tokens that failed a check | the new refresh token | yes | the error, and the old tokens are no longer cached; from the second on, `login_required` |
 /// | `invalid_grant`, or tokens for another user | the end of the session | | `login_required` |
-/// | another OAuth error, a 400 or 401 without one, or tokens that failed a check and did not rotate the refresh token, and the old tokens have expired | the number of such responses | yes | the error; from the second on, `login_required` |
+/// | with expired old tokens: another OAuth error, a 400 or 401 without one, or tokens that failed a check and did not rotate the refresh token | the number of such responses | yes | the error; from the second on, `login_required` |
 /// | the same, with `interaction_required`, `login_required` or `consent_required` | the number of such responses | yes | `login_required` |
 /// | an OAuth error that a new sign-in cannot fix: about the client's authentication, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
 /// | another error, or no response | nothing | yes | the old tokens until they expire, then the error |
@@ -252,7 +252,7 @@ struct CredentialRefresh {
 
     /// Whether an error is about the client, the scopes or the server (RFC 6749 section 5.2), which a new sign-in cannot fix.
     ///
-    /// `unauthorized_client` and `unsupported_grant_type` are not among them, because such a client can never refresh. Nor is `invalid_request`, which
+    /// `unauthorized_client` and `unsupported_grant_type` do not count, because such a client can never refresh. Nor does `invalid_request`, which
     /// some providers return for a refresh token that no longer exists.
     private static func isOfClient(_ error: AuthError, named name: String?) -> Bool {
         let codes = [

@@ -48,7 +48,7 @@ extension ManagedCredential {
         )
     }
 
-    /// Obtains a credential that belongs to no user, to replace one that has expired.
+    /// Obtains a credential that belongs to no user, and replaces the stored credential, if any.
     private func renew(
         _ old: Credential?,
         in accounts: inout StoredAccounts,
@@ -252,14 +252,14 @@ extension ManagedCredential {
             reportLostLease()
             throw Outdated()
         } catch {
-            // The next process will send the refresh again and get the same response.
+            // The next process will send the refresh request again and get the same response.
         }
         state.withLock { $0.machine.ended(credential.account, epoch) }
         publish(.ended(session), of: credential.account)
         let circumstance = session.isAfterUnfinishedRefresh ? ["after": "unfinished refresh"] : [:]
         let code = error.isOfAnotherUser ? "another_user" : error.providerError?.publicCode ?? "invalid_grant"
         reporter.report(.sessionEnd, details: ["reason": code].merging(circumstance) { $1 })
-        // In the background, because the lease is still held here. This user's grant may still be valid, but its
+        // This runs in the background, because the lease is still held. This user's grant may still be valid, but its
         // tokens are no longer stored, so they are revoked. An adapter's revocation could end other grants.
         if error.isOfAnotherUser {
             _ = revocations.begin { [client] in
@@ -280,7 +280,7 @@ extension EndedSession {
     fileprivate func error(after cause: AuthError?) -> AuthError {
         AuthError(
             .loginRequired,
-            "The session of \(identity?.displayName ?? "an unknown user") was ended by the provider (\(DisplayText.sanitized(reason))). Sign in again.",
+            "The session for \(identity?.displayName ?? "an unknown user") was ended by the provider (\(DisplayText.sanitized(reason))). Sign in again.",
             providerError: cause?.providerError,
             underlyingError: cause
         )

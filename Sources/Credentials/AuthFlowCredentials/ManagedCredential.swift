@@ -134,7 +134,7 @@ package final class ManagedCredential: Sendable {
     ///     margin is limited to a quarter of the token's lifetime.
     ///   - rejected: An access token that an API has rejected, even if it appears to be fresh.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; any error from the refresh,
-    ///   if the old token has expired too; `CancellationError` if cancelled; the refresh continues for other callers.
+    ///   if the old token has expired too; `CancellationError` if cancelled (the refresh continues for other callers).
     package func credential(
         of account: String? = nil,
         margin: Duration? = nil,

@@ -81,7 +81,7 @@ public struct PendingAuthorizations: Sendable {
         guard let bytes, let json = try? JSON(parsing: bytes), let request = AuthorizationRequest(json) else {
             throw AuthError(
                 .invalidCallback,
-                "This browser has no pending authorization request for this response: it has already been used, or was never created. Sign in again."
+                "This browser has no pending authorization request for this response: the request was already used, was removed after its expiry, or was never created. Sign in again."
             )
         }
         guard client.host.now() < request.expiresAt else {

@@ -7,7 +7,7 @@ public struct EndedSession: Sendable, Hashable {
     /// The user; nil when unknown.
     public let identity: Identity?
 
-    /// The reason, in the provider's words.
+    /// The reason, usually the provider's error code and description. It is untrusted text.
     public let reason: String
 
     /// The time at which the end of the session was detected, according to this machine's clock.

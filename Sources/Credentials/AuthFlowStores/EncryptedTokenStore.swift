@@ -48,8 +48,8 @@ public struct EncryptedTokenStore: Sendable {
 
     /// A cache of stretched keys by salt, because key stretching is deliberately slow (a tenth of a second).
     private final class DerivedKeys: Sendable {
-        /// The maximum number of keys. All records of a store share one salt, unless several programs created the
-        /// first records at the same time.
+        /// The maximum number of keys. A new record reuses the salt of any record that this process has
+        /// read or written before, so there are usually few salts.
         private static let limit = 64
         private let keys = Mutex<[[UInt8]: SymmetricKey]>([:])
 
@@ -174,7 +174,7 @@ extension EncryptedTokenStore {
         let key: SymmetricKey
 
         /// - Parameter secret: The secret from which the key and its ID are derived. The ID distinguishes a wrong key
-        ///   from tampering, which the cipher cannot do.
+        ///   from tampering; the cipher alone cannot.
         init(_ secret: SymmetricKey) {
             let check = HKDF<SHA256>.deriveKey(
                 inputKeyMaterial: secret,
@@ -341,7 +341,7 @@ extension EncryptedTokenStore {
             guard let version = json["encrypted"]?.integer else {
                 throw AuthError(
                     .credentialUnusable,
-                    "The stored credential is not encrypted: it was written with other settings of the store. Sign out with those settings, and sign in again with these."
+                    "The stored credential is not encrypted: it was written with other settings of the store. Sign out with those settings, and sign in again with the current settings."
                 )
             }
             guard version == Self.version, let keyID = json["key_id"]?.string,

@@ -15,7 +15,7 @@ public struct FileTokenStore: TokenStore {
     /// The duration of a lease that its holder does not renew.
     static let leaseDuration = Duration.seconds(30)
 
-    /// The maximum size of a credential file, in bytes. A file contains a document of accounts, which may be encrypted.
+    /// The maximum size of a credential file, in bytes. A file contains all accounts of a record, and may be encrypted.
     private static let maximumSize = 2 * RecordKey.maximumRecordSize
 
     private let directory: String

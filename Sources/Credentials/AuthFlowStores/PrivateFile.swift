@@ -4,8 +4,8 @@ import AuthFlowSystem
 
 /// A file that only its owner can read, and that is replaced atomically.
 ///
-/// The implementation uses POSIX calls because Foundation cannot reject a symbolic link, make a file durable, or lock
-/// it.
+/// The implementation uses POSIX calls because FoundationEssentials cannot reject a symbolic link, make a file
+/// durable, or lock it.
 package struct PrivateFile {
     package let path: String
 
@@ -90,7 +90,7 @@ package struct PrivateFile {
         }
         let remedy =
             isCredential
-            ? "Sign out locally, which removes it, and sign in again; or if you are sure that they are not"
+            ? "Sign out locally, which removes it, and sign in again; or, if you are sure that they are not"
             : "If you are sure that they are not"
         guard status.st_mode & 0o077 == 0 else {
             throw AuthError(
@@ -115,7 +115,7 @@ package struct PrivateFile {
     }
 
     /// Replaces the file. When this method returns, the new bytes survive a power failure. When it throws, the old
-    /// bytes are unchanged.
+    /// bytes are unchanged, or the new bytes may not survive a power failure.
     package func replace(with bytes: [UInt8]) throws(AuthError) {
         removeLeftovers()
         try replace(with: bytes, in: TemporaryFile(for: self))

@@ -29,7 +29,7 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
     }
 
     /// Verifies the authentication tag, then decrypts the ciphertext.
-    /// - Throws: An error that does not reveal the reason for the failure.
+    /// - Throws: An error that the caller must not report, because it reveals the reason for the failure.
     func decrypt(
         _ ciphertext: [UInt8],
         key: SymmetricKey,

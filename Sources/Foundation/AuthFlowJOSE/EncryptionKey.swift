@@ -75,7 +75,7 @@ package struct EncryptionKey: Sendable {
 
     /// Encrypts text for the owner of the key (JWE Compact Serialization, RFC 7516 section 7.1).
     /// - Parameters:
-    ///   - text: The text: a signed JWT, unless `header` specifies otherwise.
+    ///   - text: The plaintext: a signed JWT, unless `header` changes `cty`.
     ///   - algorithm: One of ``algorithms``.
     ///   - content: The content encryption algorithm.
     ///   - producer: Information about this party that the agreed key is bound to (`apu`); default: none.

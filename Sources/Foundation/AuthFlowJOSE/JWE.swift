@@ -35,9 +35,9 @@ package struct JWE: Sendable {
         guard decoded.count == 5, let header = try? JSON(parsing: decoded[0]), header.object != nil else {
             throw Self.refusal("a part is not base64url, or its header is not a JSON object")
         }
-        // RFC 7516 section 4.1.13: a critical extension that is not understood makes a token invalid. The sender would
-        // choose the URL of a key. Compressed content can expand without limit, and its length can reveal a secret that
-        // it contains (RFC 8725 section 3.6).
+        // RFC 7516 section 4.1.13: a critical extension that is not understood makes a token invalid. With jku or x5u,
+        // the sender would choose the URL of a key. Compressed content can expand without limit, and its length can
+        // reveal a secret that it contains (RFC 8725 section 3.6).
         for name in ["crit", "zip", "jku", "x5u", "p2c", "p2s"] where header[name] != nil {
             throw Self.refusal("its header has \"\(name)\", which is not accepted")
         }

@@ -6,10 +6,10 @@ import Synchronization
 
 /// The providers' signing keys, which are fetched on demand, cached, and fetched again after a rotation.
 ///
-/// - Only one fetch is in progress at a time, however many tasks wait for it.
+/// - Only one fetch of each key set is in progress at a time, however many tasks wait for it.
 /// - If a token's `kid` is unknown, or its signature does not match the key, the keys are fetched again immediately,
-///   but after that at most once every ``missInterval`` seconds. Forged tokens therefore cannot make this client flood
-///   a provider with requests, and a rotation just before the first token is not missed.
+///   but after that at most once every ``missInterval`` seconds (``failureInterval`` after a failure). Forged tokens
+///   therefore cannot cause a flood of requests, and a token signed with a new key is verified even if the keys were fetched just before the rotation.
 /// - A failed fetch does not discard cached keys.
 package final class KeySource: Sendable {
     /// Sends the request for a key set.
@@ -21,7 +21,7 @@ package final class KeySource: Sendable {
     static let ageBounds: ClosedRange<TimeInterval> = 60...86400
     /// The maximum age, in seconds, of stale keys, which are used while new keys cannot be fetched.
     static let maximumStaleAge: TimeInterval = 86400
-    /// The minimum interval between two searches for an unknown key, in seconds.
+    /// The minimum interval between two searches for an unknown key, in seconds, if the first one succeeds.
     static let missInterval: TimeInterval = 30
     /// The time for which an unknown key ID is cached, in seconds. Tokens with that ID are rejected without another
     /// search.

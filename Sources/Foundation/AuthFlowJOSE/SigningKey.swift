@@ -86,7 +86,7 @@ extension SigningKey {
 
 /// The times in JWTs that this client signs.
 package enum SignedTimes {
-    /// The number of seconds by which `iat` is backdated, because a server's clock may be slightly behind, and servers reject a JWT issued even one
+    /// The number of seconds by which `iat` is backdated, because a server's clock may be slightly behind, and some servers reject a JWT issued even one
     /// second in the future. FAPI 2.0 Security Profile section 5.3.2.1 requires them to tolerate ten seconds; not all do.
     static let backdating: Int64 = 5
 

@@ -1,6 +1,6 @@
 /// A JSON value (RFC 8259), copied out of the parser into a Swift value.
 ///
-/// Every document that AuthFlow reads or writes goes through this type: provider responses, ID Token payloads,
+/// AuthFlow uses this type for the JSON text that it reads and writes, such as provider responses, ID Token payloads,
 /// configuration files and stored credentials. Parsing is strict, because signed data can be forged if two parsers
 /// interpret a document differently: duplicate keys, invalid UTF-8, NUL characters, out-of-range numbers and text after
 /// the value are errors. See ``init(parsing:limits:)``.
@@ -34,8 +34,8 @@ extension JSON {
         return members[index].value
     }
 
-    /// Returns a copy of this object with one member changed or added, or removed if `value` is nil; returns this value unchanged if
-    /// it is not an object, or has a member whose name differs only in its Unicode normalization.
+    /// Returns a copy of this object with one member changed or added, or removed if `value` is nil; returns the value unchanged if
+    /// it is not an object, or if it has a member whose name differs from `name` only in Unicode normalization.
     public func replacing(_ name: String, with value: JSON?) -> JSON {
         guard case .object(var members) = self else { return self }
         // A name that differs only in its Unicode normalization is a different name.

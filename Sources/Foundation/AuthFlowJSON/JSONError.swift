@@ -1,6 +1,6 @@
 /// An error that explains why a document was rejected as JSON, or why a value cannot be serialized as JSON.
 ///
-/// The description contains the position and the violated rule. It never quotes the document, which may contain a
+/// It states the violated rule and, if known, the position. It never quotes the document, which may contain a
 /// token.
 public struct JSONError: Error, Sendable, Hashable {
     /// The kind of error, from an extensible set.

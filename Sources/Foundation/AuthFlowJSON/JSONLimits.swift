@@ -1,6 +1,6 @@
 /// The limits on the documents that the parser accepts.
 ///
-/// OAuth documents are a few kilobytes and a few levels deep. A larger document is a mistake or an attack, and is
+/// OAuth documents are a few kilobytes and a few levels deep. A much larger document is a mistake or an attack, and is
 /// rejected before it consumes memory or stack space.
 public struct JSONLimits: Sendable, Hashable {
     /// The maximum size of the text, in bytes.
@@ -9,7 +9,7 @@ public struct JSONLimits: Sendable, Hashable {
     /// The maximum nesting depth of arrays and objects.
     public let maximumDepth: Int
 
-    /// The maximum number of values, counted by the characters that separate them.
+    /// The maximum number of values, estimated from the number of commas and opening brackets.
     public let maximumValues: Int
 
     /// Creates limits.
@@ -17,7 +17,7 @@ public struct JSONLimits: Sendable, Hashable {
     ///   - maximumBytes: The maximum size of the text, in bytes; default: 4 MiB.
     ///   - maximumDepth: The maximum nesting depth; default: 64. Values above 512 are reduced to 512, which keeps the
     ///     recursive copy within the smallest thread stack in use (512 KiB on Apple platforms).
-    ///   - maximumValues: The maximum number of values; default: 200,000. A value that is two bytes of
+    ///   - maximumValues: The maximum number of values; default: 200,000. A value of two bytes of
     ///     text takes many times as much memory once it has been parsed.
     public init(maximumBytes: Int = 4 * 1024 * 1024, maximumDepth: Int = 64, maximumValues: Int = 200_000) {
         self.maximumBytes = maximumBytes
@@ -25,7 +25,7 @@ public struct JSONLimits: Sendable, Hashable {
         self.maximumValues = maximumValues
     }
 
-    /// Checks the size and the number of values of a document before it is parsed.
+    /// Checks the size of a document and, if it is long, its nesting depth and number of values, before it is parsed.
     func check(_ text: [UInt8]) throws(JSONError) {
         guard text.count <= maximumBytes else { throw JSONError(.sizeLimitExceeded) }
         // The number of values cannot exceed the number of bytes.

@@ -1,6 +1,6 @@
 /// An error in JSON text that a user has written: the position of the unexpected text, and the expected token.
 ///
-/// The libraries that parse JSON report different positions; this position is the same with all of them.
+/// JSON parsers report different positions for the same error; this position does not depend on the parser.
 package struct JSONMistake: Sendable {
     /// The token that was expected.
     package enum Expected: Sendable {

@@ -1,7 +1,7 @@
 /// Scans JSON text and reports where each value begins. It rejects the same text as ``JSON/init(parsing:limits:)``.
 ///
-/// It does not build values. The libraries that do so report neither the positions of values (libjansson, Foundation)
-/// nor duplicate keys and out-of-range integers (Foundation).
+/// It does not build values. The parsers that build values (libjansson, Foundation) do not report value positions,
+/// and Foundation reports neither duplicate keys nor out-of-range integers.
 struct JSONScanner {
     private let text: [UInt8]
     private let limits: JSONLimits

@@ -3,17 +3,17 @@ public import AuthFlowHTTP
 import Crypto
 
 /// A token store for the sessions of many users. It expires records, finds the records of a user, and sends
-/// notifications when other processes have removed records.
+/// notifications when records have been removed, in this process or another.
 ///
 /// All times are measured by the store's clock, which all processes share. Test custom stores with `SessionStoreConformance` in
 /// `AuthFlowTesting`.
 public protocol SessionTokenStore: TokenStore {
-    /// Writes a record, as ``TokenStore/write(_:under:)`` does, and sets its expiry and tags. Later writes preserve
-    /// them.
+    /// Writes a record, as ``TokenStore/write(_:under:)`` does, and sets its expiry and tags. Writes without
+    /// attributes preserve them.
     /// - Throws: The same errors as ``TokenStore/write(_:under:)``.
     func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws
 
-    /// Extends the idle timeout of a record.
+    /// Restarts the idle timeout of a record.
     /// - Returns: Whether the record exists and has not expired.
     /// - Throws: ``AuthError`` with `storage_failed`.
     func touch(_ key: RecordKey) async throws -> Bool
@@ -22,7 +22,7 @@ public protocol SessionTokenStore: TokenStore {
     /// - Throws: ``AuthError`` with `storage_failed`.
     func records(tagged tag: RecordTag) async throws -> [TaggedRecord]
 
-    /// Removes records, even if a lease on them is held: its holder can then no longer write.
+    /// Removes records, even if leases on them are held: the holders can then no longer write.
     /// - Returns: The removed records.
     /// - Throws: ``AuthError`` with `storage_failed`.
     func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord]

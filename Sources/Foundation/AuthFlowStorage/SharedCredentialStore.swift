@@ -3,8 +3,8 @@ import AuthFlowJSON
 
 /// The shared store of one vendor's apps on one machine, so that a user signs in once for all of them.
 ///
-/// It is a named record in a ``TokenStore`` that all apps can open: every process of the same user can read it under the
-/// group's name. The provider's adapter defines its content; there is one document for each issuer, and only one
+/// It stores one document for each issuer, under the group's name, in a ``TokenStore`` that all apps can open: every
+/// process of the same user can read the document. The provider's adapter defines its content, and only one
 /// process at a time can change it.
 public struct SharedCredentialStore: Sendable {
     /// The name of the group of apps.

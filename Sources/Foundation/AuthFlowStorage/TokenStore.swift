@@ -30,7 +30,7 @@ public protocol TokenStore: Sendable {
 
     /// Stores bytes for the key of a lease, or removes them if nil. The write is durable when the method returns.
     /// - Throws: ``AuthError`` with `lease_lost` when the lease is no longer held, `storage_failed` otherwise; the old bytes
-    ///   are then unchanged.
+    ///   are then unchanged, unless the connection to a database was lost.
     func write(_ bytes: [UInt8]?, under lease: Lease) async throws
 
     /// Runs `body` while no other holder, in this process or another, can write the same key.
@@ -139,11 +139,11 @@ public struct Lease: Sendable, Hashable {
         hasher.combine(fence)
     }
 
-    /// The error for a write under a lease that is no longer held.
+    /// The error for an operation under a lease that is no longer held.
     public static var lost: AuthError {
         AuthError(
             .leaseLost,
-            "The credential was not written, because another process took over while this process was paused."
+            "The lease on the credential was lost: another process may have taken over while this process was paused."
         )
     }
 }
@@ -179,10 +179,10 @@ public struct RecordKey: Sendable, Hashable {
     /// The profile, user or session.
     public let name: String
 
-    /// The issuer. Credentials of one issuer are never sent to another.
+    /// The issuer. Credentials of one issuer are never sent to another issuer.
     public let issuer: String
 
-    /// The client's identifier. Tokens of one client cannot be used by another.
+    /// The client's identifier. Tokens of one client cannot be used by another client.
     public let clientID: String
 
     /// The resource for which the access token is issued (RFC 8707); nil for no particular resource.

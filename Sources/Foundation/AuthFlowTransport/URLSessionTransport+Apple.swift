@@ -9,7 +9,7 @@ import Synchronization
 import FoundationNetworking
 #endif
 
-/// Foundation's `URLSession`, with all automatic features disabled: cookies, caches, stored credentials and redirects.
+/// Foundation's `URLSession`, with automatic features disabled: cookies, caches, stored credentials and redirects.
 public struct URLSessionTransport: HTTPTransport {
     private let session: URLSession
     private let exchanges: Exchanges

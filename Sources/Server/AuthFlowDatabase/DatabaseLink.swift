@@ -45,7 +45,7 @@ package struct DatabaseFailure: Error, Sendable {
         case unusable
         /// The stored data can no longer be read.
         case damaged
-        /// The connection was lost: the request may or may not have been executed.
+        /// The connection was lost, or the request timed out: the request may or may not have been executed.
         case unknownOutcome
         /// The database rejected the request.
         case refused

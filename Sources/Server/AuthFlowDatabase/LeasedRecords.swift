@@ -1,8 +1,8 @@
 package import AuthFlow
 import Synchronization
 
-/// A token store backed by a database table. It renews leases while they are held, retries writes until their outcome
-/// is known, and lets tasks wait for leases that other processes hold.
+/// A token store backed by a database table. It renews leases while they are held, retries failed writes for a
+/// limited time, and lets tasks wait for leases that other processes hold.
 package final class LeasedRecords<Table: RecordTable>: Sendable {
     /// The durations and timeouts for leases, waits and retries.
     package struct Times: Sendable {
@@ -12,7 +12,7 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
         /// The maximum time to wait for another holder to release the lease.
         package var patience = Duration.seconds(30)
         /// The time for which a write is retried while the database is unavailable. If the lease has expired in the meantime, the
-        /// database decides whether it is still valid.
+        /// database decides whether it is still held.
         package var repetition = Duration.seconds(15)
         /// The time for which other calls are retried. This can be short, because a restarting database is unavailable only
         /// briefly.
@@ -295,7 +295,7 @@ extension LeasedRecords: SessionTokenStore, GaugeSource {
     private static var unknownOutcome: AuthError {
         AuthError(
             .outcomeUnknown,
-            "It is unknown whether the credential was stored: the connection was lost, and another process has changed the record since."
+            "It is unknown whether the credential was stored: the database did not confirm the write, and another process has changed the record since."
         )
     }
 

@@ -1,6 +1,6 @@
 package import AuthFlow
 
-/// The operations of a database on its records. Each operation is atomic and uses the database's clock.
+/// The operations of a database on its records. Each change to a record is atomic and uses the database's clock.
 package protocol RecordTable: Sendable {
     /// Reads the bytes of an unexpired record.
     func bytes(of digest: [UInt8]) async throws -> [UInt8]?
@@ -24,7 +24,7 @@ package protocol RecordTable: Sendable {
     /// Releases a lease, removes a record without bytes, and notifies waiting processes.
     func release(_ lease: HeldLease) async throws
 
-    /// Extends the idle timeout of a record.
+    /// Restarts the idle timeout of a record.
     func touch(_ digest: [UInt8]) async throws -> Bool
 
     /// Finds records by a tag.

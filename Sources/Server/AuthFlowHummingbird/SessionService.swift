@@ -4,7 +4,7 @@ public import Logging
 public import ServiceLifecycle
 
 /// The background service of a session server: it removes expired sessions, and at shutdown it waits until the
-/// results of all refreshes in progress are stored.
+/// results of all refreshes in progress are stored, or until a time limit is reached.
 ///
 /// `Application.runService(sessions:)` runs it. With a custom service group, add the service to the application and set
 /// `maximumGracefulShutdownDuration`: by default, a graceful shutdown waits for clients that do not read.

@@ -10,7 +10,7 @@ extension AuthError.Code {
         case .discoveryFailed:
             "Fetch the issuer's metadata from this machine; check the issuer's URL, the proxy and the certificates."
         case .issuerMismatch:
-            "Compare the configured issuer with the provider's. If they are the same, an intermediary modifies responses."
+            "Compare the configured issuer with the provider's. If they are the same, an intermediary may be modifying responses."
         case .networkFailed, .timedOut:
             "Check name resolution, the proxy, and the provider's certificate and status from this machine."
         case .temporarilyUnavailable:
@@ -20,7 +20,7 @@ extension AuthError.Code {
         case .invalidResponse, .unsupported:
             "Report the response to the provider. The message describes the problem."
         case .invalidCallback:
-            "Isolated failures are caused by the browser's Back button. Many at once may indicate injected responses."
+            "Isolated failures may be due to the browser's Back button. Many at once may indicate injected responses."
         case .invalidIDToken, .invalidUserInfo, .invalidLogoutToken:
             "Check that this machine's clock is correct, and that client_id matches the registration. If both are correct, do not trust the provider."
         case .keyUnavailable, .assertionUnusable:

@@ -133,7 +133,7 @@ extension MCPBridge {
         if case .response = message.kind {
             return "The server responded to a different request: the \"id\" of its response differs."
         }
-        return "The server sent a request or a notification instead of a response."
+        return "The server sent a request, a notification or a batch instead of a response."
     }
 
     func collect(_ body: ResponseBody) async throws -> [UInt8] {

@@ -2,10 +2,10 @@ public import AuthFlow
 import AuthFlowEssentials
 import Synchronization
 
-/// Connects a host that speaks MCP over standard input and output to a remote server that requires a sign-in.
+/// Connects an MCP host that uses the stdio transport to a remote MCP server that requires a sign-in.
 ///
-/// Bodies pass through unchanged. The bridge handles only the header fields for tokens and sessions, and the fields
-/// that the transport requires. The host chooses the revision, so the bridge supports 2025-03-26 and later.
+/// Bodies pass through unchanged, except that missing error IDs are added and invalid tools removed. The bridge handles
+/// only the header fields for tokens, sessions and the transport. The host chooses the revision (2025-03-26 or later).
 ///
 /// ```swift
 /// let bridge = MCPBridge(client: client) { line in output.write(Data(line)) }

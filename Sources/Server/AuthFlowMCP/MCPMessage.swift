@@ -87,7 +87,7 @@ struct MCPMessage: Sendable {
         }
     }
 
-    /// The same message with another `id`.
+    /// The same message with a different `id`.
     func replacingID(by id: JSON) -> MCPMessage? {
         guard var members = json.object else { return nil }
         members["id"] = id

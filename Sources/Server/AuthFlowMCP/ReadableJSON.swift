@@ -4,8 +4,8 @@
 /// RFC 8259 section 7 allows `\u0000` and unpaired surrogates in strings, and section 6 allows numbers of any size.
 /// Jansson rejects both.
 enum ReadableJSON {
-    /// Replaces the elements that Jansson rejects: these escapes with the escape of U+FFFD, and integers of more than
-    /// 64 bits with floating-point numbers.
+    /// Replaces the elements that Jansson rejects: these escapes with the escape of U+FFFD, and out-of-range
+    /// numbers with floating-point numbers that are in range.
     static func bytes(_ text: [UInt8]) -> [UInt8] {
         var readable: [UInt8] = []
         readable.reserveCapacity(text.count)

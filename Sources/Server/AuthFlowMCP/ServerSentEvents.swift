@@ -71,7 +71,7 @@ struct ServerSentEventReader {
         let colon = line.firstIndex(of: UInt8(ascii: ":"))
         // A line that begins with a colon is a comment, which keeps the connection alive.
         guard colon != 0 else { return nil }
-        // The name is checked as bytes first, because Swift compares text with many combining marks slowly.
+        // The length of the name is checked first, because Swift compares text with many combining marks slowly.
         let name = line[..<(colon ?? line.endIndex)]
         guard name.count <= 16 else { return nil }
         var value = colon.map { line[($0 + 1)...] } ?? []

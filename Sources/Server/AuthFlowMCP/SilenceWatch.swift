@@ -17,7 +17,7 @@ final class SilenceWatch: Sendable {
                 last = counter.value
                 guard silent >= Self.looks else { continue }
                 return body.cancel(
-                    throwing: AuthError(.timedOut, "The server's stream was silent for \(limit.formattedSeconds).")
+                    throwing: AuthError(.timedOut, "The server sent no data for \(limit.formattedSeconds).")
                 )
             }
         }

@@ -174,7 +174,7 @@ struct PostgreSQLRecords: RecordTable {
     }
 
     func touch(_ digest: [UInt8]) async throws -> Bool {
-        // The row is written at most once a minute.
+        // The row is written at most once a minute, or once per tenth of an idle timeout shorter than ten minutes.
         let touched = try await rows(
             """
             WITH touched AS (UPDATE \(table) AS r SET idle_until = clock_timestamp() + idle_time, used_at = clock_timestamp() \

@@ -3,7 +3,7 @@ import AuthFlowDatabase
 import AuthFlowSystem
 import CPostgreSQL
 
-/// The validated connection settings: over a network, only TLS with a verified server certificate is allowed.
+/// The validated connection settings: by default, TLS with a verified server certificate is required over a network.
 struct PostgreSQLSettings: Sendable {
     /// The parameters of the connection, including the password.
     let keywords: [(String, String)]

@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowDatabase
 import AuthFlowEssentials
 
-/// The operations on records, which are hashes on a Redis server. Each operation runs as one script.
+/// The operations on records, which are hashes on a Redis server. Each change to a record runs as one script.
 struct RedisRecords: RecordTable {
     private let database: Database<RedisLink>
     private let prefix: String

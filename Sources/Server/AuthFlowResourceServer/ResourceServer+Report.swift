@@ -29,7 +29,7 @@ extension ResourceServer {
             try requirement.check(verified, now: host.now(), leeway: rules.clockLeeway.seconds, steps: recorder)
             return recorder.report(isAccepted: !recorder.hasSkipped)
         } catch is TokenReport.IsNotIntrospected {
-            recorder.end(.skipped("the token is opaque, and introspection was skipped"))
+            recorder.end(.skipped("the token can be checked only by introspection, which was skipped"))
         } catch let failure as TokenFailure {
             recorder.end(.failed(writer.rejection(for: failure).reason))
         } catch {

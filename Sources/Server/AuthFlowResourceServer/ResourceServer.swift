@@ -42,7 +42,7 @@ public final class ResourceServer: Sendable {
     ///   - host: The clock and random number generator; default: the system's.
     ///   - observer: Receives each decision. It must not block. `AuthFlowObservability` records decisions as metrics.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` if the resource is not a valid URL or has a
-    ///   query, if `issuers` is empty or has duplicates, if JWT introspection is enabled without an introspector, or if
+    ///   query, if `issuers` is empty or ambiguous, if JWT introspection is enabled without an introspector, or if
     ///   more than one issuer has an introspector: a token without an issuer must not be sent to the wrong issuer.
     public init(
         _ resource: String,
@@ -117,8 +117,8 @@ public final class ResourceServer: Sendable {
         }
     }
 
-    /// Decides whether an authorized request also meets the requirement of another route. A request cannot be
-    /// authorized twice, because a proof is accepted only once.
+    /// Decides whether an authorized request also meets the requirement of another route. A request with a DPoP
+    /// proof cannot be authorized twice, because the proof is accepted only once.
     /// - Returns: Whether this API created the authorization; another API's authorization is not checked.
     /// - Throws: ``Rejection`` when the token does not meet the requirement of the route.
     public func isAuthorized(
@@ -173,8 +173,8 @@ public final class ResourceServer: Sendable {
 
     // MARK: - Access tokens
 
-    /// The maximum size of a cached token, in bytes. The cache limits the number of tokens, and the claims of a token
-    /// occupy several times the token's size in memory.
+    /// The maximum size of a cached token, in bytes. The cache limits only the number of tokens, and a token's claims
+    /// occupy several times its size in memory.
     private static let maximumCachedSize = 8 * 1024
 
     /// Returns the verified form of a token, from the cache if possible.
@@ -237,7 +237,7 @@ public final class ResourceServer: Sendable {
         String(DisplayText.sanitized(text, limit: 200).map { $0 == "\"" || $0 == "\\" ? "'" : $0 })
     }
 
-    /// Introspects a verified JWT, if configured, to see whether it is still active.
+    /// Introspects a verified JWT, if configured, to check whether it is still active.
     private func withConsent(
         of verified: AccessToken,
         _ token: Secret,

@@ -6,7 +6,7 @@ package struct LeaseClock: Sendable {
     /// Milliseconds since boot, including time during which the machine was asleep.
     package let now: @Sendable () -> Int64
 
-    /// Identifies this boot: a lease from an earlier boot has expired, because its holder no longer exists.
+    /// The identifier of this boot: a lease from an earlier boot has expired, because its holder no longer exists.
     package let boot: [UInt8]
 
     package init(boot: [UInt8], now: @escaping @Sendable () -> Int64) {

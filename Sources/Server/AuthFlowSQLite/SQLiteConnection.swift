@@ -27,7 +27,7 @@ enum SQLiteValue: Sendable, Hashable {
 
     private static let lastNumber = Atomic<UInt64>(0)
 
-    /// Distinguishes the connection from every other connection of this process, even from a closed connection at the same memory address.
+    /// A number that is unique to the connection within this process: unlike its memory address, it is not reused after the connection is closed.
     let number = lastNumber.add(1, ordering: .relaxed).newValue
 
     /// Whether the connection is in a transaction that could not be rolled back. Further writes might never be
@@ -108,7 +108,7 @@ enum SQLiteValue: Sendable, Hashable {
     }
 
     /// A fence for a new record. It is derived from a timestamp so that it is greater than the fences of removed
-    /// records, and it is unique within this process.
+    /// records, and it is unique within this connection.
     func nextFence(at microseconds: Int64) -> Int64 {
         lastFence = max(microseconds, lastFence + 1)
         return lastFence
@@ -138,7 +138,7 @@ enum SQLiteValue: Sendable, Hashable {
         case AUTHFLOW_SQLITE_BUSY.rawValue, AUTHFLOW_SQLITE_LOCKED.rawValue, AUTHFLOW_SQLITE_PROTOCOL.rawValue:
             return DatabaseFailure(
                 .unreachable,
-                "Another process has held the database lock for too long: \(reason)."
+                "The database has been locked for too long: \(reason)."
             )
         // The commit may or may not have reached the disk. The call is retried if a retry is safe.
         case AUTHFLOW_SQLITE_IO_ERROR.rawValue, AUTHFLOW_SQLITE_NO_MEMORY.rawValue:

@@ -40,7 +40,7 @@ struct SQLiteFile: Sendable {
             guard !PrivateFile("\(path)-wal").exists || file.exists else {
                 throw AuthError(
                     .storageFailed,
-                    "\(path) does not exist, but its files \(path)-wal and \(path)-shm do. Restore the database, or remove these files."
+                    "\(path) does not exist, but its file \(path)-wal does. Restore the database, or remove \(path)-wal and \(path)-shm."
                 )
             }
             // SQLite creates the -wal and -shm files with the mode of this file.

@@ -47,7 +47,7 @@ final class SQLiteLane: Sendable {
             }
             guard !isAdded else { return }
             continuation.resume(
-                throwing: DatabaseFailure(.unreachable, "Over \(Self.mostWaiting) calls are waiting for the database.")
+                throwing: DatabaseFailure(.unreachable, "\(Self.mostWaiting) database calls are already queued.")
             )
         }
     }

@@ -204,7 +204,7 @@ final class SQLiteRecords: RecordTable {
                 .bytes(digest)
             )
             guard let row = found.first else { return false }
-            // The row is written at most once a minute.
+            // The row is written at most once a minute, or once per tenth of the idle timeout if that is shorter.
             let pause = min((row[0].integer ?? 600_000) / 10, 60_000)
             guard (now.integer ?? 0) - (row[1].integer ?? 0) > pause else { return true }
             try connection.setDurable(false)
@@ -302,7 +302,7 @@ final class SQLiteRecords: RecordTable {
             let now = now
             try connection.setDurable(false)
             try connection.run("DELETE FROM messages WHERE at < ?1 - ?2", now, .integer(Self.retention))
-            // A record without bytes was left behind by a holder that was killed before its first write.
+            // A record without bytes was left behind by a holder that did not release its lease.
             return try connection.run(
                 """
                 DELETE FROM records WHERE id IN ( \

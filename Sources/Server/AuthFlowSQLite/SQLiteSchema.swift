@@ -2,7 +2,7 @@ import AuthFlowDatabase
 
 /// The tables, and the migrations from every earlier version.
 enum SQLiteSchema {
-    /// Identifies a file as an AuthFlow database ("AFls"), because a configuration can specify any file.
+    /// The application ID ("AFls"), which is checked because a configuration can specify any file.
     private static let applicationID: Int64 = 0x4146_6C73
 
     /// The migrations, in order. A released migration is never changed.
@@ -74,7 +74,7 @@ enum SQLiteSchema {
     }
 
     /// The version of the tables; zero for a new file.
-    /// - Throws: ``DatabaseFailure`` when another program, or a later version of this program, created the file.
+    /// - Throws: ``DatabaseFailure`` when the file is another program's, or requires a later version of this program.
     private static func version(of connection: SQLiteConnection) throws(DatabaseFailure) -> Int64 {
         func number(_ pragma: String) throws(DatabaseFailure) -> Int64 {
             try connection.run("PRAGMA \(pragma)").first?.first?.integer ?? 0

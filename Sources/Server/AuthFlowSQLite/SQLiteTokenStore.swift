@@ -1,5 +1,5 @@
 public import AuthFlow
-// Declares the methods of the store.
+// AuthFlowDatabase declares the methods of the store.
 @_exported public import AuthFlowDatabase
 import AuthFlowEssentials
 
@@ -10,7 +10,7 @@ import AuthFlowEssentials
 /// that has lost its lease can no longer change the record. The file is created on first use, and only its owner can
 /// read it. It must not be on a network file system (SQLite's documentation, "Write-Ahead Logging").
 ///
-/// To restore a backup, stop every process that uses the file, and also remove its `-wal` and `-shm` files.
+/// To restore a backup, stop every process that uses the file, replace it, and remove its `-wal` and `-shm` files.
 ///
 /// The credentials are in plaintext in this file and in its `-wal` file, unless the store is encrypted
 /// (``/AuthFlow/EncryptedSessionStore``).
@@ -28,7 +28,7 @@ public struct SQLiteTokenStore: Sendable {
     ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds.
     ///   - patience: The maximum time to wait for a lease that another process holds; default: 30 seconds.
     ///   - host: The clock and random number generator; default: the system's.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path is not absolute.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path is not absolute or not valid.
     public init(
         path: String,
         lease: Duration = .seconds(15),

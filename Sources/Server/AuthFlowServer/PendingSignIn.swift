@@ -31,15 +31,15 @@ extension PendingSignIn {
     }
 
     /// Decodes a note.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_callback` if the note cannot be decoded, such as a note from
-    ///   a different version.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_callback` if the note cannot be decoded, for example
+    ///   because it is from a different version.
     init(note: String?) throws(AuthError) {
         do {
             self = try JSONDecoder().decode(Self.self, from: Data((note ?? "").utf8))
         } catch {
             throw AuthError(
                 .invalidCallback,
-                "The sign-in was started by another version of this program.",
+                "The sign-in cannot be completed: it may have been started by another version of this program.",
                 underlyingError: error
             )
         }

@@ -12,7 +12,7 @@ struct ReturnAddress: Sendable {
     /// - Parameters:
     ///   - text: The value from the request, decoded.
     ///   - prefixes: The allowed prefixes; nil for any path of the application.
-    /// - Returns: nil if the text is not an allowed path of the application.
+    /// - Returns: The address; nil if the text is not an allowed path of the application.
     init?(_ text: String, prefixes: [String]?) {
         let bytes = Array(text.utf8)
         // Browsers treat a backslash as a slash, and remove tabs and line breaks.

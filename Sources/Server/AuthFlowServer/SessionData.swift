@@ -93,8 +93,8 @@ enum StoredSessionData {
 extension SessionServer {
     /// Returns the application's data in a session, or nil if there is none. It is always read from the store, so it
     /// includes the latest change by any process.
-    /// - Throws: ``/AuthFlow/AuthError`` with `login_required` if the session has ended, `session_data_unusable` or
-    ///   `storage_failed`.
+    /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`, `storage_failed`, or, if the session has
+    ///   ended, `login_required`.
     public func data<Value: SessionData>(_ type: Value.Type = Value.self, of session: Session) async throws -> Value? {
         let sessions = try sessions(of: session)
         guard let credential = try await sessions.credentials.credential(for: sessions.key(session.identifier)) else {
@@ -110,8 +110,8 @@ extension SessionServer {
     ///     called more than once, even after its first result was stored, if the store's response was lost: make it
     ///     idempotent where that matters.
     /// - Returns: The new data.
-    /// - Throws: ``/AuthFlow/AuthError`` with `login_required` if the session has ended, `session_data_unusable`,
-    ///   `storage_failed` or `outcome_unknown`; any error that `change` throws.
+    /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`, `storage_failed`, `outcome_unknown`, or, if the
+    ///   session has ended, `login_required`; any error that `change` throws.
     @discardableResult
     public func updateData<Value: SessionData>(
         of session: Session,

@@ -73,7 +73,7 @@ public struct SignInDecision: Sendable {
     /// - Parameters:
     ///   - data: The data.
     ///   - path: The path and query of a page of the application; default: the requested page.
-    /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`, `invalid_configuration`.
+    /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable` or `invalid_configuration`.
     public static func accept(_ data: some SessionData, returningTo path: String? = nil) throws -> Self {
         Self(outcome: .accepted(data: try StoredSessionData.encode(data), returnPath: try path.map(checked)))
     }

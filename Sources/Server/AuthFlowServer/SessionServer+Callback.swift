@@ -40,7 +40,7 @@ extension SessionServer {
         }
     }
 
-    /// Sends the browser back after a silent sign-in that would have required user interaction.
+    /// Sends the browser back after a failed silent sign-in.
     func silentFailure(_ path: String, _ request: HTTPRequest) -> TransportResponse {
         let fragment = path.firstIndex(of: "#") ?? path.endIndex
         let page = path[..<fragment]
@@ -112,7 +112,7 @@ extension SessionServer {
         [(texts.retryLink, options.loginPath), (texts.startLink, options.startPath)]
     }
 
-    /// An error thrown by the application's hook. The application must log the error itself; no part of it is displayed.
+    /// An error or a timeout of the application's hook. The application must log its errors itself; no part of it is displayed.
     private struct HookFailure: Error {}
 
     /// Sends the browser to a page of the application.

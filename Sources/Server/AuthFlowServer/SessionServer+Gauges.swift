@@ -5,7 +5,7 @@ extension SessionServer {
     /// The current metrics of this process, for monitoring. ``/AuthFlow/FlowGauge/description`` is a line in
     /// Prometheus' text format.
     ///
-    /// The metrics with the `provider` label are the ``/AuthFlow/CredentialManager/gauges``, and:
+    /// The ``/AuthFlow/CredentialManager/gauges`` and these metrics, except the last, have the `provider` label:
     ///
     /// | gauge | |
     /// |---|---|

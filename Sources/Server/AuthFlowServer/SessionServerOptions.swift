@@ -74,7 +74,7 @@ public struct SessionServerOptions: Sendable {
     /// 6.1.3.3); default: `X-AuthFlow`. Pages on other sites cannot send it without this site's permission (CORS).
     public var headerName = "X-AuthFlow"
 
-    /// The HMAC keys for the hashes of users and provider sessions that index the sessions in the store: new sessions
+    /// The HMAC keys for hashing the users and provider sessions by which the store indexes sessions: new sessions
     /// use the first key, and lookups use all keys. Default: none; any reader of the store can then determine whether a
     /// known user has a session.
     ///

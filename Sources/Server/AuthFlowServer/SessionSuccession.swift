@@ -92,7 +92,7 @@ struct SessionSuccession: Sendable {
         replaced.account != credential.account || other != provider
     }
 
-    /// Whether the new tokens are also revoked if a refresh of the predecessor completes after the predecessor was replaced.
+    /// Whether the tokens of a predecessor's refresh are also revoked if the refresh completes after the predecessor was replaced.
     func revokesLateTokens(of key: RecordKey, at other: String) -> Bool {
         predecessors.first { $0.key == key }.map { revokes($0.credential, at: other) } ?? false
     }

@@ -1,7 +1,7 @@
 import Synchronization
 
-/// The slots for sign-ins that a process starts concurrently at one provider: at most 32 in total, so that the database
-/// and the provider retain capacity for users who are already signed in.
+/// The slots for the sign-ins, or the front-channel logouts, that a process handles concurrently for one provider: at
+/// most 32, so that the database and the provider retain capacity for users who are already signed in.
 final class SignInPlaces: Sendable {
     static let limit = 32
 

@@ -17,7 +17,7 @@ import Synchronization
 /// try Data(trace.html().utf8).write(to: file)
 /// ```
 ///
-/// No secrets are recorded: only the names of parameters, and the values of the few parameters that are never secret.
+/// No secrets are recorded: values are recorded only for parameters that are never secret, and otherwise lengths.
 public final class FlowTrace: Sendable {
     /// A party to a sign-in.
     enum Party: Int, Sendable, CaseIterable {

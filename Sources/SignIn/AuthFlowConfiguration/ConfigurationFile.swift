@@ -22,7 +22,7 @@ public struct ConfigurationFile: Sendable {
     /// - Parameters:
     ///   - path: The file.
     ///   - presets: The presets that a profile can name; default: none.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the file does not exist, or other users can write to it;
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the file cannot be read, is too large, or cannot be trusted;
     ///   ``ConfigurationError`` when its text is invalid.
     public init(path: String, presets: [ProviderPreset] = []) throws {
         try self.init(

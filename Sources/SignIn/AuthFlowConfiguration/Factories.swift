@@ -135,7 +135,7 @@ extension TokenStoreFactory {
         }
     }
 
-    /// `memory`: lost when the process exits.
+    /// `memory`: a store in memory, which is lost when the process exits.
     public static var memory: TokenStoreFactory { TokenStoreFactory("memory") { _, _ in MemoryTokenStore() } }
 
     /// `file`: a file that only its owner can read.

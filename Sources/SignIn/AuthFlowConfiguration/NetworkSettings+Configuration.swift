@@ -19,7 +19,7 @@ extension NetworkSettings {
                 }
             ),
             default: .environment,
-            "The proxy: its URL, \"none\", or \"environment\" to use the variables https_proxy and no_proxy. It is never used for loopback addresses. Default: environment."
+            "The proxy: its URL, \"none\", or \"environment\" to use the variables https_proxy, all_proxy and no_proxy. It is never used for loopback addresses. Default: environment."
         )
         private static let proxyURL = ConfigurationKey(
             "url",

@@ -26,7 +26,7 @@ public enum ProfileKeys {
     static let clientSecretIssuer = ConfigurationKey(
         "client_secret_issuer",
         .text,
-        "The iss claim of the client secret, if the secret is a JWT that is signed with client_key for each request. For Apple, this is the team ID. Requires client_authentication client_secret_post."
+        "The iss claim of the client secret, if the secret is a JWT that is signed with client_key for each request. For Apple, this is the team ID. Requires client_authentication to be client_secret_post."
     )
     package static let clientKey = ConfigurationKey(
         "client_key",

@@ -42,7 +42,7 @@ struct TrustedFile {
         for folder in [FilePath.directory(of: path), FilePath.directory(of: resolved)] {
             var status = stat()
             guard unsafe stat(folder, &status) == 0 else { throw refusal("\(folder) cannot be examined.") }
-            // In a directory that has the sticky bit set, such as /tmp, only the owner of a file can replace it.
+            // With the sticky bit, as in /tmp, only root and the owners of the file and the directory can replace it.
             if status.st_mode & S_ISVTX == 0 { try requireOwn(status, folder) }
         }
         try requireClosedAncestors()

@@ -53,7 +53,7 @@ package enum LocalSocket {
         _ = unsafe bytes.withUnsafeBytes { unsafe send(descriptor, $0.baseAddress, $0.count, flags) }
     }
 
-    /// Reads up to a newline; nil when none arrives before the timeout or within the maximum size.
+    /// Reads up to a newline; nil when no newline arrives before the timeout or within the maximum size.
     static func readLine(from descriptor: Int32, maximumSize: Int, patience: Int32) -> String? {
         let start = ContinuousClock.now
         var line: [UInt8] = []

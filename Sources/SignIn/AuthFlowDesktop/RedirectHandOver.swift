@@ -31,7 +31,7 @@ public struct RedirectHandOver: Sendable {
         guard let folder = given ?? (FileManager.default.fileExists(atPath: usual) ? usual : nil) else {
             throw AuthError(
                 .userAgentFailed,
-                "XDG_RUNTIME_DIR is not set, so no redirect can be passed to this program. Set it to a private directory."
+                "XDG_RUNTIME_DIR is not set to an absolute path, so no redirect can be passed to this program. Set it to a private directory."
             )
         }
         self.init(directory: "\(folder)/authflow")
@@ -67,7 +67,7 @@ public struct RedirectHandOver: Sendable {
 
     /// Waits for a redirect while `body` runs.
     /// - Parameters:
-    ///   - state: The `state` parameter of the visit.
+    ///   - state: The `state` parameter of the authorization request.
     ///   - isAnswer: Returns whether a URL is the expected redirect.
     ///   - body: Receives the expected redirect through a stream, which has at most one element.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when redirects cannot be received; any error that `body` throws.

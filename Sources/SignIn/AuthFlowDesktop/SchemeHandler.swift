@@ -115,7 +115,7 @@ public struct SchemeHandler: Sendable {
 
     /// Removes the registration.
     /// - Returns: Whether there was a registration.
-    /// - Throws: ``/AuthFlow/AuthError`` when it cannot be removed.
+    /// - Throws: ``/AuthFlow/AuthError`` when the registration cannot be removed.
     public func remove() throws -> Bool {
         let existed = hasEntry
         try PrivateFile(entryPath).remove()

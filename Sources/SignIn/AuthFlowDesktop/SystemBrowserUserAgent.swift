@@ -97,7 +97,7 @@ extension UserAgentFactory {
             do throws(AuthError) {
                 _ = try RedirectHandOver(environment: context.launchEnvironment.environment)
             } catch {
-                return .unavailable(reason: "XDG_RUNTIME_DIR is not set")
+                return .unavailable(reason: "XDG_RUNTIME_DIR is not set to an absolute path")
             }
             let availability = try BrowserLauncher.availability(options, context.launchEnvironment)
             // A desktop opens https URLs with a browser, even when an app has claimed them.

@@ -3,7 +3,7 @@ public import AuthFlow
 public import AuthenticationServices
 import Foundation
 
-/// Shows the provider's pages in the system's own sign-in window, which by default shares the browser's cookies, and
+/// Shows the provider's pages in the system's sign-in window, which by default shares the browser's cookies, and
 /// receives redirects to a private-use scheme or to an https URI that the app has claimed (RFC 8252 sections 7.1 and 7.2).
 ///
 /// This type is type-checked on Linux against hand-written interfaces, but is not run there.
@@ -47,7 +47,7 @@ extension WebAuthenticationSessionUserAgent: UserAgent {
 }
 
 extension UserAgentFactory {
-    /// `web-authentication-session`: the system's own sign-in window.
+    /// `web-authentication-session`: the system's sign-in window.
     /// - Parameter anchor: Returns the app's window that anchors the sign-in window.
     public static func webAuthenticationSession(
         anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor

@@ -35,8 +35,8 @@ public struct Cookie: Sendable, Hashable {
 
 extension Cookie {
     /// Parses a `Set-Cookie` field (RFC 6265 section 5.2) from an endpoint's response.
-    /// - Returns: nil when the cookie must be ignored, because it is malformed or the endpoint must not set cookies for
-    ///   its domain.
+    /// - Returns: The cookie; nil when it must be ignored, because it is malformed or the endpoint must not set cookies
+    ///   for its domain.
     init?(_ field: String, from endpoint: Endpoint, now: Date) {
         let parts = field.unicodeScalars.split(separator: ";", omittingEmptySubsequences: false)
         guard let pair = parts.first, let equals = pair.firstIndex(of: "=") else { return nil }
@@ -139,7 +139,7 @@ struct RequestContext: Sendable {
     }
 
     /// Whether two endpoints are same-site: the same scheme and the same registrable domain. Without the Public Suffix
-    /// List, a public suffix is assumed to have one label, or two when both are short, as in `co.uk`.
+    /// List, a public suffix is assumed to have one label, or two that are as short as `co.uk` or `com.au`.
     static func isSameSite(_ left: Endpoint, _ right: Endpoint) -> Bool {
         left.scheme == right.scheme && site(left.host) == site(right.host)
     }

@@ -72,7 +72,7 @@ public actor HeadlessBrowser {
         jar.field(for: endpoint, now: now()) { $0.name == name } != nil
     }
 
-    /// The cookies received during the visit so far.
+    /// The current cookies of the visit, including shared cookies.
     var cookies: [Cookie] { jar.cookies }
 
     /// The destination of a visit.
@@ -136,7 +136,7 @@ public actor HeadlessBrowser {
         }
         throw AuthError(
             .userAgentFailed,
-            "The sign-in was redirected more than \(Self.maximumRedirects) times in a row."
+            "The browser was redirected more than \(Self.maximumRedirects) times in a row."
         )
     }
 

@@ -61,7 +61,7 @@ public struct SharedCookies: Sendable {
         try await store.change(for: origin.origin) { _ in nil }
     }
 
-    /// Whether a cookie may be sent to an endpoint. Shared cookies are sent to their own origin only, although the
+    /// Whether a cookie may be sent to an endpoint. Shared cookies are sent only to their origin, although the
     /// cookie rules ignore ports and may include subdomains. A cookie with a shared name that another origin has set is
     /// never sent.
     func mayGo(_ cookie: Cookie, to endpoint: Endpoint) -> Bool {

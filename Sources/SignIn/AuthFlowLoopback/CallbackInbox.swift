@@ -1,7 +1,7 @@
 import AuthFlow
 import Synchronization
 
-/// Filters the requests at the loopback port: one request is the authorization response; all others are rejected and discarded.
+/// Filters the requests at the loopback port: only one of them is accepted as the authorization response.
 ///
 /// Any page in the user's browser, and any process on the machine, can send requests here. Only a request for the exact
 /// path, in the agreed response mode and with the state of this sign-in, completes it.
@@ -211,7 +211,7 @@ final class CallbackInbox: Sendable {
             StatusPage(
                 status: .methodNotAllowed,
                 title: "Unexpected response",
-                message: "The response did not arrive in the expected response mode."
+                message: "This request is not a response in the expected response mode."
             )
         )
     }

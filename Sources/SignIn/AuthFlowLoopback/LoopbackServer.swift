@@ -26,7 +26,7 @@ package struct LoopbackServer {
     ///   - onFailure: Called when the server stops, either because of a failure while `body` runs or after `body` has
     ///     completed.
     ///   - body: Runs while the server is open.
-    /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when it cannot be opened; any error that `body` throws.
+    /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when the server cannot be opened; any error that `body` throws.
     package static func run<Return: Sendable>(
         host: String,
         port: Int?,

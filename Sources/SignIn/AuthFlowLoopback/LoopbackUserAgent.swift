@@ -123,7 +123,7 @@ extension LoopbackUserAgent: UserAgent {
         switch error {
         case let error as AuthError: error.description
         case is CancellationError: "The sign-in was cancelled."
-        default: "The sign-in failed. The program that started the sign-in shows the reason."
+        default: "An error occurred. The program that opened the browser shows the reason."
         }
     }
 }

@@ -31,7 +31,7 @@ struct PeerOwner: Sendable {
         }
     }
 
-    /// The maximum size of a table, in bytes: 400,000 connections.
+    /// The maximum size of a table, in bytes: about 400,000 connections.
     private static let maximumTableSize = 64 * 1024 * 1024
 
     var owner: Owner {

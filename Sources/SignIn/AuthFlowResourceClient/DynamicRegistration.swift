@@ -70,7 +70,7 @@ public struct DynamicRegistration: Sendable {
         public let authentication: ClientAuthentication
         /// `client_secret`, for the app to store; nil for a public client.
         public let clientSecret: Secret?
-        /// `client_secret_expires_at`; nil when there is no secret or it does not expire.
+        /// `client_secret_expires_at`; nil when there is no secret or the secret does not expire.
         public let clientSecretExpiresAt: Date?
         /// `registration_client_uri`: the client configuration endpoint (RFC 7592).
         public let registrationEndpoint: Endpoint?

@@ -81,8 +81,8 @@ extension KnownResource {
     }
 }
 
-/// The stored record of a protected resource, which names every sign-in whose tokens may be in the store, so that a
-/// sign-out removes all of them.
+/// The stored record of a protected resource, which names the sign-ins whose tokens may be in the store, so that a
+/// sign-out removes their tokens.
 struct ResourceRecord: Sendable, Hashable {
     /// The last sign-in; nil when no user has signed in.
     private(set) var current: KnownResource?
@@ -109,7 +109,7 @@ struct ResourceRecord: Sendable, Hashable {
         }
     }
 
-    /// All sign-ins, the most recent first.
+    /// All sign-ins: the last successful sign-in, then the others.
     var all: [KnownResource] { [current].compactMap { $0 } + others }
 
     /// Records the start of a sign-in.

@@ -27,7 +27,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
 
     /// The match between a document's `resource` and a URL.
     enum Fit: String, Sendable, Hashable {
-        /// The two are identical, as RFC 9728 section 3.3 requires.
+        /// The two are identical, as RFC 9728 section 3.3 requires, apart from a trailing slash.
         case identical
         /// `resource` has the same origin, and its path is a prefix of the URL's path, at a segment boundary. RFC 9728 section 3.3 does not
         /// strictly allow this, but servers with one document for several endpoints rely on it, and the origin is the same.

@@ -49,7 +49,7 @@ struct ReachLimitedTransport: HTTPTransport {
         return try await base.stream(limited(call), body: body)
     }
 
-    /// Records the network reach of a connection to the resource that did not use this transport.
+    /// Records the network reach of a connection to the resource, including one that did not use this transport.
     func learn(_ reach: NetworkReach?) {
         guard let reach else { return }
         known.reach.withLock { $0 = max($0 ?? reach, reach) }

@@ -42,7 +42,7 @@ public struct ResourceChallenge: Sendable, Hashable {
     public let isDPoP: Bool
 
     /// Parses the challenges of a response.
-    /// - Returns: nil when the response does not request a token, so signing in would not help.
+    /// - Returns: The challenge; nil when the response does not request a token, so that signing in would not help.
     public init?(status: Int, challenges: [AuthenticationChallenge]) {
         let usable = challenges.filter { $0.scheme == "bearer" || $0.scheme == "dpop" }
         func first(_ isWanted: (AuthenticationChallenge) -> Bool) -> AuthenticationChallenge? {
@@ -88,7 +88,7 @@ public struct ResourceChallenge: Sendable, Hashable {
     }
 
     /// Parses the challenges of a response.
-    /// - Returns: nil when the response does not request a token.
+    /// - Returns: The challenge; nil when the response does not request a token.
     public init?(_ response: TransportResponse) {
         self.init(status: response.status, challenges: AuthenticationChallenge.challenges(in: response))
     }

@@ -7,7 +7,7 @@ import Synchronization
 struct FoundServer: Sendable {
     /// The resource identifier.
     let resource: String
-    /// The resource's own metadata; nil when it has none.
+    /// The resource's metadata; nil when the resource has none.
     let metadata: ProtectedResourceMetadata?
     /// The authorization server.
     let server: AuthorizationServer
@@ -133,7 +133,7 @@ extension ResourceClient {
         return scopes
     }
 
-    /// Whether tokens are DPoP-bound: true if the resource requires it, or if both it and the server support it.
+    /// Whether tokens are DPoP-bound: true if the resource requires it, or if the resource and the server support it.
     func usesDPoP(_ challenge: ResourceChallenge?, _ found: FoundServer) -> Bool {
         if let uses = options.usesDPoP { return uses }
         // A step-up must not weaken the binding of the previous token.
@@ -196,7 +196,7 @@ extension ResourceClient {
     /// Registers the client again with the resource's authorization server, and replaces the stored registration. The
     /// new registration cannot use the tokens of the old one, so the user is signed out and must sign in again.
     /// - Returns: The new registration; the old registration, which continues to exist at the
-    ///   server, or nil if another resource has tokens from it; and the outcome of the sign-out.
+    ///   server, or nil if there was none or another resource has tokens from it; and the outcome of the sign-out.
     /// - Throws: ``AuthError`` with `unsupported` when the client is not dynamically registered there; any error from discovery or registration.
     public func renewRegistration() async throws -> (new: KeptRegistration, old: KeptRegistration?, signOut: SignOut) {
         let challenge = try await askForChallenge()

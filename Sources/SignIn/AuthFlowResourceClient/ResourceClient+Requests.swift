@@ -34,8 +34,8 @@ extension ResourceClient {
     /// - Parameters:
     ///   - method: The method of the request.
     ///   - url: The URL of the request: the resource's URL, or a URL below it.
-    ///   - body: Sends the request with the given header fields, which are empty before
-    ///     the first sign-in, and returns the response with its status and headers.
+    ///   - body: Sends the request with the given header fields, which are empty when there is
+    ///     no usable token, and returns the response with its status and headers.
     /// - Returns: The response, regardless of its status.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource must not be sent to the URL; `login_required`
     ///   when a user must sign in but no prompt is allowed; `insufficient_scope` when new tokens do not help; any error from
@@ -68,7 +68,7 @@ extension ResourceClient {
         ResourceAttempt(method: method, endpoint: try requireOrigin(url))
     }
 
-    /// The header fields that authorize a request; none before the first sign-in.
+    /// The header fields that authorize a request; empty when there is no usable token.
     /// - Throws: Any error from refreshing; ``AuthError`` with `invalid_configuration` when a token for the resource must not be sent to
     ///   the URL.
     public func authorize(_ attempt: inout ResourceAttempt) async throws -> HTTPFields {

@@ -8,7 +8,7 @@ extension ResourceClient {
     /// Signs out: removes the tokens of every sign-in from the store, and revokes them at the authorization servers if
     /// possible. The registrations remain stored.
     /// - Throws: The same errors as ``AuthClient/signOut(revokingTokens:endingSession:)``,
-    ///   after the other sign-ins have been ended.
+    ///   after every sign-out has been attempted.
     public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
         let results = try await signOut(of: try await signIns()) { client in
             try await client.signOut(revokingTokens: revokingTokens)
@@ -58,7 +58,7 @@ extension ResourceClient {
         }
     }
 
-    /// Whether a resource of this origin has a sign-in with a registration.
+    /// Whether any resource at this origin has a sign-in that uses a registration.
     package func isUsed(clientID: String, at issuer: String) async throws -> Bool {
         let names = try await KnownResources(store: store).records()
         // A full list may be incomplete, so the registration is treated as in use.
@@ -111,8 +111,8 @@ extension ResourceClient {
         return try signIns.indices.flatMap { try results[$0]?.get() ?? [] }
     }
 
-    /// Removes sign-ins from the record, unless a user has signed in again in the
-    /// meantime, because the record names every sign-in whose tokens are in the store.
+    /// Removes sign-ins from the record, except those with tokens in the store: a user may have signed in again in the
+    /// meantime, and the record must name every sign-in whose tokens are in the store.
     private func forget(_ signIns: [KnownResource]) async throws {
         let record = try await changeRecord { record in
             for known in signIns {

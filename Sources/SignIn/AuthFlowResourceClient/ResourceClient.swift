@@ -71,10 +71,10 @@ public final class ResourceClient: Sendable {
         /// authorization server support it.
         public var usesDPoP: Bool?
 
-        /// Whether a request may start a sign-in; default: true. If not, only ``ResourceClient/signIn(to:)`` does.
+        /// Whether a request may start a sign-in; default: true. If false, only ``ResourceClient/signIn(to:)`` does.
         public var signsInOnDemand = true
 
-        /// The cooldown after a failed sign-in, during which requests of any process do not start another sign-in; default: none.
+        /// The cooldown after a failed sign-in that showed a page, during which requests from any process do not start another sign-in; default: none.
         public var restAfterFailure = Duration.zero
 
         /// The timeout of a sign-in, including the user's interaction; default: five minutes.
@@ -91,7 +91,7 @@ public final class ResourceClient: Sendable {
         /// `iss` (RFC 9207); default: none, because such a server cannot be distinguished from a server that misuses another server's endpoints.
         public var trustedIssuers: [String] = []
 
-        /// The maximum number of sign-in pages that requests open in one hour, across all processes; default: 6. A sign-in that the user starts resets
+        /// The maximum number of sign-in pages that requests open in one hour, across all processes; default: 6. A successful sign-in that the user starts resets
         /// the count.
         public var pagesPerHour = 6
 
@@ -232,12 +232,12 @@ public final class ResourceClient: Sendable {
     /// The name of the records about this client's resource.
     var recordName: String { options.name == "default" ? address.url : "\(options.name) \(address.url)" }
 
-    /// The client of the resource's authorization server, with the credential for the resource; nil when no user has signed in yet.
+    /// The client of the resource's authorization server, with the credential for the resource; nil when there is no sign-in whose client still exists.
     func client() async throws -> AuthClient? {
         try await knownClient()?.client
     }
 
-    /// The sign-in and its client; nil when no user has signed in yet. If this process has removed the client's registration, another process may
+    /// The sign-in and its client; nil when there is no sign-in whose client still exists. If this process has removed the client's registration, another process may
     /// have signed in with a new one, so the record is read again.
     func knownClient() async throws -> (known: KnownResource, client: AuthClient)? {
         guard let known = try await known() else { return nil }
@@ -334,7 +334,7 @@ public final class ResourceClient: Sendable {
     /// The redirect URI under which registrations are stored.
     var redirectURI: RedirectURI { options.redirectURIs.first ?? .loopback }
 
-    /// The server of an issuer, shared by all callers.
+    /// The authorization server with the given issuer, shared by all callers.
     /// - Parameter isAssumed: Whether the issuer is only assumed to be an authorization server.
     func server(_ issuer: String, isAssumed: Bool = false) -> AuthorizationServer {
         if let registered, registered.server.issuer.isIdentical(to: issuer) { return registered.server }
@@ -375,7 +375,7 @@ public final class ResourceClient: Sendable {
     }
 
     /// The state of the last sign-in. Sends no requests.
-    /// - Returns: nil when no user has signed in.
+    /// - Returns: nil when no user has signed in, or the client of that sign-in is no longer configured or registered.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func status() async throws -> Status? {
         guard let known = try await known(reading: true), let client = try await client(of: known) else { return nil }
@@ -418,7 +418,7 @@ public final class ResourceClient: Sendable {
         )
     }
 
-    /// Whether an operation is in progress that must complete: ``drain(within:)`` waits for it.
+    /// Whether an operation that must complete is in progress: ``drain(within:)`` waits for such operations.
     package var hasUnfinishedWork: Bool { state.withLock { $0.clients }.contains(where: \.hasUnfinishedWork) }
 
     /// See ``AuthClient/stopSending()``.

@@ -94,7 +94,7 @@ struct SignInHistory: Sendable {
         guard pages.count < pagesPerHour else {
             throw AuthError(
                 .loginRequired,
-                "Requests to \(address) have opened \(pages.count) sign-in pages within an hour. No further page is opened until you sign in to the resource yourself."
+                "Requests to \(address) have opened \(pages.count) sign-in pages within an hour. No further page is opened until the oldest of them is an hour old, or you sign in to the resource yourself."
             )
         }
         return adding(1, at: now)
@@ -139,7 +139,7 @@ struct SignInHistory: Sendable {
         return AuthError(
             failure.code,
             failure.wasShown
-                ? "A sign-in failed a moment ago, so no other sign-in page is opened yet. \(text)"
+                ? "A sign-in failed recently, so no other sign-in page is opened yet. \(text)"
                 : text
         )
     }

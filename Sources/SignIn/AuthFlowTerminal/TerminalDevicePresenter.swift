@@ -4,7 +4,7 @@ import AuthFlowSystem
 
 /// Shows the user code of a device authorization in a terminal, with a QR code if possible.
 ///
-/// Everything goes to standard error: standard output is for results. If standard error is not a terminal, the wait
+/// Writes to standard error by default: standard output is for results. If standard error is not a terminal, the wait
 /// for the user is at most five minutes.
 public struct TerminalDevicePresenter: Sendable {
     /// The maximum time to wait for a user who may not see the code, because standard error is not a terminal.
@@ -19,7 +19,7 @@ public struct TerminalDevicePresenter: Sendable {
     /// Creates a presenter.
     /// - Parameters:
     ///   - showsQRCode: Whether to draw a QR code; default: true if standard error is a terminal and `TERM` is not
-    ///     `dumb`. The code is omitted if libqrencode is not installed or the terminal has too few columns.
+    ///     `dumb`. The QR code is omitted if libqrencode is not installed or the terminal has too few columns.
     ///   - isColored: Whether the QR code sets its own colors; default: true unless `NO_COLOR` is set
     ///     (https://no-color.org).
     ///   - write: Writes the lines; default: to standard error.

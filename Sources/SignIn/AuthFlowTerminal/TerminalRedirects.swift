@@ -130,7 +130,7 @@ public final class TerminalRedirects: Sendable {
             case .refused:
                 "That is not the URL that this sign-in is waiting for. Paste the complete URL of the last page."
             case .tooLong:
-                "A terminal truncates lines after 4095 characters, and this URL is longer. Sign in with a browser that can reach this machine."
+                "A terminal truncates lines after 4095 characters, and this URL may have been longer. Sign in with a browser that can reach this machine."
             }
         TerminalDevicePresenter.writeToStandardError(text)
     }

@@ -12,8 +12,8 @@ extension AuthClient {
     /// the `Authorization` header field, and a DPoP proof if the tokens are DPoP-bound (RFC 9449).
     ///
     /// A response with status 401 may mean that the token was revoked: call ``/AuthFlow/AuthClient/refresh()`` and this method
-    /// again. ``/AuthFlow/AuthClient/send(_:)`` does both automatically. `URLSession` follows redirects and sends the
-    /// token with them, so reject redirects in its delegate.
+    /// again. ``/AuthFlow/AuthClient/send(_:)`` does both automatically. `URLSession` follows redirects and may send
+    /// the token with them, so reject redirects in its delegate.
     /// - Parameter request: The request, to an origin of ``/AuthFlow/AuthClient/Options/apiOrigins``.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the token must not be sent there; any error that `freshTokens` throws.
     public func authorize(_ request: inout URLRequest) async throws {

@@ -86,7 +86,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         return Process(index: states.count - 1)
     }
 
-    /// Kills a process: none of its tasks takes another step, even if the work that it awaits in the world completes.
+    /// Kills a process: none of its tasks takes another step, even if work that they await in the world completes.
     public func kill(_ process: Process) {
         precondition(process != .world)
         note("P\(process.index) is killed")

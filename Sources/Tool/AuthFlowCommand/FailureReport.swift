@@ -9,7 +9,7 @@ struct FailureReport {
     /// The commands whose standard output, or whose arguments after the options, belong to another program.
     private static let others = ["curl", "mcp", "credential", "exec"]
 
-    /// - Returns: nil when JSON was not requested, or when the command has already printed a result.
+    /// - Returns: nil when no JSON was requested, a result has been printed, or standard output is for another program.
     init?(_ error: any Error, _ status: ExitCode, arguments: [String] = CommandLine.arguments) {
         let own = ProgramName.arguments(arguments)
         let isFormat = zip(own, own.dropFirst()).contains { $0 == "--format" && $1 == "json" }

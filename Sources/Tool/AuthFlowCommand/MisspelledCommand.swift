@@ -1,7 +1,7 @@
 import ArgumentParser
 import AuthFlow
 
-/// An error for a command that does not exist, because the parser would report only an unexpected argument.
+/// An error for an unknown command, or for `exec` without "--": the parser would report only an unexpected argument.
 struct MisspelledCommand: CommandFailure {
     /// The message without the prefix "Error: ".
     let description: String

@@ -151,7 +151,7 @@ private final class KeyProvider: Sendable {
         let forger = try EmulatorKeys()
         #expect(try await verdict(token(forger, keyID: "kid-0")) == .noKey)
         #expect(try await verdict(token(forger, keyID: "kid-1")) == .noKey)
-        // A forged token does not affect the next token, which may be signed with a new key.
+        // Later tokens may be signed with a new key, so they are not rejected as invalid because of the forged tokens.
         for number in 2..<200 {
             let error = await #expect(throws: AuthError.self) {
                 _ = try await verdict(token(forger, keyID: "kid-\(number)"))

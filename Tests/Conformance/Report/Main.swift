@@ -33,13 +33,13 @@ import ConformanceRows
             """
             # Conformance
 
-            The requirements of the OpenID Foundation's suite for a client (rows 1 to 131, by test name) and its checks
-            of every request (I); of MCP's authorization and transport (M, by the names of its conformance
-            suite's scenarios); of RFC 10017 and Back-Channel Logout for web applications (W, L); of RFC 6750, 7662,
-            8705, 9068, 9449, 9470 and 9728 for APIs (A); of FAPI 2.0 for clients (F); and AuthFlow's additional requirements (O).
+            This page lists the requirements of the OpenID Foundation's suite for a client (rows 1 to 131, by test
+            name) and its checks of every request (I); of MCP's authorization and transport (M, by the names of its
+            conformance suite's scenarios); of RFC 10017 and Back-Channel Logout for web applications (W, L); of RFC
+            6750, 7662, 8705, 9068, 9449, 9470 and 9728 for APIs (A); of FAPI 2.0 for clients (F); and AuthFlow's additional requirements (O).
             Rows 126 to 131 are about the device grant, which the Foundation's suite does not cover. Every row runs through the public API
             against the emulator: in process and over sockets in `make test`, and over sockets here. A row also fails
-            if the emulator receives a request after a manipulated message.
+            if the emulator receives a request other than a revocation after a manipulated message.
 
             This page is written by `make conformance`, and CI compares it with the command's output. It is our
             interpretation of those tests: AuthFlow has not been certified by the Foundation.

@@ -37,7 +37,7 @@ struct APIScene: Sendable {
 
     var server: AuthorizationServer { AuthorizationServer(issuer: issuer.origin, transport: transport) }
 
-    /// The API's registration at its issuer, for introspection.
+    /// The API as a client of its issuer, for introspection.
     func introspector(_ server: AuthorizationServer) throws -> OAuthClient {
         OAuthClient(
             server: server,
@@ -54,7 +54,7 @@ struct APIScene: Sendable {
     }
 }
 
-/// Serves an API with a function that rows can set.
+/// Serves an API whose resource server and requirement a row can set.
 final class APIHost: ProviderEmulator {
     let origin: String
     private let api = Mutex<(server: ResourceServer, requirement: Requirement)?>(nil)

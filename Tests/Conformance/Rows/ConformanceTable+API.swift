@@ -181,7 +181,7 @@ extension ConformanceTable {
     )
 
     private static let jwtAccessTokens: [ConformanceRow] = [
-        apiRefuses("A11", "RFC 9068 4, typ", "rejects an ID Token's type", header { $0["typ"] = "JWT" }),
+        apiRefuses("A11", "RFC 9068 4, typ", "rejects typ JWT, the type of an ID Token", header { $0["typ"] = "JWT" }),
         apiRefuses("A12", "RFC 9068 4, no typ", "rejects the token", header { $0["typ"] = nil }),
         apiAccepts("A13", "RFC 9068 4, typ", "accepts application/at+jwt case-insensitively") { request, _ in
             request.tokenHeader["typ"] = "Application/AT+JWT"

@@ -225,7 +225,7 @@ extension ConformanceTable {
                 ("another", nil, false), ("another", true, false), (subject, nil, true),
             ].enumerated() as EnumeratedSequence<[(String?, Bool?, Bool)]> {
                 emulator.fault = .idToken(.claim("sid", .string("session-\(number)")))
-                // According to the provider's clock, the token was issued before or after the ID Token.
+                // By the provider's clock, the token is issued 20 s before or after the ID Token.
                 for (time, isEnded) in [(Int64(-20), false), (20, isEnded)] {
                     let callback = try await browser.visitProvider(web, at: server)
                     let token = try emulator.logoutToken(

@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-// The requirements of MCP authorization and transport for clients, by the numbers of the scenarios in ResourceScenario.
+// The requirements of MCP authorization and transport for clients, numbered like the scenarios in ResourceScenario.
 
 extension ConformanceTable {
     static let resources: [ConformanceRow] = [

@@ -320,7 +320,7 @@ extension ConformanceTable {
             )
             try ConformanceRow.require(try await browser.session(at: server) == nil, "The session must end.")
         },
-        web("W19", "a stolen identifier", "becomes invalid at the next sign-in, although not sent to the callback") {
+        web("W19", "a stolen identifier", "becomes invalid at the next sign-in, even if not sent to the callback") {
             web,
             server,
             browser in

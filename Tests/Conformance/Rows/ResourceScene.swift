@@ -157,7 +157,7 @@ public final class BridgedHost: Sendable {
         }
     }
 
-    /// Initializes a session with a protocol version up to 2025-11-25.
+    /// Initializes a session with protocol version 2025-11-25 or earlier.
     public func initialize(_ version: String = "2025-11-25") async throws -> JSON {
         let response = try await ask(
             "initialize",

@@ -1,4 +1,4 @@
-// A web application on plain SwiftNIO whose users sign in at a provider: nio-login CONFIGURATION PORT
+// A web application on plain SwiftNIO whose users sign in with a provider: nio-login CONFIGURATION PORT
 
 import AuthFlow
 import AuthFlowOIDC

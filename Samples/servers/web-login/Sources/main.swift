@@ -1,4 +1,4 @@
-// A web application whose users sign in at a provider. Tokens stay on the server; the browser has only a random
+// A web application whose users sign in with a provider. Tokens stay on the server; the browser has only a random
 // identifier.
 //
 //     web-login CONFIGURATION [--port PORT] [--api URL]

@@ -21,7 +21,7 @@ public struct FlowEvent: Sendable {
         public static let authorizationRequest = Self(rawValue: "authorization request")
         /// Waiting for the redirect with the authorization response.
         public static let userAgentVisit = Self(rawValue: "user agent visit")
-        /// One page or redirect that a headless user agent followed.
+        /// One page that a headless user agent loaded, or one redirect that it followed.
         public static let pageVisit = Self(rawValue: "page")
         /// Checking the redirect.
         public static let authorizationResponse = Self(rawValue: "authorization response")

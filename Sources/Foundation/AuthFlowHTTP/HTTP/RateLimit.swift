@@ -4,7 +4,7 @@ import HTTPTypes
 extension TransportResponse {
     /// Returns if the server has handled the request, and throws if the server is unavailable or limits the request rate.
     ///
-    /// Any status of 500 or above is a server error, unless the body contains an OAuth error.
+    /// Any status of 500 or above is a server error; except with 503, an OAuth error in the response takes precedence.
     ///
     /// Status 429 (RFC 6585 section 4) and 503 (RFC 9110 section 15.6.4) may specify the delay before a retry in
     /// `Retry-After`. Many providers report the remaining requests in `X-RateLimit-Remaining`, and the time of the next

@@ -2,13 +2,13 @@ import AuthFlowJSON
 import HTTPTypes
 
 /// An HTTP message in a form that is safe to display: its title, and the names of its parameters, header fields and
-/// members. Values are shown only for a short list of parameters that are never secret; for all others, only the length.
+/// members. Values are shown only for a short list of parameters that are never secret; for others, the length or the type.
 package struct RedactedMessage: Sendable, Hashable {
     /// One parameter, header field or member.
     package struct Parameter: Sendable, Hashable {
         /// The name.
         package let name: String
-        /// The value, if it may be shown; otherwise the length of the value, in parentheses.
+        /// The value, if it may be shown; otherwise its length, in parentheses, or its type.
         package let value: String
     }
 

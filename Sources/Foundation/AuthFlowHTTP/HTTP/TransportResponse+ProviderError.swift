@@ -6,7 +6,7 @@ extension TransportResponse {
     /// challenge (RFC 6750 section 3), in a problem document (RFC 9457), or in a member that APIs commonly use; nil
     /// when there is none.
     ///
-    /// It is intended for users. The engine itself evaluates errors only where RFC 6749 defines them.
+    /// It is intended for users. Only the standard error codes are suitable for decisions.
     public var providerError: ProviderError? {
         let json = (try? parsed()).flatMap { $0.object == nil ? nil : $0 }
         if let error = json.flatMap({ ProviderError($0, status: status) }) { return error }

@@ -4,7 +4,7 @@ package enum BlockingCall {
     /// and the result is discarded.
     /// - Parameters:
     ///   - call: The call.
-    ///   - onCancel: Aborts the call; called on another thread.
+    ///   - onCancel: Aborts the call; possibly called on another thread.
     /// - Throws: Any error thrown by `call`, or `CancellationError`.
     package static func run<Value: Sendable>(
         _ call: @escaping @Sendable () throws -> Value,

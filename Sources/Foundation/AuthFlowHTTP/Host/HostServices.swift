@@ -18,7 +18,7 @@ public struct HostServices: Sendable {
     /// continues to advance while the system is suspended.
     public var clock: any Clock<Duration>
 
-    /// The environment variables. Only variables that a configuration or a default path refers to are read.
+    /// The environment variables, for configurations, default paths, user agents and assertion sources.
     public var environment: [String: String]
 
     /// Creates host services; each defaults to the system's.

@@ -7,7 +7,7 @@ import Glibc
 
 /// Runs a program and captures its output.
 package enum ProgramOutput {
-    /// Runs a program and waits for it to exit. Cancellation kills the program and every process that it has started.
+    /// Runs a program and waits for it to exit. Cancellation kills the program's process group.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
     ///   - environment: The complete environment of the program.
@@ -36,7 +36,7 @@ package enum ProgramOutput {
     ///   - command: The path of the program and its arguments.
     ///   - environment: The complete environment of the program.
     ///   - maximumSize: The maximum size of its output, in bytes.
-    ///   - limit: The timeout, after which the program and every process that it has started are killed.
+    ///   - limit: The timeout, after which the program's process group is killed.
     /// - Returns: Its exit status and its output; nil for the output when it is larger than `maximumSize`, or the
     ///   program timed out.
     package static func waiting(
@@ -108,7 +108,7 @@ private final class Child: Sendable {
         return (awaitEnd(), bytes)
     }
 
-    /// The program's output up to its exit; nil when it is larger than allowed. A process that the program leaves
+    /// The program's output up to its exit; nil if it is too large or too late. A process that the program leaves
     /// behind may hold the pipe open, so reading stops when the program exits, not at the end of the pipe.
     private func contents(of input: Int32, maximumSize: Int, until end: ContinuousClock.Instant?) -> [UInt8]? {
         var bytes: [UInt8] = []

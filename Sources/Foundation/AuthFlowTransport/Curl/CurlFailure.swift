@@ -60,12 +60,12 @@ struct CurlFailure {
             )
         case AUTHFLOW_CURL_CLIENT_CERTIFICATE:
             error = failure(
-                "The client certificate for \(place) cannot be used. It must be PEM, and the key must match it and be unencrypted."
+                "The client certificate for \(place) cannot be used. The certificate and its private key must be in PEM format, and the key must match the certificate and be unencrypted."
             )
         // With TLS 1.3 a server rejects a client certificate after the handshake has completed here (RFC 8446 section 4.4.2.4).
         case _ where presentsCertificate && Self.rejections.contains(result):
             error = failure(
-                "\(place) closed the connection before it responded. It may not accept the client certificate: is it the registered certificate, from a CA that the server trusts, and still valid?"
+                "\(place) closed the connection before it responded. It may have rejected the client certificate: is that the registered certificate, was it issued by a CA that the server trusts, and is it still valid?"
             )
         case AUTHFLOW_CURL_CERTIFICATE_REQUIRED:
             error = failure("\(place) requires a client certificate.")

@@ -4,7 +4,7 @@ import AuthFlowHTTP
 import CCurl
 import Synchronization
 
-/// The single thread that drives all transfers of a process, via libcurl's multi interface (libcurl-multi(3)).
+/// A thread that drives the transfers of one or more transports, via libcurl's multi interface (libcurl-multi(3)).
 ///
 /// It starts with the first transfer and sleeps until a socket or another thread wakes it up. When it has been idle for
 /// a while, it closes its connections and exits.

@@ -36,7 +36,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     private let upload: CurlUpload?
     private var attempts = 0
     private var fault: (any Error)?
-    /// The scope of the peer's address; nil until a connection exists, or if a proxy is used.
+    /// The network reach of the peer's address; nil until a connection exists, or if a proxy is used.
     private var reach: NetworkReach?
     private var hasRefusedAddress = false
 
@@ -140,7 +140,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         easy.set(AUTHFLOW_CURL_CERT_INFO, 1)
         // RFC 9325 section 3.1.1: "Implementations MUST NOT negotiate TLS version 1.1".
         easy.set(AUTHFLOW_CURL_SSL_VERSION, 6)  // TLS 1.2 or later
-        // libcurl still uses the directory with the system's CA certificates as well.
+        // If libcurl is built with a certificate directory, it still trusts the CA certificates in it as well.
         if let file = settings.certificateAuthorities {
             easy.set(AUTHFLOW_CURL_CA_INFO, file)
             if proxy != nil { easy.set(AUTHFLOW_CURL_PROXY_CA_INFO, file) }
@@ -219,7 +219,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         return ((sent ?? added) + limit, wait.error(for: call, after: limit))
     }
 
-    /// The current wait; nil while connecting (which has its own timeout) and once a stream has headers, because it has no time limit.
+    /// The current wait; nil while connecting (which has its own timeout) and once a stream's headers have arrived, because its body has no time limit.
     private var wait: TransferWait? {
         guard sent != nil else { return easy == nil ? .forConnection : nil }
         if isStream {
@@ -289,7 +289,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             }
             return false
         }
-        // A server that does not return the expected response may not have read the body, and would parse it as the next request on the
+        // A server that responds with a redirect or an error may not have read the body, and would parse it as the next request on the
         // connection.
         if let status = head.response?.status.code, status >= 300, !call.body.isEmpty {
             easy?.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
@@ -363,7 +363,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
 
     /// libcurl automatically retries a request when a reused connection turns out to be dead. An authorization code or
     /// a rotated refresh token is single-use, and a server may have processed a request without responding to it, so a
-    /// request that has been sent, even in part, is not sent again.
+    /// request that is not safe is not sent again once any part of it has been sent.
     ///
     /// RFC 9110 section 9.2.2 allows retries of safe requests. HTTP/2 servers reject requests that arrive after GOAWAY (RFC 9113 section
     /// 6.8), which cannot be detected here, so all other requests use HTTP/1.1, in which no request is sent on a closed connection.
@@ -386,7 +386,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         return true
     }
 
-    /// Whether the addresses of the server are restricted. They are not restricted if the settings specify an address
+    /// Whether the network reach of the server is restricted. It is not restricted if the settings specify an address
     /// for the name, because the user has chosen it, or if there is a proxy, because the proxy resolves names itself.
     private var limitsAddresses: Bool {
         guard call.allowedReach < .thisMachine, proxy == nil else { return false }

@@ -4,11 +4,11 @@ public import AuthFlowHTTP
 import CCurl
 import HTTPTypes
 
-/// The libcurl transport for Linux. All automatic features are disabled: redirects, cookies, credentials from files, and
-/// retries.
+/// The libcurl transport for Linux. Automatic features are disabled: redirects, cookies, credentials from files, and
+/// retries of requests other than GET and HEAD.
 ///
-/// Transports without ``NetworkSettings/addresses`` share one thread, and its connections if their settings are the
-/// same. libcurl is loaded at the first request (Debian: `libcurl4`, 7.80 or later).
+/// Transports without ``NetworkSettings/addresses`` share one thread and, if their settings are the
+/// same, its connections. libcurl is loaded at the first request (Debian: `libcurl4`, 7.80 or later).
 public struct CurlTransport: HTTPTransport {
     private let settings: NetworkSettings
     private let loop: CurlLoop
@@ -45,7 +45,7 @@ public struct CurlTransport: HTTPTransport {
             group.addTask { [loop] in await upload.read { loop.resume(transfer) } }
             group.addTask { await upload.untilOver() }
             let response = try await response(of: transfer, call, received)
-            // If its connection were closed immediately, a peer that is still sending would see a reset instead of the
+            // If the connection were closed immediately, a peer that is still sending would see a reset instead of the
             // response. nginx delays closing (lingering_close) for the same reason.
             if upload.isRefused { group.addTask { try? await Task.sleep(for: Self.lingering) } }
             // Waits for the first of these events: the body has been read, the transfer has ended, or the lingering

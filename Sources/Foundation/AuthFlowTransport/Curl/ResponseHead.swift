@@ -3,8 +3,8 @@ import HTTPTypes
 
 /// The header section of a response (RFC 9112 sections 4 and 5), read line by line as it arrives.
 ///
-/// Informational responses before it are skipped, and trailers after the body are dropped: neither may contain anything
-/// that affects a sign-in.
+/// Informational responses before it are skipped, and trailers after the body are dropped, so neither can affect
+/// a sign-in.
 struct ResponseHead {
     /// The maximum size of the header section, including informational responses and trailers, in bytes.
     static let maximumSize = 64 * 1024

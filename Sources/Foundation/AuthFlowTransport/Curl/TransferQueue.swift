@@ -16,7 +16,7 @@ struct TransferQueue {
     }
 
     private var lines: [CurlTransfer.Destination: Line] = [:]
-    /// The number of transfers in progress in each pool, over all hosts.
+    /// The number of transfers in progress in each pool, across all hosts.
     private var places: [ConnectionPool: Int] = [:]
 
     var isEmpty: Bool { lines.isEmpty }

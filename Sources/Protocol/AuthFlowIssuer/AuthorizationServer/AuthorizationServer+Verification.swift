@@ -3,7 +3,7 @@ public import AuthFlowJOSE
 import HTTPTypes
 
 extension AuthorizationServer {
-    /// Verifies an ID Token from this issuer: every claim, then the signature (OpenID Connect Core section 3.1.3.7).
+    /// Verifies an ID Token from this issuer: the claims, then the signature (OpenID Connect Core section 3.1.3.7).
     ///
     /// It needs neither a client nor a user agent, so use it in a backend that receives ID Tokens. A client that signs
     /// users in uses `OAuthClient.exchange(_:for:)` instead, which performs more checks.

@@ -9,7 +9,7 @@ import Synchronization
 /// The state of one issuer: its metadata, its keys, its DPoP nonces, and its clock offset.
 ///
 /// Create one instance for each issuer and share it: any number of clients, users and tasks can use it concurrently.
-/// One request fetches the metadata for all of them, and another fetches the keys.
+/// The metadata is fetched once for all of them, and so are the keys.
 ///
 /// ```swift
 /// let server = AuthorizationServer(issuer: "https://id.example.com")

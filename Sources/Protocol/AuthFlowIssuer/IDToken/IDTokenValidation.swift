@@ -4,7 +4,7 @@ package import AuthFlowJOSE
 import AuthFlowJSON
 import Crypto
 
-/// Checks an ID Token, clause by clause in the order of OpenID Connect Core 1.0 section 3.1.3.7.
+/// Checks an ID Token, clause by clause, as specified in OpenID Connect Core 1.0 section 3.1.3.7.
 ///
 /// Every check fails closed. Text in quotation marks is quoted from the specifications.
 package struct IDTokenValidation: Sendable {
@@ -160,7 +160,7 @@ package struct IDTokenValidation: Sendable {
                 let reason =
                     switch (nonce, claims["nonce"]) {
                     case (_?, nil):
-                        "it has no nonce although one was sent: the provider omits it, in violation of OpenID Connect Core section 3.1.3.7, 11"
+                        "it has no nonce although one was sent: the provider omits it, in violation of OpenID Connect Core section 3.1.3.7, item 11"
                     case (nil, _): "it has a nonce although none was sent, so it belongs to another sign-in"
                     default: "its nonce does not match the nonce of this sign-in, so it may have been injected"
                     }
@@ -265,7 +265,7 @@ package struct IDTokenValidation: Sendable {
         let claims = rules.json
         // "its iat Claim MUST represent the time that the new ID Token is issued". The provider's nodes have separate clocks.
         guard issued >= original.issuedAt.timeIntervalSince1970 - expectation.leeway else {
-            throw rules.refused("it is older than the one it replaces (iat)")
+            throw rules.refused("it is older than the ID Token that it replaces (iat)")
         }
         // "its aud Claim Value MUST include the value that was in the ID Token issued when the original authentication
         // occurred"

@@ -23,7 +23,7 @@ final class MetadataCache: Sendable {
         var supplement = Supplement.none
         var failure: (error: AuthError, at: Date, until: Date, count: Int)?
 
-        /// Whether the metadata was fetched, but not very recently.
+        /// Whether the metadata was discovered, and is old enough to be refetched.
         func mayBeDoubted(at now: Date) -> Bool {
             metadata?.lifetime != nil && now >= fetchedAt + doubtInterval
         }

@@ -152,7 +152,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     }
 
     /// Limits the endpoints on other hosts to the network reach of the connection to the document's server. On a company network, the
-    /// server's host name may resolve to a private address, as may its endpoints; those of a public server must not.
+    /// host names of the server and its endpoints may resolve to private addresses; those of a public server must not.
     /// - Parameter reach: The network reach; nil when it is not known.
     mutating func limitReach(to reach: NetworkReach?) {
         documentReach = reach

@@ -43,7 +43,7 @@ public import AuthFlowIssuer
 ///
 /// Run `ProviderConformance` from `AuthFlowTesting` against it, and sign in with an emulator of the provider.
 public protocol ProviderAdapter: MetadataSource {
-    /// Adjusts a request that the engine has built. Called for each request to an endpoint in the metadata, immediately before it
+    /// Adjusts a request that the engine has built. Called for each authorization, logout and back-channel form request, before it
     /// is sent. Default: leaves the request unchanged.
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws
 
@@ -56,7 +56,7 @@ public protocol ProviderAdapter: MetadataSource {
     ///
     /// The engine acts on a few errors: `invalid_grant` for a refresh token ends the session (RFC 6749 section 5.2), and the
     /// device grant depends on `authorization_pending`, `slow_down`, `expired_token` and `access_denied` (RFC 8628 section
-    /// 3.5). Errors are always reported as the provider sent them.
+    /// 3.5). Error codes are always reported as the provider sent them.
     var standardErrorNames: [String: String] { get }
 }
 

@@ -4,15 +4,15 @@ public import AuthFlowJSON
 
 /// A provider whose back-channel responses are neither JSON nor form-encoded, or use non-standard member names.
 public protocol ResponseParsing: ProviderAdapter {
-    /// Parses the parameters of a response, including `error`, and returns them under their standard names. Called for each
-    /// response from the token, device authorization, revocation and introspection endpoints; it must not block.
+    /// Parses the parameters of a response, including `error`, and returns them under their standard names. Called for
+    /// responses from the token, device authorization, revocation and introspection endpoints; it must not block.
     /// - Throws: ``AuthError`` with `invalid_reply` when the response cannot be parsed.
     func parameters(of response: ProviderResponse) throws -> JSON
 }
 
 /// A provider that identifies users in a non-standard way.
 public protocol UserInfoProviding: ProviderAdapter {
-    /// Returns the user to whom the tokens belong; nil when the user cannot be determined. Called at each sign-in, after the ID
+    /// Returns the user to whom the tokens belong; nil when the user cannot be determined. Called at each sign-in, and at refreshes in sessions without an ID Token, after the ID
     /// Token, if there is one, has passed every check. A user whose subject differs from the ID Token's is rejected.
     func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity?
 

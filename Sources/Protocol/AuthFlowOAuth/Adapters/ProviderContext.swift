@@ -85,7 +85,7 @@ public struct ProviderContext: Sendable {
 
     /// Revokes tokens at the provider's revocation endpoint (RFC 7009).
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint, or the first error, after
-    ///   revocation of the remaining tokens has been attempted.
+    ///   revocation of the remaining tokens has been attempted, or immediately if the provider does not respond.
     public func revoke(_ tokens: [RevocableToken]) async throws { try await client.revoke(tokens) }
 
     /// The value of an `Authorization` field that authenticates the client with its secret (RFC 7617), for the

@@ -6,7 +6,7 @@ import AuthFlowJSON
 /// A JWT in which an issuer identifies a workload or a user. A server exchanges it for an access token (RFC 7523
 /// section 2.1), or accepts it as client authentication (section 2.2).
 ///
-/// The server verifies its signature. The client reads the claims only to explain a rejection.
+/// The server verifies its signature. The client reads the claims only to detect or explain a rejection.
 public struct Assertion: Sendable, Hashable {
     /// The JWT.
     public let jwt: Secret
@@ -79,7 +79,7 @@ extension Assertion: CustomStringConvertible, WithoutReflection {
     public var description: String { "an assertion \(AssertionClaims(jwt))" }
 }
 
-/// The unverified claims of a JWT, to explain why it was rejected.
+/// The unverified claims of a JWT, to detect or explain a rejection.
 package struct AssertionClaims: CustomStringConvertible {
     let audiences: [String]
     package let expiry: Double?

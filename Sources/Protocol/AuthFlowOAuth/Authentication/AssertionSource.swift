@@ -45,7 +45,7 @@ public struct AssertionSource: Sendable {
     ///   - identity: The identity that distinguishes it from other sources of this client, such as the subject of its assertions: a
     ///     token that was obtained through one source is not returned for another. Default: the name.
     ///   - audience: The audience that its assertions must have; default: the issuer of the server. A server that receives an
-    ///     assertion for another server could use it there.
+    ///     assertion intended for another server could present it there.
     ///   - make: Obtains an assertion. It is called for each use.
     public init(
         _ name: String,

@@ -127,7 +127,7 @@ public struct ClientAuthentication: Sendable {
     public static func clientSecretBasic(_ secret: Secret) -> ClientAuthentication {
         ClientAuthentication(.clientSecretBasic, secret: secret) { request in
             // RFC 6749 section 2.3.1: both are "encoded using the application/x-www-form-urlencoded encoding algorithm"
-            // first. Otherwise authentication may fail when either of them contains a colon, a percent sign or a
+            // first. Otherwise authentication may fail when the ID or the secret contains a colon, a percent sign or a
             // plus sign. A space is sent as %20, so that servers that decode only percent-encoding can also decode it.
             let pair = [request.clientID, secret.exposed]
                 .map(FormURLEncoding.encodeWithoutPlus).joined(separator: ":")

@@ -40,7 +40,7 @@ public struct AuthorizationOptions: Sendable {
     public var resources: [String]?
     /// `authorization_details` (RFC 9396); default: the registration's.
     public var authorizationDetails: JSON?
-    /// The redirect URI, one of the registration's; default: the first complete URI.
+    /// The redirect URI, which must be one of the registered URIs; default: the first complete URI.
     public var redirectURI: RedirectURI?
     /// Additional parameters. They replace the registration's parameters with the same names. Default: none.
     public var parameters = FormParameters()

@@ -171,7 +171,7 @@ extension OAuthClient {
 extension AuthorizationRequest {
     /// The requested authorization details that the tokens do not cover; empty when all are covered.
     ///
-    /// One element covers another of the same type when its arrays contain all requested values and its other members are equal.
+    /// A granted element covers a requested element of the same type when its arrays contain all requested values and its other members are equal.
     public func missingAuthorizationDetails(in tokens: TokenSet) -> [JSON] {
         authorizationDetails.map { AuthorizationDetails.missing($0, from: tokens.authorizationDetails) } ?? []
     }

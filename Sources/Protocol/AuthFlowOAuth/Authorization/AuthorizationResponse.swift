@@ -21,7 +21,7 @@ public struct AuthorizationResponse: Sendable {
     ///   - requiresIssuer: Whether `iss` is required even if the server does not advertise it.
     ///   - use: Marks the request as used; returns false when it was already used.
     /// - Throws: ``AuthError`` with `invalid_callback` when it does not belong to the request, `issuer_mismatch` when another
-    ///   provider sent it, `access_denied` or `provider_rejected` when it is an error.
+    ///   provider sent it, or the code for an error response, such as `access_denied` or `provider_rejected`.
     init(
         _ parameters: FormParameters,
         to pending: AuthorizationRequest,
@@ -42,7 +42,7 @@ public struct AuthorizationResponse: Sendable {
         guard let state = parameters["state"], Secret(state) == pending.state else {
             throw AuthError(
                 .invalidCallback,
-                "The redirect does not belong to this sign-in (its state differs). It was ignored; if you started the sign-in, start it again."
+                "The redirect does not belong to this sign-in (its state is missing or differs). It was ignored; if you started the sign-in, start it again."
             )
         }
         // RFC 9700 section 4.2.4: "The state value SHOULD be invalidated by the client after its first use at the redirection

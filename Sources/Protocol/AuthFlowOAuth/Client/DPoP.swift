@@ -168,7 +168,7 @@ extension OAuthClient {
         if response.status == 401 || response.status == 400 && response.providerError?.error == "invalid_token" {
             throw AuthError(
                 .accessTokenRejected,
-                "\(Redaction.url(request.url)) no longer accepts the access token. Sign in again.",
+                "\(Redaction.url(request.url)) does not accept the access token. Sign in again.",
                 providerError: response.providerError,
                 status: response.status
             )

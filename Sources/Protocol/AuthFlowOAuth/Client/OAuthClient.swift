@@ -78,7 +78,7 @@ public struct OAuthClient: Sendable {
         {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) does not advertise certificate-bound tokens (RFC 8705 section 3.3). The security profile requires them or DPoP."
+                "The provider \(metadata.issuer) does not advertise certificate-bound tokens (RFC 8705 section 3.3). The security profile requires either certificate-bound tokens or DPoP."
             )
         }
         return try certificateEndpoints(metadata)

@@ -72,7 +72,7 @@ extension OAuthClient {
                 where adapter.standardName(of: error.providerError) == "unsupported_token_type"
             {
                 // Section 2.1: if a refresh token is revoked, the server "SHOULD also invalidate all access tokens based on the same
-                // authorization grant". Servers that do so, such as Amazon Cognito, need not revoke access tokens.
+                // authorization grant". Servers that do so, such as Amazon Cognito, may revoke only refresh tokens.
                 if hasRevokedRefreshToken, token.typeHint == "access_token" { return }
                 // Section 2.2.1: "the authorization server does not support the revocation of the presented token type".
                 throw AuthError(

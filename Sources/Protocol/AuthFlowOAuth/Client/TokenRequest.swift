@@ -280,7 +280,7 @@ extension TokenSet {
         }
         let parameters = try parameters.get()
         guard let accessToken = parameters["access_token"]?.string, !accessToken.isEmpty else {
-            throw AuthError(.invalidResponse, "The token response has no \"access_token\" (RFC 6749 section 5.1).")
+            throw AuthError(.invalidResponse, "The response has no valid \"access_token\" (RFC 6749 section 5.1).")
         }
         // RFC 6749 section 5.1: the value is case-insensitive.
         let namedType = parameters["token_type"].flatMap { $0 == .null ? nil : $0 }
@@ -290,7 +290,7 @@ extension TokenSet {
         guard let tokenType = isBearer ? "Bearer" : namedType?.string else {
             throw AuthError(
                 .invalidResponse,
-                "The token response has no \"token_type\" (RFC 6749 section 5.1). If the provider documents that it issues bearer tokens, list \"none\" in \"bearer_token_types\"."
+                "The token response has no valid \"token_type\" (RFC 6749 section 5.1). If the provider documents that it issues bearer tokens, list \"none\" in \"bearer_token_types\"."
             )
         }
         // RFC 6749 section 5.1: expires_in is RECOMMENDED; without it the lifetime is unknown.

@@ -25,8 +25,8 @@ extension OAuthClient {
         return expectation
     }
 
-    /// The signature algorithms to accept for ID Tokens: those of the registration, or else of the server metadata, that
-    /// the security profile allows.
+    /// The signature algorithms to accept for ID Tokens: those in the registration, or else in the server metadata, as far as
+    /// the security profile allows them.
     func idTokenAlgorithms(_ metadata: ProviderMetadata) -> [SignatureAlgorithm] {
         let algorithms = registration.idTokenSigningAlgorithms ?? metadata.usableIDTokenAlgorithms
         guard let allowed = registration.securityProfile?.algorithms else { return algorithms }

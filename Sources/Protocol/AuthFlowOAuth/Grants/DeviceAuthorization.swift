@@ -7,8 +7,8 @@ import HTTPTypes
 /// Show both only to the user of this program, because a user who enters another program's code signs that program in
 /// (section 5.4).
 public struct DeviceAuthorization: Sendable {
-    /// `user_code`: the code to enter. Show it unchanged; it contains no character that could corrupt a terminal or a
-    /// page.
+    /// `user_code`: the code to enter. Show it unchanged (escaped in HTML); it contains no control or format
+    /// characters.
     public let userCode: String
 
     /// `verification_uri`: the URL at which to enter the code.
@@ -111,7 +111,7 @@ extension OAuthClient {
             throw AuthError(
                 isDisabled ? .unsupported : .providerRejected,
                 isDisabled
-                    ? "\(response.endpoint.host) does not allow this client to use the device flow (RFC 8628). Enable it in the client's registration."
+                    ? "\(response.endpoint.host) does not support the device flow (RFC 8628), or does not allow this client to use it. Enable the device flow in the client's registration."
                     : "\(response.endpoint.host) rejected the \(response.purpose) request.",
                 providerError: error,
                 status: response.status

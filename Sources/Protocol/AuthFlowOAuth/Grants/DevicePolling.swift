@@ -31,7 +31,7 @@ package struct DevicePolling: Sendable {
     /// The maximum delay that exponential backoff alone can reach after missing responses.
     private static let longestWaitAfterSilence = Duration.seconds(60)
 
-    /// Polls, and completes the sign-in with the tokens that it receives. A poll that is in progress when the task is cancelled
+    /// Polls, and completes the sign-in with the tokens that it receives. If the task is cancelled during a poll, the poll still
     /// completes, because the provider delivers tokens only once.
     /// - Parameter complete: Validates and stores the tokens.
     /// - Throws: ``AuthError`` with `access_denied` when the user denied the sign-in, `timed_out` when the code has expired, or

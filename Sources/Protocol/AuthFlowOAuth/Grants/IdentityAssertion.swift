@@ -5,8 +5,8 @@ import AuthFlowJSON
 import Synchronization
 
 extension OAuthClient {
-    /// Requests an Identity Assertion JWT Authorization Grant (ID-JAG) for the authorization server of another domain
-    /// from the user's identity provider (draft-ietf-oauth-identity-assertion-authz-grant, section 4.3). Pass the
+    /// Requests an Identity Assertion JWT Authorization Grant (ID-JAG) from the user's identity provider, for the
+    /// authorization server of another domain (draft-ietf-oauth-identity-assertion-authz-grant, section 4.3). Pass the
     /// assertion to ``jwtBearer(_:scopes:resources:)`` on a client of that server.
     /// - Parameters:
     ///   - idToken: The user's ID Token, issued to this client.

@@ -76,8 +76,8 @@ extension OAuthClient {
     ///   - resources: The resources that the access token is for (RFC 8707 section 2.2); default: the grant's.
     ///   - check: Runs immediately before the refresh token is sent. If it throws, the token is not sent. It is
     ///     intended for a caller that holds a lease, which may expire while the request waits for a connection.
-    /// - Throws: ``AuthError`` with `login_required` when there is no refresh token or it belongs to another provider,
-    ///   `provider_rejected` with `invalid_grant` when the session has ended.
+    /// - Throws: ``AuthError`` with `login_required` when there is no refresh token, it belongs to other endpoints,
+    ///   or it is not bound to a required key; `provider_rejected` with `invalid_grant` when the session has ended.
     public func refresh(
         _ credential: Credential,
         scopes: [String]? = nil,
@@ -154,7 +154,7 @@ extension OAuthClient {
                 "The provider does not identify the user of the tokens, so they were not used."
             )
         }
-        // OIDC Core section 5.3.2 requires this of userinfo and the ID Token: "if they do not match, the UserInfo Response values MUST NOT
+        // OIDC Core section 5.3.2 requires this comparison for userinfo and the ID Token: "if they do not match, the UserInfo Response values MUST NOT
         // be used".
         // With an earlier configuration, the adapter may have read the subject from another claim, although the response had a `sub`.
         let wasReadElsewhere =
@@ -244,7 +244,7 @@ extension OAuthClient {
         )
     }
 
-    /// The refresh token in a token response that is rejected for another reason. It has replaced the old one, so the
+    /// The refresh token in a token response that is otherwise rejected. It has replaced the old token, so the
     /// session would be lost without it.
     private func replacement(in response: ProviderResponse) -> Secret? {
         guard response.http.isSuccessful else { return nil }

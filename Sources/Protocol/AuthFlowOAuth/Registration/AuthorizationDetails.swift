@@ -115,7 +115,7 @@ extension TokenSet {
 }
 
 extension ProviderRequest {
-    /// Adds the authorization details of a registration, which every token request contains in addition to scopes.
+    /// Adds the authorization details of a registration, which the request contains in addition to scopes.
     mutating func addAuthorizationDetails(
         of registration: ClientRegistration,
         at metadata: ProviderMetadata

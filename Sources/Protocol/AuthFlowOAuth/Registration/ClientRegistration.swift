@@ -2,7 +2,7 @@ public import AuthFlowHTTP
 public import AuthFlowJOSE
 public import AuthFlowJSON
 
-/// The registration of this client with an authorization server: its identifier, its authentication, and the defaults of its requests.
+/// The registration of this client with an authorization server: its identifier, its authentication, and the defaults for its requests.
 ///
 /// ```swift
 /// let registration = try ClientRegistration(clientID: "my-client") {

@@ -83,7 +83,7 @@ public struct ProviderRequest: Sendable {
         self.tokens = tokens
     }
 
-    /// Every parameter that only the engine may set.
+    /// The names of the parameters that only the engine may set.
     package static let reservedNames: Set<String> = [
         "response_type", "response_mode", "client_id", "client_secret", "client_assertion", "client_assertion_type",
         "redirect_uri", "state", "nonce", "code_challenge", "code_challenge_method", "code", "code_verifier",

@@ -28,7 +28,7 @@ public struct LogoutToken: Sendable, Hashable {
     public let acceptedUntil: Date
 }
 
-/// The relaxed requirements for a provider's logout tokens.
+/// The provider-dependent requirements for logout tokens.
 public struct LogoutTokenOptions: Sendable, Hashable {
     /// Whether `typ` must be `logout+jwt`; default: false. Section 2.4 recommends it; many providers send `JWT` or nothing.
     public var requiresType: Bool
@@ -48,7 +48,7 @@ extension OAuthClient {
     /// The maximum age of a logout token, in seconds.
     private static var maximumLogoutTokenAge: TimeInterval { 86_400 }
 
-    /// Verifies a logout token, clause by clause in the order of OpenID Connect Back-Channel Logout 1.0 section 2.6: the claims, which
+    /// Verifies a logout token, clause by clause (OpenID Connect Back-Channel Logout 1.0 section 2.6): first the claims, which
     /// are cheap to check, and then the signature, which may require fetching keys.
     /// - Parameters:
     ///   - logoutToken: The `logout_token` parameter of the provider's request.

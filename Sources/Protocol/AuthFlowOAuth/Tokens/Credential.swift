@@ -34,7 +34,7 @@ public struct Credential: Sendable, Hashable {
     /// The application's data in the session; nil for none. A refresh does not change it.
     package var applicationData: Secret?
 
-    /// The number of refreshes since the last success that the provider has rejected without giving a reason.
+    /// The number of refreshes, since the last successful one, that the provider has rejected without giving a reason.
     package var refusedRefreshes: Int64 = 0
 
     /// Creates a credential.

@@ -42,7 +42,7 @@ public struct Identity: Sendable, Hashable {
 }
 
 extension Identity {
-    /// Compares the issuers and subjects of two identities code point by code point (OIDC Core section 14).
+    /// Compares the claims, and the issuers and subjects code point by code point (OIDC Core section 14).
     public static func == (left: Identity, right: Identity) -> Bool {
         left.account == right.account && left.claims == right.claims
     }

@@ -36,7 +36,7 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.idToken = newValue } }
     }
 
-    /// The granted scopes. If the response omits `scope`, they are those requested (RFC 6749 section 5.1).
+    /// The granted scopes. If the response omits `scope`, these are the requested scopes (RFC 6749 section 5.1).
     public var scopes: [String] {
         get { storage.values.scopes }
         set { change { $0.scopes = newValue } }

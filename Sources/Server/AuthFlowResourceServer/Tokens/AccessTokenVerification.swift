@@ -86,8 +86,8 @@ struct AccessTokenVerification {
                 throw rules.refused("its authorized party is its audience, as in an ID Token (azp)")
             }
         }
-        // Rejects logout tokens and JWT responses (such as introspection responses). Keycloak indicates the kind of a
-        // token in its claims.
+        // Rejects logout tokens and JWT responses (such as introspection responses). Keycloak indicates the type of a
+        // token in its `typ` claim.
         let kind = claims["typ"]?.string?.lowercased() ?? "bearer"
         let use = claims["token_use"]?.string?.lowercased() ?? "access"
         guard ["access", "access_token"].contains(use) else {

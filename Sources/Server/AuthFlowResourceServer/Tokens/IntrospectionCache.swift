@@ -21,8 +21,8 @@ final class IntrospectionCache: Sendable {
     private static let maximumInactive = 10_000
     /// The maximum size of a cached result, in bytes.
     private static let maximumResultSize = 8 * 1024
-    /// The pause in requests after the issuer was unavailable, in seconds: the default without Retry-After, and the
-    /// maximum.
+    /// The pause before further requests when the issuer is unavailable, in seconds: the default without Retry-After,
+    /// and the maximum.
     private static let pause = (usual: 1.0, longest: 30.0)
 
     private struct State {

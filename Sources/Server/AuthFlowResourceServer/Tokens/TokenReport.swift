@@ -70,7 +70,7 @@ public struct TokenReport: Sendable {
     public let steps: [Step]
 
     /// Whether the API accepts the token. If the token is bound to a key or a certificate, each request must also prove
-    /// possession of it.
+    /// possession of the private key.
     public let isAccepted: Bool
 }
 
@@ -109,6 +109,6 @@ extension TokenReport {
         }
     }
 
-    /// Thrown for an opaque token if the report must not introspect it.
+    /// Thrown for an opaque token if the token must not be introspected for the report.
     struct IsNotIntrospected: Error {}
 }

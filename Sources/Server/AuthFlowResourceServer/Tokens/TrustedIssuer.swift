@@ -13,13 +13,13 @@ public struct TrustedIssuer: Sendable {
         case riskyAnyJWT
     }
 
-    /// The server: its metadata and its keys.
+    /// The authorization server, which provides the metadata and the keys.
     public let server: AuthorizationServer
 
     /// The values of `aud` that identify the API, compared exactly; empty: the identifier of the resource.
     public let audiences: [String]
 
-    /// The `typ` header parameter of its tokens.
+    /// The `typ` header parameter of the issuer's tokens.
     public let tokenType: TokenType
 
     /// The accepted signature algorithms.
@@ -48,7 +48,7 @@ public struct TrustedIssuer: Sendable {
     /// - Parameters:
     ///   - server: The server.
     ///   - audiences: The values of `aud` that identify the API; default: the identifier of the resource.
-    ///   - tokenType: The `typ` header parameter of its tokens; default: `at+jwt`.
+    ///   - tokenType: The `typ` header parameter of the issuer's tokens; default: `at+jwt`.
     ///   - algorithms: The accepted signature algorithms; default: all asymmetric algorithms. HMAC is never accepted.
     ///   - tenants: The tenants whose tokens are accepted; default: only the server's issuer.
     ///   - decryptionKeys: The keys to which tokens may be encrypted; default: none.

@@ -15,11 +15,11 @@ public struct SessionPage: Sendable {
         public static let confirmSignIn = Self(rawValue: "confirm_sign_in")
         /// The user must choose one of several providers.
         public static let chooseProvider = Self(rawValue: "choose_provider")
-        /// The user, or the provider, did not allow the sign-in.
+        /// The user or the provider denied the sign-in.
         public static let denied = Self(rawValue: "denied")
         /// The application rejected the user; the message comes from the hook.
         public static let refused = Self(rawValue: "refused")
-        /// This browser has no such sign-in in progress: it timed out, was completed, or was started in another browser.
+        /// The sign-in is not in progress in this browser: it timed out, was completed, or was started in another browser.
         public static let stale = Self(rawValue: "stale")
         /// The provider ended the session during the sign-in.
         public static let ended = Self(rawValue: "ended")

@@ -31,9 +31,9 @@ public struct ForwardAuth: Sendable {
     ///   - server: The sessions.
     ///   - path: The path that the proxy requests; default: `/forward-auth`. Browsers must not be able to reach it.
     ///   - provider: The name of the provider whose users may use the application behind the proxy; a request with
-    ///     another provider's session is rejected (403). If there are several, specify one, because users of different
-    ///     providers can have the same subject. Default: the only provider.
-    ///   - fields: The response header fields, such as `X-User`. A session that lacks any value is rejected (403).
+    ///     another provider's session is rejected (403). If there are several providers, specify one, because users of
+    ///     different providers can have the same subject. Default: the only provider.
+    ///   - fields: The response header fields, such as `X-User`. A session that lacks a value is rejected (403).
     ///     Identify users by ``Value/subject``: an e-mail address can be reassigned or unverified, and some providers
     ///     let users choose it freely (OIDC Core section 5.7).
     public init(

@@ -64,7 +64,7 @@ extension ResourceProxy {
         // If a browser displays API content as a page of the application's origin, the content must not run scripts.
         head.headerFields[.contentSecurityPolicy] = "sandbox; default-src 'none'; frame-ancestors 'none'"
         head.headerFields[.xContentTypeOptions] = "nosniff"
-        // RFC 9110 section 8.6: in a response to HEAD, the length "if the same request had used the GET method".
+        // RFC 9110 section 8.6: for HEAD, Content-Length is the length "if the same request had used the GET method".
         if method == .head, received[.contentEncoding] == nil {
             head.headerFields[.contentLength] = received[.contentLength]
         }

@@ -117,7 +117,7 @@ public struct ResourceProxy: Sendable {
         route(of: request)?.streamsRequests == true && Self.allowsBody(request.method) && Self.hasBody(request)
     }
 
-    /// RFC 9112 section 6.3: without either field there is no body.
+    /// RFC 9112 section 6.3: a request with neither Content-Length nor Transfer-Encoding has no body.
     private static func hasBody(_ request: HTTPRequest) -> Bool {
         if let length = request.headerFields[.contentLength] { return length != "0" }
         return request.headerFields[.transferEncoding] != nil
@@ -309,7 +309,7 @@ public struct ResourceProxy: Sendable {
     }
 
     /// Returns the path after a prefix as a lenient server would interpret it: percent-decoded, without parameters, in
-    /// lower case; nil if servers interpret it differently.
+    /// lower case; nil if servers may interpret it differently.
     private static func reading(of path: Substring) -> String? {
         let lowercased = path.lowercased()
         guard !path.contains("\\"), !lowercased.contains("%2f"), !lowercased.contains("%5c"),

@@ -96,7 +96,7 @@ extension SessionServer {
         for mark in LogoutMark.left(by: token) { try await leave(mark, token.issuer, token.issuedAt, at: provider) }
     }
 
-    /// Stores a record of a logout token whose sessions have ended. If the process is killed or the store fails before the record is stored, the provider resends
+    /// Stores a record of a logout token whose sessions have ended. If the process is killed or the store fails before the record is stored, the provider may resend
     /// the token, which must then end the same sessions as if it were used for the first time.
     private func recordUse(of token: LogoutToken, at provider: ProviderSessions) async throws {
         let rest = max(0, token.acceptedUntil.timeIntervalSince(host.now()))

@@ -14,7 +14,7 @@ extension AssertionSource {
             guard let bytes = BoundedFile.contents(ofPlainFile: path, maximumSize: maximumSize) else {
                 throw AuthError(
                     .assertionUnusable,
-                    "No assertion is available: \(name) does not exist, cannot be read, or is larger than \(maximumSize) bytes."
+                    "No assertion is available: \(name) does not exist, is not a regular file, cannot be read, or is larger than \(maximumSize) bytes."
                 )
             }
             return try Assertion(printed: bytes, by: name)
@@ -31,7 +31,7 @@ extension AssertionSource {
             guard let text = request.host.environment[variable], !text.isEmpty else {
                 throw AuthError(
                     .assertionUnusable,
-                    "No assertion is available: \(name) is not set. Request the token in the job definition."
+                    "No assertion is available: \(name) is unset or empty. Request the token in the job definition."
                 )
             }
             return try Assertion(printed: Array(text.utf8), by: name)
@@ -51,7 +51,7 @@ extension AssertionSource {
             else {
                 throw AuthError(
                     .assertionUnusable,
-                    "No assertion is available: the job is not allowed to request an ID Token. Grant it the permission \"id-token: write\", which jobs for pull requests from forks cannot have."
+                    "No assertion is available: ACTIONS_ID_TOKEN_REQUEST_URL or ACTIONS_ID_TOKEN_REQUEST_TOKEN is not set or is empty. Grant the job the permission \"id-token: write\", which jobs for pull requests from forks cannot have."
                 )
             }
             let audience = audience ?? request.issuer

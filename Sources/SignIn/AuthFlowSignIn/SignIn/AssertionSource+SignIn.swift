@@ -57,7 +57,7 @@ extension AuthClient {
         if let idToken = unexpired(try await refresh().tokens) { return idToken }
         throw AuthError(
             .loginRequired,
-            "The ID Token of the sign-in \(options.name) has expired, and refreshing returned no new ID Token. Repeat that sign-in."
+            "The sign-in \(options.name) has no ID Token that is still valid, and refreshing returned no new ID Token. Repeat that sign-in."
         )
     }
 }

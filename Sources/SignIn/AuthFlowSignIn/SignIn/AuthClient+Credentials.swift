@@ -51,7 +51,7 @@ extension AuthClient {
     /// Returns tokens with a fresh access token: from the cache, or from a refresh.
     ///
     /// Call it before each use and do not store the result. The call is cheap while the tokens are fresh; otherwise
-    /// all tasks and processes wait for one refresh. The store is read at most every ten seconds, to detect whether another process
+    /// all tasks and processes wait for one refresh. The store is read at most once every ten seconds, to detect whether another process
     /// has signed out or signed in as another user; in between, the cache is trusted.
     /// - Parameter account: The subject of an account; default: the account in the options.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended, or any error from

@@ -80,7 +80,7 @@ extension AuthClient {
     /// The credential is removed regardless of the provider's response. The last valid tokens are revoked: a refresh in progress, here or
     /// in another process, completes first, and its tokens are not returned to callers.
     ///
-    /// Without a user agent, end the session with ``OAuthClient/endSessionRequest(for:)`` and the credential of the result.
+    /// Without a user agent, end the session with ``OAuthClient/endSessionRequest(for:)`` and the credential in the result.
     /// - Parameters:
     ///   - revokingTokens: Whether to revoke the tokens; default: true.
     ///   - endingSession: Whether to show the provider's sign-out page; default: false. The timeout for its redirect is

@@ -154,7 +154,7 @@ public final class AuthClient: Sendable {
         return stored
     }
 
-    /// Whether the client acts on its own behalf, without a user.
+    /// Whether the client obtains tokens without signing a user in.
     package var isWithoutUser: Bool { methods.withoutUser != nil }
 
     /// Whether the tokens belong to the user of another profile, whose assertion is exchanged.
@@ -264,7 +264,7 @@ public final class AuthClient: Sendable {
         func set() { value.store(true, ordering: .relaxed) }
     }
 
-    /// Whether to try the next sign-in method after an error of this method.
+    /// Whether to try the next sign-in method after one has failed with this error.
     private static func mayTryAnother(_ error: AuthError) -> Bool {
         [.unsupported, .userAgentFailed, .noUserAgent, .portBusy].contains(error.code)
     }
@@ -419,14 +419,14 @@ public final class AuthClient: Sendable {
         return signIn
     }
 
-    /// Whether an operation is in progress that must complete: ``drain(within:)`` waits for it.
+    /// Whether an operation that must complete is in progress: ``drain(within:)`` waits for such operations.
     package var hasUnfinishedWork: Bool { credentials.unfinished.isBusy }
 
     /// Prevents refresh tokens from being sent from now on, for a program that is about to exit and would not wait for
     /// the response.
     package func stopSending() { credentials.unfinished.close() }
 
-    /// Whether a refresh token was sent and its response is not yet stored.
+    /// Whether a refresh token has been sent and the response has not been stored yet.
     package var hasSent: Bool { credentials.unfinished.hasSent }
 
     /// Waits for operations in progress that must complete: exchanges of codes and refresh tokens, whose results are then

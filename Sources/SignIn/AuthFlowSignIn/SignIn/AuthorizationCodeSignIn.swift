@@ -24,7 +24,7 @@ struct AuthorizationCodeSignIn: Sendable {
     let notes: VisitNotes
     /// Called before the user agent shows anything.
     let willShow: @Sendable () -> Void
-    /// Called when the redirect has arrived: only the provider's servers can cause a delay from now on.
+    /// Called when the redirect has arrived: from then on, only the provider's servers can cause a delay.
     let didRespond: @Sendable () -> Void
 
     /// Runs the whole sign-in.
@@ -56,7 +56,7 @@ struct AuthorizationCodeSignIn: Sendable {
         expected.decrypt = client.responseDecryption
         expected.notes = notes
         expected.usesSharedSessions = usesSharedSessions
-        // "par": "auto" pushes the request if the server supports it, without the user's explicit request.
+        // With "par": "auto", a request is pushed if the server supports it, even if this is not required explicitly.
         let isPushedUnasked: @Sendable (AuthorizationRequest) -> Bool = { [registration = client.registration] in
             registration.pushedRequests == .automatic && $0.url.contains("request_uri=")
         }

@@ -13,7 +13,7 @@ public enum SignInMethod: Sendable {
     /// Client credentials, without a user (RFC 6749 section 4.4). New tokens are requested after expiry.
     case clientCredentials
 
-    /// An assertion, from a source that needs no user (RFC 7523 section 2.1). A new assertion is obtained whenever a
+    /// An assertion, from a non-interactive source (RFC 7523 section 2.1). A new assertion is obtained whenever a
     /// token has expired.
     case jwtBearer(AssertionSource)
 
@@ -47,7 +47,7 @@ public enum SignInMethod: Sendable {
         if case .jwtBearer(let source) = self { source.owner } else { nil }
     }
 
-    /// Obtains a credential that does not belong to a user; nil for a method that signs a user in.
+    /// Obtains a credential without signing a user in; nil for a method that signs a user in.
     /// - Parameter owner: The expected owner of the tokens; nil if the owner cannot change.
     func renewal(of owner: String? = nil) -> CredentialManager.Renewal? {
         switch self {
@@ -91,7 +91,7 @@ public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
     /// Without a user, as the client itself: the client credentials grant (RFC 6749 section 4.4).
     case clientCredentials = "client_credentials"
 
-    /// With an assertion from the client's platform: the JWT bearer grant (RFC 7523 section 2.1).
+    /// With an assertion, such as a JWT from the client's platform: the JWT bearer grant (RFC 7523 section 2.1).
     case jwtBearer = "jwt_bearer"
 
     /// Whether the flow shows the user a page or a code.

@@ -13,7 +13,7 @@ public struct PasteUserAgent: UserAgent {
         _ options: RedirectOptions,
         _ body: (RedirectSession) async throws -> Return
     ) async throws -> Return {
-        // RFC 8252 section 7.3: any port is allowed. Nothing listens there; only the URI is needed.
+        // RFC 8252 section 7.3: any port is allowed. Nothing listens on the port; only the URI is needed.
         try await body(
             RedirectSession(redirectURI: options.redirectURI.uri) { url in
                 options.reporter.report(

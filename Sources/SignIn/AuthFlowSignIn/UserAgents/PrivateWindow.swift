@@ -1,7 +1,7 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
 
-/// Private browser windows, which neither have cookies of earlier sign-ins nor store any. Each browser has its own option.
+/// Private browser windows, which do not use the cookies of normal windows, and discard their own when closed. Each browser has its own option.
 package enum PrivateWindow {
     private static let options = [
         (

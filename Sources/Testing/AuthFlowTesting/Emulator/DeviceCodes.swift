@@ -41,7 +41,7 @@ struct DeviceCodes<Grant: Sendable>: Sendable {
         lifetime: TimeInterval,
         now: Date
     ) -> (deviceCode: String, userCode: String) {
-        // RFC 8628 section 6.1: only consonants, none of which can be mistaken for another character in the set.
+        // RFC 8628 section 6.1: the suggested character set, which contains only consonants.
         let alphabet = Array("BCDFGHJKLMNPQRSTVWXZ")
         let letters = HostServices.systemRandomBytes(8).map { alphabet[Int($0) % alphabet.count] }
         let userCode = "\(String(letters[..<4]))-\(String(letters[4...]))"

@@ -2,7 +2,7 @@ public import AuthFlow
 public import AuthFlowEssentials
 import Synchronization
 
-/// Virtual time that advances only when a task waits, and does so at once. Use it to test operations that take minutes.
+/// Virtual time that advances immediately, but only when a task waits. Use it to test operations that take minutes.
 ///
 /// Pass ``host`` to the client and ``now`` to the emulator. Waits complete immediately and advance the time by their
 /// duration; deadlines, which are sleeps with a tolerance, are never reached.

@@ -10,7 +10,7 @@ public struct EmulatorTree: Sendable {
         case page(stage: String, [Callback], @Sendable (_ answers: [JSON]) -> Verdict)
         /// Asks for the user name and the password of a user who can sign in.
         case userNameAndPassword
-        /// Asks the client to wait this many times, for this many milliseconds.
+        /// Asks the client to wait this many times, for this many milliseconds each time.
         case polling(times: Int, milliseconds: Int)
         /// Sets a persistent cookie when the tree succeeds; it expires after this many seconds.
         case setPersistentCookie(seconds: Int)

@@ -2,7 +2,7 @@ public import AuthFlow
 public import AuthFlowEssentials
 import Synchronization
 
-/// An emulated GitHub for testing and development: sign-in, consent, tokens in three formats, the device flow, and
+/// A GitHub emulator for testing and development: sign-in, consent, tokens in three formats, the device flow, and
 /// the few REST API calls that sign-in and sign-out need.
 ///
 /// It behaves as GitHub's documentation describes, quirks included: errors with status 200, comma-separated

@@ -5,7 +5,7 @@ import Synchronization
 /// An Okta org for testing and development: an org authorization server, and a custom one named `default` that supports native SSO.
 ///
 /// It wraps two ``OIDCEmulator``s, served at Okta's URLs, and adds behavior from Okta's documentation: errors in two
-/// formats, rate limits, `api://default`, persistent refresh tokens.
+/// formats, rate limits, `api://default`, and persistent refresh tokens.
 public final class OktaEmulator: ProviderEmulator {
     /// The custom authorization server, for tests to configure.
     public let custom: OIDCEmulator
@@ -144,7 +144,7 @@ public final class OktaEmulator: ProviderEmulator {
         ] { document[name] = .string("\(base)/v1/\(path)") }
         document["registration_endpoint"] = .string("\(origin)/oauth2/v1/clients")
         document["id_token_signing_alg_values_supported"] = ["RS256"]
-        // As in Okta's documents, token exchange is not advertised, and native SSO is advertised only by its scope.
+        // As in Okta's documentation, token exchange is not advertised, and native SSO is advertised only by its scope.
         document["grant_types_supported"] = ["authorization_code", "refresh_token", "password"]
         let scopes = ["openid", "profile", "email", "address", "phone", "offline_access"]
         document["scopes_supported"] = .array((scopes + (isCustom ? ["device_sso"] : ["groups"])).map(JSON.string))

@@ -137,7 +137,7 @@ extension ProtectedResourceEmulator {
 
     // MARK: Messages
 
-    /// Handles a request of protocol version 2026-07-28 or later, whose header fields repeat values from its body.
+    /// Handles a request in protocol version 2026-07-28 or later, whose header fields repeat values from its body.
     private func modern(_ received: ReceivedRequest, _ message: JSON, _ settings: ResourceSettings) -> TransportResponse
     {
         let fields = received.request.headerFields
@@ -183,7 +183,7 @@ extension ProtectedResourceEmulator {
         return Data(base64Encoded: String(value.dropFirst(9).dropLast(2))).map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// Handles a message of a protocol version up to 2025-11-25.
+    /// Handles a message in protocol version 2025-11-25 or earlier.
     private func legacy(_ received: ReceivedRequest, _ message: JSON, _ settings: ResourceSettings) -> TransportResponse
     {
         let fields = received.request.headerFields

@@ -132,7 +132,7 @@ public struct ResourceSettings: Sendable {
     public var version: String?
     /// The tools in addition to `test-tool`, as returned by `tools/list`.
     public var tools: [JSON] = []
-    /// Whether its MCP server uses sessions (protocol versions up to 2025-11-25).
+    /// Whether its MCP server uses sessions (protocol version 2025-11-25 or earlier).
     public var hasSessions = false
     /// Whether an unknown session is rejected with status 401.
     public var refusesLostSessions = false

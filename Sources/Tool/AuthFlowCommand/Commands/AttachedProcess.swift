@@ -10,9 +10,9 @@ enum AttachedProcess {
     ///   - command: The path of the program and its arguments.
     ///   - environment: The complete environment of the program.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when the program cannot be started. Otherwise this
-    ///   function does not return.
+    ///   function does not return, or throws `CancellationError` if a signal has arrived.
     static func replace(with command: [String], environment: [String: String]) throws -> Never {
-        // execve(2) preserves ignored signals and the signal mask, so both are reset.
+        // execve(2) preserves ignored signals and the signal mask, so SIGPIPE and the mask are reset.
         signal(SIGPIPE, SIG_DFL)
         var none = sigset_t()
         unsafe sigemptyset(&none)

@@ -8,7 +8,7 @@ struct CurlCommand: AsyncParsableCommand {
         commandName: "curl",
         abstract: "Send a request to a protected resource with a fresh access token, and print the response.",
         discussion: """
-            The token is bound to the resource, is sent only in the Authorization header field, is not sent after a redirect, and does not appear in the process \
+            The token is restricted to the resource, is sent only in the Authorization header field, is not sent after a redirect, and does not appear in the process \
             list. Exit status 4 means that a login is needed, and 1 that the response status is 400 or above.
             """
     )

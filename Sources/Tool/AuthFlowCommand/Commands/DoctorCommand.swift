@@ -125,7 +125,7 @@ struct DoctorCommand: AsyncParsableCommand {
         try client.methods.createUserAgents()
         findings.good("profile", profile.name)
         if let flow = client.flowWithoutUser {
-            findings.good("user", "not needed: the client requests tokens for itself (\(flow.rawValue))")
+            findings.good("user", "not needed: the client obtains tokens without a sign-in (\(flow.rawValue))")
         } else {
             try examineUserAgents(client, profile, launchEnvironment, &findings)
         }

@@ -83,7 +83,7 @@ struct InitCommand: AsyncParsableCommand {
 
     func run() async throws {
         let writer = ConfigurationWriter(output ?? ConfigurationChoice.userPath(ToolEnvironment.host.environment))
-        // Only the default directory is created, because a missing directory of --output is probably misspelled.
+        // Only the default directory is created, because a missing directory in --output is probably a typo.
         if output == nil { try PrivateFile.createDirectory(ConfigurationFile.directory(of: writer.path)) }
         try writer.requirePlace(for: profile)
         let provider = try await InitProvider(preset: preset, settings: settings, issuer: issuer)

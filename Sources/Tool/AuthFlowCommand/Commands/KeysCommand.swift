@@ -4,7 +4,7 @@ import AuthFlow
 struct KeysCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "keys",
-        abstract: "Create and show a client's private keys for signing and decryption.",
+        abstract: "Create a client's private keys for signing and decryption, and show their public properties.",
         discussion: """
             Register with the provider the public key set that "new" and "jwks" print. In the configuration, specify the file \
             as "client_key". For the ECDH-ES and RSA-OAEP algorithms, specify it as "decryption_key", and use "show" and "jwks" \
@@ -118,7 +118,7 @@ struct KeysCommand: AsyncParsableCommand {
 
         @OptionGroup var token: TokenPIN
 
-        @Flag(help: "The keys are decryption keys, and are printed as such.")
+        @Flag(help: "Treat the keys as decryption keys, and print them as such.")
         var decryption = false
 
         func run() async throws {

@@ -189,7 +189,7 @@ enum RegistrationCommands {
             Terminal.talk("\(name) was removed at \(kept.issuer).")
         } catch {
             Terminal.talk(
-                "\(name) remains at \(kept.issuer): \((error as? AuthError)?.description ?? "it could not be removed.")"
+                "\(name) may remain at \(kept.issuer): \((error as? AuthError)?.description ?? "the removal failed.")"
             )
         }
     }

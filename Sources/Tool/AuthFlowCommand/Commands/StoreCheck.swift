@@ -131,7 +131,7 @@ private struct StoreTrial {
         guard unreadable == 0 else {
             throw AuthError(
                 .storageFailed,
-                "\(unreadable) of \(read) credentials cannot be read: they are not encrypted, or their key is missing from \"encryption_keys\"."
+                "\(unreadable) of \(read) credentials cannot be read: they are damaged, are not encrypted, or are encrypted with a key that is not in \"encryption_keys\"."
             )
         }
         return "\(count) credentials; \(read == count ? "all" : "the first \(read)") can be read"

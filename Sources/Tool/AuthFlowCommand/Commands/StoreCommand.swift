@@ -73,7 +73,7 @@ struct StoreCommand: AsyncParsableCommand {
             guard left == 0 else {
                 throw AuthError(
                     .leaseBusy,
-                    "\(left) records were not rewrapped: they were in use, are not encrypted, or are encrypted with a key that is not in the list. Run this command again. If the number does not change, run: \(SignInAdvice.storeCheck)"
+                    "\(left) records were not rewrapped: they were in use, are damaged, are not encrypted, or are encrypted with a key that is not in the list. Run this command again. If the number does not change, run: \(SignInAdvice.storeCheck)"
                 )
             }
         }

@@ -49,7 +49,7 @@ enum HelperTokens {
     private static var expired: AuthError {
         AuthError(
             .loginRequired,
-            "The ID Token has expired, and no new ID Token could be obtained with a refresh. Sign in again."
+            "The ID Token has expired or is about to expire, and no new ID Token could be obtained. Sign in again."
         )
     }
 

@@ -124,7 +124,7 @@ private struct ExecInformation {
         guard let authorities else { return true }
         guard let path else { return false }
         guard let bytes = BoundedFile.contents(ofPlainFile: path, maximumSize: 1024 * 1024) else {
-            throw AuthError(.invalidConfiguration, "The file \(DisplayText.sanitized(path)) cannot be read.")
+            throw AuthError(.invalidConfiguration, "\(DisplayText.sanitized(path)) cannot be read, or is too large.")
         }
         let trusted = Set(PEMBlock.blocks(in: String(decoding: bytes, as: UTF8.self)).compactMap(\.content))
         let named = PEMBlock.blocks(in: authorities).map(\.content)

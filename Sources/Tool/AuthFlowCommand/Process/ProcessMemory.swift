@@ -8,7 +8,7 @@ enum ProcessMemory {
     ///
     /// Linux only: macOS does not write core dumps by default.
     static func keepToItself() {
-        // TLS libraries write the keys of every connection into the file that this variable names.
+        // Some TLS libraries write the keys of every connection into the file that this variable names.
         unsafe unsetenv("SSLKEYLOGFILE")
         #if os(Linux)
         // One malloc arena is enough for a program that mostly waits; each additional arena costs memory and some time.

@@ -44,8 +44,8 @@ struct TokenFile: Sendable {
         }
     }
 
-    /// Half of the time until the token's remaining lifetime falls below the minimum, but from one second to
-    /// five minutes, because another process may replace the token at any time.
+    /// Half of the time until the token's remaining lifetime falls below the minimum, but at least one second and at
+    /// most five minutes, because another process may replace the token at any time.
     private func timeToRefresh(_ tokens: TokenSet) -> Duration {
         let rest = tokens.expiresAt.map { $0.timeIntervalSince(host.now()) } ?? 3600
         return .seconds(min(300, max(1, (rest - lifetime.seconds) / 2)))

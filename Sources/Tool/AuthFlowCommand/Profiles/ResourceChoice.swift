@@ -30,7 +30,7 @@ struct ResourceChoice: Hashable {
             } catch let error as AuthError
                 where choice.origin == .workingDirectory && error.code == .invalidConfiguration
             {
-                Terminal.talk("Not using \(ConfigurationChoice.localName): it is not trusted.")
+                Terminal.talk("Not using \(ConfigurationChoice.localName): it is unreadable or not trusted.")
             }
         }
         return nil

@@ -24,7 +24,7 @@ enum Report {
             let name = credential.displayName
             let tokens = tokens.map { $0.prefix(1).uppercased() + $0.dropFirst() }
             let isRenewable = tokens != nil
-            let ended = credential.state() == .ended ? "The session of \(name) has ended" : nil
+            let ended = credential.state() == .ended ? "The session for \(name) has ended" : nil
             Terminal.result(tokens ?? ended ?? "Signed in as \(name)")
             for (name, value) in lines(credential, coversDetails, isRenewable) where tokens == nil || name != "subject"
             {

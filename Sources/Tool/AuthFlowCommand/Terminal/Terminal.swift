@@ -88,7 +88,7 @@ struct Progress: Sendable {
     /// Whether every event is printed in full, for troubleshooting.
     let isVerbose: Bool
     var launchEnvironment = LaunchEnvironment.current()
-    /// Whether completed steps are printed. An MCP host displays its servers' messages as warnings.
+    /// Whether completed steps are printed; false for an MCP bridge, because hosts display its messages as warnings.
     var showsSteps = true
 
     /// Prints which user agent or flow was chosen, and why.

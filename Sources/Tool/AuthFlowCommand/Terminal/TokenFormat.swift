@@ -8,7 +8,7 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
     case raw
     /// A header field: `curl -H @-`.
     case header
-    /// A JSON object with the token, its type and its expiry.
+    /// A JSON object with the token, its type, its expiry and, if granted, its authorization details.
     case json
     /// A shell command that exports a variable: `eval "$(authflow token --format env)"`.
     case env

@@ -95,7 +95,7 @@ nonisolated func client(delay: Duration = .zero) throws -> OAuthClient {
         default: return TransportResponse(head: head, body: Array(metadata))
         }
     }
-    // A sign-in generates a state, a code_verifier, a nonce (the one in the token), and a value for internal use.
+    // A sign-in generates a state, a code_verifier, a nonce (equal to the token's), and a value for internal use.
     let calls = Mutex(0)
     let host = HostServices(randomBytes: { count in
         let isThird = calls.withLock { calls in
