@@ -104,7 +104,9 @@ public struct ConfiguredAnswers: CallbackHandler {
         }
         switch callback.type {
         case "NameCallback", "ValidatedCreateUsernameCallback":
-            guard let username, step.isFirst || Self.asksForName(callback) else { return false }
+            guard let username, step.isFirst && !callback.asksForCode || Self.asksForName(callback) else {
+                return false
+            }
             callback.answer(.string(username))
         case "PasswordCallback", "ValidatedCreatePasswordCallback":
             guard let password, Self.asksForPassword(callback) || step.asksForNameFirst else { return false }

@@ -28,6 +28,20 @@ public struct TreeCallback: Sendable {
     /// The key of the answer in a configuration: the prompt, otherwise the name, otherwise the type.
     public var key: String { [prompt, name, type].first { !$0.isEmpty } ?? type }
 
+    /// Whether the prompt names a one-time code, or the answer is shown while it is typed, as no password is.
+    var asksForCode: Bool {
+        let words = prompt.lowercased().split { !$0.isLetter }.map(String.init)
+        let codes = ["code", "otp", "passcode", "pin", "token", "totp", "verification"]
+        return words.contains(where: codes.contains) || words.joined(separator: " ").contains("one time")
+            || type == "PasswordCallback" && output("echoOn") == .bool(true)
+    }
+
+    /// The answers that are secret: passwords, codes and the answers to security questions.
+    var secrets: [Secret] {
+        let isSecret = type.contains("Password") || type.hasPrefix("Kba")
+        return isSecret ? (json["input"]?.array ?? []).compactMap { $0["value"]?.string.map(Secret.init) } : []
+    }
+
     /// Sets an answer.
     /// - Parameters:
     ///   - value: The answer.
@@ -62,8 +76,10 @@ public struct TreeStep: Sendable {
 
     /// Whether this is the first step and it asks for a user name and exactly one password, which then belong together.
     var asksForNameFirst: Bool {
-        isFirst && callbacks.contains { ["NameCallback", "ValidatedCreateUsernameCallback"].contains($0.type) }
-            && callbacks.count { ["PasswordCallback", "ValidatedCreatePasswordCallback"].contains($0.type) } == 1
+        let passwords = callbacks.filter { ["PasswordCallback", "ValidatedCreatePasswordCallback"].contains($0.type) }
+        return isFirst
+            && callbacks.contains { ["NameCallback", "ValidatedCreateUsernameCallback"].contains($0.type) }
+            && passwords.count == 1 && !passwords.contains(where: \.asksForCode)
     }
 
     /// The step as it was received, with its `authId`, to be sent back.
@@ -85,6 +101,9 @@ public struct TreeStep: Sendable {
         members["callbacks"] = .array(callbacks.map(\.json))
         return .object(members)
     }
+
+    /// The answers that are secret.
+    var secrets: [Secret] { callbacks.flatMap(\.secrets) }
 
     /// Identifies the step: if the server sends the same questions again, it did not accept the answers.
     var questions: [String] { callbacks.map { "\($0.type) \($0.prompt) \($0.name)" } }

@@ -149,9 +149,10 @@ extension TreeDriver: LoginDriver {
         var isRestarted = false
         var waited = Duration.zero
         var asked: Set<[String]> = []
+        var secrets: [Secret] = []
         var steps = 0
         while steps < Self.maximumSteps {
-            let response = try await post(body, tree: tree, in: browser)
+            let response = try await post(body, tree: tree, redacting: secrets, in: browser)
             let json = try response.json(from: "the authenticate endpoint of \(realm.origin)")
             if json["tokenId"]?.string != nil || json["successUrl"]?.string != nil, json["authId"] == nil {
                 return try await keepSession(json, response, in: browser)
@@ -174,6 +175,7 @@ extension TreeDriver: LoginDriver {
             waited += wait
             // Steps that wait are limited by time instead.
             if wait == .zero { steps += 1 }
+            secrets += step.secrets
             body = step.answered
         }
         throw AuthError(.userAgentFailed, "The tree was not complete after \(Self.maximumSteps) steps.")
@@ -210,14 +212,20 @@ extension TreeDriver: LoginDriver {
         return wait
     }
 
-    private func post(_ body: JSON, tree: String?, in browser: HeadlessBrowser) async throws -> TransportResponse {
+    private func post(
+        _ body: JSON,
+        tree: String?,
+        redacting secrets: [Secret],
+        in browser: HeadlessBrowser
+    ) async throws -> TransportResponse {
         let address = try Endpoint("\(realm.restURL)/authenticate", name: "authenticate")
         let choice: FormParameters = tree.map { ["authIndexType": "service", "authIndexValue": $0] } ?? [:]
         var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json"]
         fields[Self.apiVersion] = "resource=2.1, protocol=1.0"
         let endpoint = try Endpoint(address.url(adding: choice))
         let response = try await browser.send(
-            TransportRequest(.post, endpoint, headerFields: fields, body: try body.serialized())
+            TransportRequest(.post, endpoint, headerFields: fields, body: try body.serialized()),
+            redacting: secrets
         )
         try response.requireAvailable(from: realm.origin, now: host.now())
         return response

@@ -33,6 +33,11 @@ extension GitHubProvider: TokenRevoking {
         }
     }
 
+    /// Revokes the access token. The grant may also belong to another session of the user.
+    public func revokeUnused(_ tokens: TokenSet, in context: ProviderContext) async throws {
+        _ = try await delete("token", named: tokens, in: context)
+    }
+
     /// - Returns: Whether the token was valid.
     private func delete(_ what: String, named tokens: TokenSet, in context: ProviderContext) async throws -> Bool {
         let response = try await ask(.delete, what, about: tokens, expecting: [204, 404], in: context)

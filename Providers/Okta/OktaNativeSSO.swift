@@ -4,10 +4,15 @@ public import AuthFlow
 
 /// The device secret and the session that the apps of a group share.
 struct SharedSecret: Sendable {
+    /// The maximum number of replaced secrets.
+    private static let replacedLimit = 8
+
     let deviceSecret: Secret
     let idToken: Secret
     let subject: String
     let sid: String?
+    /// The user's earlier device secrets, newest first: other apps may still be signed in with them.
+    private(set) var replaced: [Secret] = []
 
     /// Parses JSON in the format of ``json``.
     init?(_ json: JSON) {
@@ -15,6 +20,7 @@ struct SharedSecret: Sendable {
             let subject = json["sub"]?.string
         else { return nil }
         self.init(deviceSecret: Secret(secret), idToken: Secret(idToken), subject: subject, sid: json["sid"]?.string)
+        self.replaced = (json["replaced_secrets"]?.strings ?? []).map(Secret.init)
     }
 
     init(deviceSecret: Secret, idToken: Secret, subject: String, sid: String?) {
@@ -30,7 +36,19 @@ struct SharedSecret: Sendable {
             "sub": .string(subject),
         ]
         json["sid"] = sid.map(JSON.string)
+        if !replaced.isEmpty { json["replaced_secrets"] = .array(replaced.map { .string($0.exposed) }) }
         return .object(json)
+    }
+
+    /// All secrets of the user, newest first.
+    var all: [Secret] { [deviceSecret] + replaced }
+
+    /// This secret, which replaces an earlier one.
+    func replacing(_ old: SharedSecret?) -> SharedSecret {
+        guard let old, old.subject.isIdentical(to: subject) else { return self }
+        var new = self
+        new.replaced = Array(old.all.filter { $0 != deviceSecret }.prefix(Self.replacedLimit))
+        return new
     }
 }
 
@@ -136,7 +154,9 @@ extension OktaProvider: SharedSignIn {
             subject: subject,
             sid: tokens.verifiedIDToken?.claims["sid"]?.string
         )
-        try await store.change(for: issuer) { _ in RedactedJSON(shared.json) }
+        try await store.change(for: issuer) { old in
+            RedactedJSON(shared.replacing(old.flatMap { SharedSecret($0.exposed) }).json)
+        }
     }
 
     /// Names the app that signed the user out of all apps, if any.
@@ -157,15 +177,15 @@ extension OktaProvider: TokenRevoking {
         guard signOut != .thisApp, isShared(context.registration) else { return try await context.revoke(own) }
         let subject = credential.identity?.subject
         var failure: (any Error)?
-        var shared: Secret?
+        var shared: SharedSecret?
         do {
-            shared = try await sharedSecret(of: subject, in: context)?.deviceSecret
+            shared = try await sharedSecret(of: subject, in: context)
         } catch {
             // This app's own tokens are revoked even if the shared record cannot be read.
             failure = error
         }
         // The user may have since signed in to another app again.
-        let secrets = Set([credential.tokens.deviceSecret, shared].compactMap { $0 })
+        let secrets = Set([credential.tokens.deviceSecret].compactMap { $0 } + (shared?.all ?? []))
         do {
             try await context.revoke(secrets.map { RevocableToken($0, typeHint: "device_secret") } + own)
         } catch {
@@ -176,7 +196,7 @@ extension OktaProvider: TokenRevoking {
         let end = SharedEnd(
             clientID: context.registration.clientID,
             subject: subject,
-            unrevoked: isUnrevoked ? shared ?? credential.tokens.deviceSecret : nil
+            unrevoked: isUnrevoked ? shared?.deviceSecret ?? credential.tokens.deviceSecret : nil
         )
         try await context.sharedCredentials?.change(for: issuer) { old in
             let current = old.flatMap { SharedSecret($0.exposed) }

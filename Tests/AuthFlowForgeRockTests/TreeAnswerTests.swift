@@ -54,6 +54,58 @@ import Testing
         }
     }
 
+    /// The first page asks for the user name together with something that is not the password.
+    @Test(arguments: [
+        ("NameCallback", "User Name", "PasswordCallback", "One-Time Password", false),
+        ("NameCallback", "User Name", "PasswordCallback", "Enter OTP", false),
+        ("NameCallback", "User Name", "PasswordCallback", "Answer", true),
+        ("NameCallback", "Enter the code that we sent you", "PasswordCallback", "Password", false),
+    ])
+    func sendsNoCredentialsInPlaceOfACodeOnTheFirstPage(
+        _ name: String,
+        _ namePrompt: String,
+        _ password: String,
+        _ passwordPrompt: String,
+        _ isEchoed: Bool
+    ) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let seen = Mutex<[JSON]>([])
+            scene.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(
+                    stage: "OTP",
+                    [
+                        Callback(name, [("prompt", .string(namePrompt))]),
+                        Callback(password, [("prompt", .string(passwordPrompt)), ("echoOn", .bool(isEchoed))]),
+                    ]
+                ) { answers in
+                    seen.withLock { $0 += answers }
+                    return .fail("no")
+                }
+            ])
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.code == .unknownCallback)
+            #expect(seen.withLock { $0 }.isEmpty)
+        }
+    }
+
+    /// Custom nodes and debug settings repeat the answers in error messages.
+    @Test func anErrorOfATreeDoesNotContainThePassword() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(
+                    stage: "Login",
+                    [
+                        Callback("NameCallback", [("prompt", "User Name")]),
+                        Callback("PasswordCallback", [("prompt", "Password")]),
+                    ]
+                ) { answers in .fail("Login failed for \(answers.compactMap(\.string))") }
+            ])
+            let error = try await #require(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error.description.contains("<redacted>"), "\(error)")
+            #expect(!error.description.contains("wonderland") && error.description.contains("alice"))
+        }
+    }
+
     /// AM's built-in nodes send confirmations without a prompt.
     @Test func aConfirmationWithoutAPromptIsAnsweredByItsType() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in

@@ -148,6 +148,19 @@ import Testing
         }
     }
 
+    /// GitHub's tokens do not expire. The user's other session has a token of the same grant.
+    @Test(arguments: GitHubProvider.SignOut.allCases)
+    func revokesOnlyTheTokenOfARejectedSignIn(_ what: GitHubProvider.SignOut) async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            _ = try await scene.client(user: .hubot).signIn()
+            let store = MemoryTokenStore()
+            _ = try await scene.client(store: store).signIn()
+            let other = try scene.client(adapter: scene.provider(signOut: what), user: .hubot, store: store)
+            await expectError(.accountMismatch) { try await other.signIn() }
+            #expect(scene.emulator.accessTokens.count == 2)
+        }
+    }
+
     /// GitHub responds with 404 both to unknown tokens and to wrong client credentials.
     @Test(arguments: GitHubProvider.SignOut.allCases)
     func reportsNoRevocationWhenTheClientSecretIsWrong(_ what: GitHubProvider.SignOut) async throws {

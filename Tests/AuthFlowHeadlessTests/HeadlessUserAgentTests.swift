@@ -79,6 +79,85 @@ import Testing
         }
     }
 
+    private static let decision = "<button name=d value=allow>Allow</button><button name=d value=deny>Deny</button>"
+
+    /// A consent page can also have a text field, and a sign-in page can also ask for consent.
+    @Test(
+        arguments: [
+            ("<input name=device value=x>", "device=x&d="), ("<input type=email name=notify>", "notify=&d="),
+            ("<input name=scope value=read readonly>", "scope=read&d="),
+            ("<textarea name=note></textarea>", "note=&d="),
+        ],
+        [HTMLFormDriver.Consent.allow, .deny]
+    )
+    func decidesAboutConsentAndFillsInNothingElse(
+        _ page: (field: String, sent: String),
+        _ consent: HTMLFormDriver.Consent
+    ) async throws {
+        let response = try await visit(consent: consent) { request, body in
+            switch (request.method, request.path) {
+            case (.post, "/login"): Self.html("<form method=post action=/consent>\(page.field)\(Self.decision)</form>")
+            case (.post, _): Self.redirect("com.example.app:/callback?\(body)")
+            default: Self.html(Self.signInForm)
+            }
+        }
+        #expect(response == "com.example.app:/callback?\(page.sent)\(consent.rawValue)")
+    }
+
+    @Test(arguments: ["<input name=u>", "<input name=u><input type=password name=p>"])
+    func signsInWithNoButtonThatGrantsWhatIsDenied(_ fields: String) async throws {
+        let response = try await visit(consent: .deny) { request, body in
+            request.method == .post
+                ? Self.redirect("com.example.app:/callback?\(body)")
+                : Self.html("<form method=post>\(fields)\(Self.decision)</form>")
+        }
+        #expect(response.hasSuffix("&d=deny") && !response.contains("alice") && !response.contains("wonderland"))
+    }
+
+    /// A wrong code may count as an attempt.
+    @Test(arguments: [
+        "<input name=otp><button>Verify</button>", "<input name=otp><button>Continue</button>",
+        "<input type=tel autocomplete=one-time-code name=c><button>Cancel</button><button>Continue</button>",
+    ])
+    func fillsInNoOneTimeCode(_ fields: String) async throws {
+        let posts = Mutex(0)
+        await expectError(.userAgentFailed) {
+            try await visit { request, _ in
+                guard request.method == .post else { return Self.html(Self.signInForm) }
+                posts.withLock { $0 += 1 }
+                return Self.html("<form method=post action=/otp>\(fields)</form>")
+            }
+        }
+        #expect(posts.withLock { $0 } == 1)
+    }
+
+    @Test func aSearchFormIsNotTheSignInForm() async throws {
+        let search = "<form action=/search><input name=q><button>Search</button></form>"
+        let response = try await visit { request, body in
+            switch (request.method, request.path) {
+            case (.post, "/name"): Self.html(search + Self.signInForm)
+            case (.post, "/login"): Self.html("\(search)<form method=post action=/consent>\(Self.decision)</form>")
+            case (.post, _): Self.redirect("com.example.app:/callback?\(body)")
+            default: Self.html("\(search)<form method=post action=/name><input name=u><button>Next</button></form>")
+            }
+        }
+        #expect(response == "com.example.app:/callback?d=allow")
+    }
+
+    /// Debug pages repeat the form's values.
+    @Test(arguments: [200, 403, 500]) func anErrorDoesNotContainThePasswordThatThePageRepeats(_ status: Int)
+        async throws
+    {
+        let error = try await #require(throws: AuthError.self) {
+            try await visit { request, _ in
+                guard request.method == .post else { return Self.html(Self.signInForm) }
+                return Self.html("Wrong: wonderland for alice", status: .init(code: status))
+            }
+        }
+        #expect(error.description.contains("Wrong: <redacted> for alice"), "\(error)")
+        #expect(!error.description.contains("wonderland"))
+    }
+
     @Test func theFormOfADialogIsSkipped() async throws {
         let dialog = "<dialog><form method=dialog><input type=password name=q><button>Close</button></form></dialog>"
         let response = try await visit { request, body in

@@ -156,7 +156,7 @@ import Testing
         let scene = try Scene()
         let client = try scene.client(.environment("ID_TOKEN"), host: HostServices(environment: [:]))
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
-        #expect(error?.message.contains("ID_TOKEN is not set") == true)
+        #expect(error?.message.contains("ID_TOKEN is unset or empty") == true)
     }
 
     /// A runner that issues an ID Token on request.

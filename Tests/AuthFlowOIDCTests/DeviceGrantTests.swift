@@ -359,6 +359,15 @@ import Testing
     @Test(arguments: [
         EmulatorFault.deviceAuthorization(.member("error", "unauthorized_client")),
         .deviceAuthorization(.response { $0 = .init(head: HTTPResponse(status: .notFound)) }),
+        // The default error response of a web framework: the error is not an OAuth error code.
+        .deviceAuthorization(
+            .response {
+                $0 = .init(
+                    head: HTTPResponse(status: .notFound),
+                    body: Array(#"{"status": 404, "error": "Not Found", "path": "/device"}"#.utf8)
+                )
+            }
+        ),
         .metadata(.member("device_authorization_endpoint", nil)),
     ]) func fallsBackToTheAuthorizationCodeGrantWhenTheDeviceGrantIsUnsupported(_ fault: EmulatorFault) async throws {
         try await EmulatorScene.with(.inProcess) { scene in

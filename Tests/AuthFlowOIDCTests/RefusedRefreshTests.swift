@@ -119,6 +119,7 @@ import Testing
     @Test(
         arguments: [
             (400, "interaction_required", AuthError.Code.loginRequired), (400, "access_denied", .providerRejected),
+            (403, "mfa_required", .loginRequired),
             (400, "invalid_target", .providerRejected), (400, "policy_violation", .providerRejected),
             (403, "policy_violation", .providerRejected), (400, "", .invalidResponse), (401, "", .invalidResponse),
             (403, "", .invalidResponse),

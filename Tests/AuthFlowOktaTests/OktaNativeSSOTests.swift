@@ -281,6 +281,24 @@ import Testing
         }
     }
 
+    /// Apps that signed in with an earlier secret are still signed in.
+    @Test func aSignOutAlsoRevokesTheSecretsThatTheUsersLaterSignInsReplaced() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let first = try await scene.app("mail", user: .alice).signIn().credential.tokens.deviceSecret
+            let calendar = try scene.app("calendar", user: .alice)
+            var secrets = [first]
+            for _ in 0..<2 {
+                let signIn = try await calendar.signIn(options: .init(maxAge: .seconds(60)))
+                secrets.append(signIn.credential.tokens.deviceSecret)
+            }
+            #expect(Set(secrets).count == 3)
+            #expect(try await calendar.signOut().revocation == .done)
+            let revoked = scene.emulator.custom.receivedRequests.filter { $0.path.hasSuffix("/revoke") }
+                .compactMap { $0.form["token"] }
+            #expect(Set(revoked).isSuperset(of: secrets.compactMap { $0?.exposed }))
+        }
+    }
+
     @Test func aDamagedSharedRecordDoesNotKeepAnAppFromRevokingItsOwnTokens() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let mail = try scene.app("mail", user: .alice)

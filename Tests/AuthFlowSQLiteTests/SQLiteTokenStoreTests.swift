@@ -225,7 +225,7 @@ import Glibc
             case .text: "not a database"
             case .otherProgram: "another program"
             case .newerVersion: "Upgrade the program"
-            case .logWithoutFile: "remove these files"
+            case .logWithoutFile: "does not exist, but"
             case .folderOfOthers: "Other users can write"
             }
         }

@@ -78,7 +78,7 @@ import Testing
                 try Data(CommandHarness.profile(emulator.issuer, keys).utf8).write(to: URL(fileURLWithPath: path))
                 let outcome = try await CommandHarness.run(["token", "--config", path])
                 #expect(outcome.status == 1 && outcome.output.isEmpty)
-                #expect(outcome.talk.contains("NO_SUCH_TOKEN is not set"), "\(outcome.talk)")
+                #expect(outcome.talk.contains("NO_SUCH_TOKEN is unset or empty"), "\(outcome.talk)")
             }
         }
     }

@@ -214,8 +214,10 @@ struct CredentialRefresh {
         return isAnswer && !isOfServer && !Self.isOfClient(error, named: name) ? error : nil
     }
 
-    /// The codes of errors that only user interaction can resolve (OpenID Connect Core section 3.1.2.6).
-    private static let needsUser: Set<String> = ["interaction_required", "login_required", "consent_required"]
+    /// The codes of errors that only user interaction can resolve (OpenID Connect Core section 3.1.2.6; `mfa_required` is Auth0's).
+    private static let needsUser: Set<String> = [
+        "interaction_required", "login_required", "consent_required", "mfa_required",
+    ]
 
     /// The old credential after an error, if it is usable.
     func answer(_ old: Credential, after error: AuthError, at now: Date) -> Result<Credential, AuthError> {
@@ -239,10 +241,10 @@ struct CredentialRefresh {
         // Tokens that fail a check every time cannot be used either.
         let isCheck = [.invalidIDToken, .invalidUserInfo].contains(error.code)
         // Some providers send non-standard codes. With 403 or 404, text such as "Forbidden" or "not_found" comes from a gateway.
-        let codes = [
-            "invalid_request", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "access_denied",
-            "interaction_required", "login_required", "consent_required",
-        ]
+        let codes =
+            [
+                "invalid_request", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "access_denied",
+            ] + needsUser
         let isCode = [200, 400, 401].contains(error.status) || name.map(codes.contains) == true
         let isRejection = error.code == .providerRejected && (error.status ?? 0) < 500 && isCode
         // A 403 without an error code does not count, because it may be a firewall's error page.

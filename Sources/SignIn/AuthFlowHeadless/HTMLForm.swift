@@ -16,6 +16,13 @@ struct HTMLForm: Sendable {
         var action: String?
         /// The method that overrides the form's method when a button submits the form (`formmethod`), in lower case; nil for none.
         var method: String?
+        /// Whether the user cannot change the value (`readonly`).
+        var isFixed = false
+        /// Whether the page asks for a one-time code (`autocomplete`).
+        var isOneTimeCode = false
+
+        /// Whether a user can type text.
+        var isText: Bool { ["text", "email", "tel", "number", "search", "url", "textarea"].contains(type) && !isFixed }
 
         /// Whether the button's text contains one of the words.
         func says(_ words: [String], in text: KeyPath<Field, String> = \.label) -> Bool {
@@ -40,9 +47,7 @@ struct HTMLForm: Sendable {
     var fields: [Field]
 
     /// Whether the form has a text input field.
-    var asksForText: Bool {
-        fields.contains { ["text", "password", "email", "tel", "number", "search", "url"].contains($0.type) }
-    }
+    var asksForText: Bool { fields.contains { $0.isText || $0.type == "password" } }
     /// The buttons that submit the form. A button with the method `dialog` only closes a dialog.
     var buttons: [Field] { submitButtons.filter { ($0.method ?? method) != "dialog" } }
     /// Whether a browser can submit the form.
@@ -52,7 +57,13 @@ struct HTMLForm: Sendable {
     /// The field for the user name: the last text field, before the password field if there is one.
     var userNameField: Field? {
         let end = fields.firstIndex { $0.type == "password" } ?? fields.endIndex
-        return fields[..<end].last { ["text", "email", "tel"].contains($0.type) }
+        return fields[..<end].last {
+            ["text", "email", "tel"].contains($0.type) && !$0.isFixed && !$0.isOneTimeCode
+        }
+    }
+    /// Whether this is the search form of a site.
+    var isSearch: Bool {
+        method == "get" && fields.contains { $0.type == "search" || ["q", "s", "query", "search"].contains($0.name) }
     }
 
     /// The parameters that are submitted when fields are filled in and a button is pressed.

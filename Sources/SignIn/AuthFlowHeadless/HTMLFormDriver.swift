@@ -15,10 +15,13 @@ public struct HTMLFormDriver: Sendable {
         /// The words on a button that makes this decision.
         fileprivate var words: [String] {
             switch self {
-            case .allow: ["allow", "accept", "approve", "agree", "authorize", "grant", "yes", "continue", "confirm"]
+            case .allow: Self.grants + ["yes", "continue", "confirm"]
             case .deny: HTMLForm.refusals + ["no"]
             }
         }
+
+        /// The words on a button that cannot be mistaken for the button of a sign-in page.
+        fileprivate static let grants = ["allow", "accept", "approve", "agree", "authorize", "grant"]
     }
 
     private let username: String
@@ -50,12 +53,12 @@ extension HTMLFormDriver: LoginDriver {
             let isRefusal = page.hasTypedCredentials && refusals.contains(page.response.status)
             throw AuthError(
                 isRefusal ? .accessDenied : .userAgentFailed,
-                "\(page.endpoint.origin) responded with status \(page.response.status). \(page.words(html))",
+                "\(page.endpoint.origin) responded with status \(page.response.status). \(page.words(html, without: [password]))",
                 status: page.response.status
             )
         }
-        guard let form = html.forms.first(where: { $0.passwordField != nil }) ?? html.forms.first(where: Self.isUsable)
-        else {
+        let usable = html.forms.filter { $0.userNameField != nil || !$0.buttons.isEmpty }
+        guard !usable.isEmpty || html.forms.contains(where: { $0.passwordField != nil }) else {
             if html.hasScripts {
                 throw refusal(
                     page,
@@ -66,18 +69,22 @@ extension HTMLFormDriver: LoginDriver {
             let reason = html.isUnclear ? ", or none that can be parsed reliably" : ""
             throw refusal(page, "has no form that can be filled in\(reason)", html)
         }
-        if let passwordField = form.passwordField {
+        if let form = html.forms.first(where: { $0.passwordField != nil && !grantsDenied($0) }),
+            let passwordField = form.passwordField
+        {
             guard !page.hasTypedCredentials else {
                 throw AuthError(
                     .accessDenied,
-                    "\(page.endpoint.origin) did not accept the user name and password. \(page.words(html))"
+                    "\(page.endpoint.origin) did not accept the user name and password. \(page.words(html, without: [password]))"
                 )
             }
             var values: [String: String] = [passwordField.name: password.exposed]
             if let field = form.userNameField { values[field.name] = username }
             return try submit(form, on: page, values, pressing: form.signInButton, typesCredentials: true)
         }
-        if let field = form.userNameField {
+        // After the password, a text field asks for something else, such as a one-time code.
+        let naming = page.hasTypedCredentials ? [] : usable.filter { !$0.isSearch && !grantsDenied($0) }
+        if let form = naming.first(where: { $0.userNameField != nil }), let field = form.userNameField {
             // This page asks for the user name, and the next one for the password.
             return try submit(form, on: page, [field.name: username], pressing: form.signInButton)
         }
@@ -85,18 +92,24 @@ extension HTMLFormDriver: LoginDriver {
         guard
             let answer = try HTMLForm.answer(
                 saying: consent.words,
-                in: html.forms.filter(Self.isUsable),
+                in: usable,
                 acceptsDefault: consent == .allow,
                 on: page
             )
         else {
             throw refusal(page, "is neither a sign-in page nor a consent page", html)
         }
+        let other = consent == .allow ? Consent.deny : .allow
+        let isDecision = usable.contains { form in form.buttons.contains { $0.says(other.words) } }
+        guard isDecision || !answer.form.fields.contains(where: { $0.isText && $0.value.isEmpty || $0.isOneTimeCode })
+        else { throw refusal(page, "asks for text that is not configured, such as a one-time code", html) }
         return try submit(answer.form, on: page, pressing: answer.button)
     }
 
-    private static func isUsable(_ form: HTMLForm) -> Bool {
-        form.userNameField != nil || !form.buttons.isEmpty
+    /// Whether the sign-in button of a form would grant the request, although consent is denied.
+    private func grantsDenied(_ form: HTMLForm) -> Bool {
+        guard consent == .deny, let button = form.signInButton else { return false }
+        return [\HTMLForm.Field.label, \.value, \.name].contains { button.says(Consent.grants, in: $0) }
     }
 
     /// Submits a form. The origins of the form's page and target must be listed, whatever the form contains, because a
@@ -130,7 +143,7 @@ extension HTMLFormDriver: LoginDriver {
     }
 
     private func refusal(_ page: HeadlessPage, _ reason: String, _ html: HTMLPage? = nil) -> AuthError {
-        let words = html.map { " \(page.words($0))" } ?? ""
+        let words = html.map { " \(page.words($0, without: [password]))" } ?? ""
         return AuthError(
             .userAgentFailed,
             "The page at \(page.endpoint) \(reason).\(words)",

@@ -279,7 +279,9 @@ extension HTMLForm.Field {
             isSent: isBox ? tag[.checked] != nil : !isButton,
             label: tag.name == "button" ? "" : tag[.value] ?? "",
             action: tag[.formaction],
-            method: tag.keyword(.formmethod)
+            method: tag.keyword(.formmethod),
+            isFixed: tag[.readonly] != nil,
+            isOneTimeCode: tag.keyword(.autocomplete)?.contains("one-time-code") == true
         )
     }
 
@@ -291,7 +293,9 @@ extension HTMLForm.Field {
             isSent: isSent,
             label: label ?? self.label,
             action: action,
-            method: method
+            method: method,
+            isFixed: isFixed,
+            isOneTimeCode: isOneTimeCode
         )
     }
 }

@@ -26,8 +26,8 @@ struct HTMLTokenizer {
 
     /// The attributes that are read; all others are skipped.
     enum Attribute: String, CaseIterable {
-        case action, checked, disabled, form, formaction, formmethod, href, id, method, multiple, name, selected, size
-        case type, value
+        case action, autocomplete, checked, disabled, form, formaction, formmethod, href, id, method, multiple, name
+        case readonly, selected, size, type, value
     }
 
     /// Whether the position is in an `svg` or `math` element, where a CDATA section may occur.

@@ -35,9 +35,12 @@ public actor HeadlessBrowser {
     }
 
     /// Sends one request with the matching cookies, and stores the cookies of the response. Redirects are not followed.
+    /// - Parameters:
+    ///   - call: The request.
+    ///   - secrets: The secrets that this request and earlier requests contain, which are redacted in an error response; default: none.
     /// - Throws: The same errors as ``/AuthFlow/HTTPTransport/send(_:)``.
-    public func send(_ call: TransportRequest) async throws -> TransportResponse {
-        try await send(call, RequestContext(initiator: page, isPlainVisit: false))
+    public func send(_ call: TransportRequest, redacting secrets: [Secret] = []) async throws -> TransportResponse {
+        try await send(call, RequestContext(initiator: page, isPlainVisit: false)).without(secrets)
     }
 
     private func send(_ call: TransportRequest, _ context: RequestContext) async throws -> TransportResponse {

@@ -92,14 +92,14 @@ public struct HeadlessPage: Sendable {
         response.status == 204 || response.status == 200 && (try? JSON(parsing: response.body)) == .object([:])
     }
 
-    /// A sentence that quotes the visible text of the page.
-    func words(_ html: HTMLPage) -> String {
-        if let error = response.providerError { return "The page at \(endpoint) says: \(error)." }
+    /// A sentence that quotes the visible text of the page, without secrets that were entered.
+    func words(_ html: HTMLPage, without secrets: [Secret] = []) -> String {
+        if let error = response.providerError(without: secrets) { return "The page at \(endpoint) says: \(error)." }
         // Many error pages repeat their title as the heading.
         let title = html.title.split(whereSeparator: \.isWhitespace).joined(separator: " ")
         let parts = html.text.hasPrefix(title) ? [html.text] : [title, html.text]
         let text = parts.filter { !$0.isEmpty }.joined(separator: ": ")
-        let shown = DisplayText.sanitized(text, limit: 200)
+        let shown = DisplayText.sanitized(secrets.redacted(in: text), limit: 200)
         return shown.isEmpty ? "The page at \(endpoint) is empty." : "The page at \(endpoint) says: \"\(shown)\"."
     }
 }

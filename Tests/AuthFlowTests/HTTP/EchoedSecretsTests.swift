@@ -50,6 +50,34 @@ import Testing
         #expect(words?.contains("abc") == false)
     }
 
+    @Test func wordsHaveNoSecretOfAJSONBody() throws {
+        let body: JSON = ["access_token": "abc.def-ghi", "note": "visible"]
+        let request = TransportRequest(
+            .delete,
+            Endpoint("https://api.example.com/token"),
+            body: try body.serialized()
+        )
+        let answer = Array(#"{"message":"bad {\"access_token\": \"abc.def-ghi\", \"note\": \"visible\"}"}"#.utf8)
+        let response = TransportResponse(head: HTTPResponse(status: .badRequest), body: answer)
+        let words = response.withoutSecrets(of: request).providerError.map { "\($0)" }
+        #expect(words?.contains("<redacted>") == true && words?.contains("visible") == true)
+        #expect(words?.contains("abc") == false)
+    }
+
+    /// The default error response of a web framework names the status instead of an OAuth error.
+    @Test(arguments: [
+        (404, #"{"status":404,"error":"Not Found","message":"No route","path":"/x"}"#, "status 404" as String?),
+        (401, #"{"error":"Unauthorized"}"#, nil), (400, #"{"error":"Bad Request"}"#, nil),
+        (400, #"{"error":"Not Found"}"#, "Not Found"), (400, #"{"error":"invalid_grant"}"#, "invalid_grant"),
+    ])
+    func theNameOfTheStatusIsNoErrorCode(_ status: Int, _ body: String, _ expected: String?) {
+        let response = TransportResponse(
+            head: HTTPResponse(status: .init(code: status)),
+            body: Array(body.utf8)
+        )
+        #expect(response.providerError?.error == expected)
+    }
+
     @Test func aRefusalWithStatus200HasNoneEither() throws {
         let body = #"{"error":"bad_refresh_token","error_description":"a/refresh+token=="}"#
         #expect(try redacted(body, status: .ok).contains("<redacted>"))

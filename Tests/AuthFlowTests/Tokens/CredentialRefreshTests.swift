@@ -160,6 +160,7 @@ import Testing
         (AuthError(.discoveryFailed, "", status: 401), "discovery_failed, stores nothing, backs off"),
         (AuthError(.assertionUnusable, "", status: 400), "assertion_unusable, stores nothing, backs off"),
         (rejection("interaction_required", 400), "login_required, stores refusal 2, backs off, expired"),
+        (rejection("mfa_required", 403), "login_required, stores refusal 2, backs off, expired"),
         (rejection("server_error", 400), "provider_rejected, stores nothing, backs off"),
         (rejection("an unknown code", 502), "provider_rejected, stores nothing, backs off"),
         (AuthError(.invalidResponse, "", status: 404), "invalid_reply, stores nothing, backs off"),

@@ -54,10 +54,12 @@ extension ProviderError: CustomStringConvertible {
 
 extension ProviderError {
     /// Parses the error members of a JSON response (RFC 6749 section 5.2).
-    /// - Returns: nil when there is no `error` string.
+    /// - Returns: nil when there is no `error` string, or it only names the status, as the default error responses of some web frameworks do.
     public init?(_ json: JSON, status: Int) {
         // RFC 6749 appendix A.7: error = 1*NQSCHAR. An empty value counts as absent.
-        guard let error = json["error"]?.string, !error.isEmpty else { return nil }
+        guard let error = json["error"]?.string, !error.isEmpty,
+            Self.reasonPhrases[status]?.contains(error) != true
+        else { return nil }
         self.init(
             error: error,
             errorDescription: json["error_description"]?.string,
@@ -65,4 +67,13 @@ extension ProviderError {
             status: status
         )
     }
+
+    /// The names of status codes (RFC 9110 section 15, and the earlier name of 422).
+    private static let reasonPhrases = [
+        400: ["Bad Request"], 401: ["Unauthorized"], 403: ["Forbidden"], 404: ["Not Found"],
+        405: ["Method Not Allowed"], 406: ["Not Acceptable"], 409: ["Conflict"], 410: ["Gone"],
+        415: ["Unsupported Media Type"], 422: ["Unprocessable Content", "Unprocessable Entity"],
+        429: ["Too Many Requests"], 500: ["Internal Server Error"], 501: ["Not Implemented"], 502: ["Bad Gateway"],
+        503: ["Service Unavailable"], 504: ["Gateway Timeout"],
+    ]
 }

@@ -9,6 +9,11 @@ extension TransportResponse {
         isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self, issuesTokens: true)
     }
 
+    /// The response; the secrets are redacted if this is an error response.
+    package func without(_ secrets: [Secret]) -> TransportResponse {
+        isSuccessful && !namesError ? self : EchoedSecrets(secrets.map(\.exposed)).redacted(self, issuesTokens: true)
+    }
+
     /// A resource's description of an error, without the secrets that its request contained.
     package func providerError(without secrets: [Secret]) -> ProviderError? {
         EchoedSecrets(secrets.map(\.exposed)).redacted(self, issuesTokens: false).providerError
@@ -27,6 +32,11 @@ extension TransportResponse {
     }
 }
 
+extension Collection<Secret> {
+    /// A server's text without these secrets, as they are and percent-encoded.
+    package func redacted(in text: String) -> String { EchoedSecrets(map(\.exposed)).redacted(text) }
+}
+
 /// The secrets that were sent with a request. A server that rejects the request may echo them in its error message, which is displayed to
 /// users and logged.
 struct EchoedSecrets {
@@ -36,10 +46,10 @@ struct EchoedSecrets {
     /// The request parameters that are secrets or proofs.
     private static let names: Set<String> = [
         "code", "code_verifier", "refresh_token", "device_code", "client_secret", "client_assertion", "assertion",
-        "token", "subject_token", "actor_token", "device_secret", "password", "request",
+        "token", "subject_token", "actor_token", "device_secret", "password", "request", "access_token",
     ]
 
-    /// - Parameter request: The request that was sent; its body, if any, is a form.
+    /// - Parameter request: The request that was sent; its body, if any, is a form or a JSON object.
     init(in request: TransportRequest) {
         var secrets: [String] = []
         if let authorization = request.head.headerFields[.authorization] {
@@ -54,13 +64,15 @@ struct EchoedSecrets {
             }
         }
         let form = String(validating: request.body, as: UTF8.self).flatMap { FormURLEncoding.decode($0) }
-        for pair in form?.pairs ?? [] where Self.names.contains(pair.name) {
-            secrets += [pair.value, FormURLEncoding.encode(pair.value)]
+        for pair in form?.pairs ?? [] where Self.names.contains(pair.name) { secrets.append(pair.value) }
+        for (name, value) in (try? JSON(parsing: request.body).object) ?? [:] where Self.names.contains(name) {
+            if let text = value.string { secrets.append(text) }
         }
         self.init(secrets)
     }
 
     fileprivate init(_ secrets: [String]) {
+        let secrets = secrets.flatMap { [$0, FormURLEncoding.encode($0)] }
         // A shorter value might match by coincidence.
         self.secrets = Set(secrets.filter { $0.utf8.count >= 6 }).map { Array($0.utf8) }.sorted { $0.count > $1.count }
     }
@@ -114,7 +126,7 @@ struct EchoedSecrets {
         }
     }
 
-    private func redacted(_ text: String, longerThan length: Int = 0) -> String {
+    fileprivate func redacted(_ text: String, longerThan length: Int = 0) -> String {
         let secrets = secrets.filter { $0.count > length }
         var rest = Array(text.utf8)[...]
         var clean: [UInt8] = []

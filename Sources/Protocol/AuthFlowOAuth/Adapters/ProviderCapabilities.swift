@@ -37,6 +37,16 @@ public protocol TokenRevoking: ProviderAdapter {
     /// have already been removed from the store.
     /// - Throws: ``AuthError`` with `unsupported` and a message for the user when revocation is not possible.
     func revoke(_ credential: Credential, in context: ProviderContext) async throws
+
+    /// Revokes the unused tokens of a rejected sign-in, and nothing else: the same user may have another session. Default: RFC 7009.
+    /// - Throws: Any error. The rejection is reported instead.
+    func revokeUnused(_ tokens: TokenSet, in context: ProviderContext) async throws
+}
+
+extension TokenRevoking {
+    public func revokeUnused(_ tokens: TokenSet, in context: ProviderContext) async throws {
+        try await context.revoke(tokens.allTokens)
+    }
 }
 
 /// A provider at which the apps of one vendor can share a sign-in, through ``ProviderContext/sharedCredentials``.

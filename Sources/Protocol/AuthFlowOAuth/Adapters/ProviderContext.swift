@@ -24,10 +24,11 @@ public struct ProviderContext: Sendable {
     /// The provider's metadata.
     public func metadata() async throws -> ProviderMetadata { try await client.metadata() }
 
-    /// Sends a request with limits on time and size, without following redirects.
+    /// Sends a request with limits on time and size, without following redirects. If the response is an error, the secrets of the request are
+    /// redacted in it: the credentials in the `Authorization` field, and the parameters of the body that are tokens, codes or passwords.
     /// - Throws: Any error thrown by ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_reply` for a redirect.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
-        try await client.send(request)
+        try await client.send(request).withoutSecrets(of: request)
     }
 
     /// Sends a form to one of the provider's endpoints, with the same client authentication as at the token endpoint.

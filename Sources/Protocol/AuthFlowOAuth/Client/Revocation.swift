@@ -39,15 +39,14 @@ extension OAuthClient {
     }
 
     /// Revokes the unused tokens of a rejected sign-in, with a timeout of ten seconds.
-    ///
-    /// Only RFC 7009 revocation is used, because an adapter's method may end more than this grant.
     package func revokeRefused(_ tokens: TokenSet) async {
         // A separate task is used, because this task may be cancelled.
         await Task { [self] in
             try? await withDeadline(.seconds(10), clock: host.clock) {
                 AuthError(.timedOut, "The revocation timed out.")
             } _: { [self] in
-                try await revoke(tokens.allTokens)
+                guard let provider = adapter as? any TokenRevoking else { return try await revoke(tokens.allTokens) }
+                try await provider.revokeUnused(tokens, in: providerContext)
             }
         }.value
     }
