@@ -1,17 +1,17 @@
-public import AuthFlowEssentials
-public import AuthFlowOAuth
-public import AuthFlowStorage
+package import AuthFlowEssentials
+package import AuthFlowOAuth
+package import AuthFlowStorage
 
 /// A credential that was found in a ``SessionTokenStore`` by its tag.
-public struct TaggedCredential: Sendable, Hashable {
+package struct TaggedCredential: Sendable, Hashable {
     /// The key of its record. It contains the SHA-256 of the session's identifier, not the identifier.
-    public let key: RecordKey
+    package let key: RecordKey
 
     /// The credential; nil when its session has ended, or this process cannot read the record.
-    public let credential: Credential?
+    package let credential: Credential?
 
     /// The time of the session's start or last use, accurate to the minute.
-    public let lastUse: Date
+    package let lastUse: Date
 
     /// Whether the store has confirmed that this call removed the record; false if the store's response was lost.
     package var isKnownToBeRemoved = true
@@ -22,7 +22,7 @@ extension CredentialManager {
     /// Returns the stored credential, even if its access token has expired. If the store was read in the last ten
     /// seconds, the credential is returned from memory.
     /// - Throws: ``AuthError`` with `login_required` and the reason, or `storage_failed`.
-    public func lastCredential(for key: CredentialKey) async throws -> Credential {
+    package func lastCredential(for key: CredentialKey) async throws -> Credential {
         try await using(key) { managed in
             if let known = managed.checkedCredential() { return known }
             return try await managed.lastCredential()
@@ -38,7 +38,7 @@ extension CredentialManager {
 
     /// Finds credentials by a tag.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    public func credentials(tagged tag: RecordTag) async throws -> [TaggedCredential] {
+    package func credentials(tagged tag: RecordTag) async throws -> [TaggedCredential] {
         try await sessionStore.records(tagged: tag).filter { $0.key.kind == .credential }.map(tagged)
     }
 
@@ -48,7 +48,7 @@ extension CredentialManager {
     ///   credentials that another process may have removed at the same time; revoking their tokens again is harmless.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
-    public func remove(_ keys: [RecordKey]) async throws -> [TaggedCredential] {
+    package func remove(_ keys: [RecordKey]) async throws -> [TaggedCredential] {
         defer { for key in keys { forget(key.digest) } }
         let store = try sessionStore
         // The removal completes even if the task is cancelled, because a user who signs out and closes the page must be

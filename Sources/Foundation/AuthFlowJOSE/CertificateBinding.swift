@@ -1,5 +1,5 @@
 import AuthFlowEssentials
-public import AuthFlowHTTP
+package import AuthFlowHTTP
 import AuthFlowJSON
 import Crypto
 
@@ -40,7 +40,7 @@ public struct CertificateBinding: Sendable {
 
     /// `x5t#S256`: the SHA-256 of the certificate, base64url.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the file cannot be read.
-    public func thumbprint() throws(AuthError) -> String { Base64URL.encode(SHA256.hash(data: try read())) }
+    package func thumbprint() throws(AuthError) -> String { Base64URL.encode(SHA256.hash(data: try read())) }
 
     /// Checks that an access token is not bound to a different certificate, if the token can be decoded.
     /// - Parameter isRequired: Whether to reject a token that can be decoded but is not bound to a certificate.

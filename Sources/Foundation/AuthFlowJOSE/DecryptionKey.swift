@@ -49,10 +49,10 @@ public struct DecryptionKey: Sendable {
 
     /// The algorithms for which the key may be used. A key with an `alg` may be used only with that algorithm; RSA-OAEP
     /// with SHA-1 must be specified explicitly.
-    public let algorithms: [KeyManagementAlgorithm]
+    package let algorithms: [KeyManagementAlgorithm]
 
     /// The `kid`.
-    public var keyID: String? { publicJWK["kid"]?.string }
+    package var keyID: String? { publicJWK["kid"]?.string }
 
     private init(_ material: Material, keyID: String?, algorithm: KeyManagementAlgorithm?) throws(AuthError) {
         self.material = material

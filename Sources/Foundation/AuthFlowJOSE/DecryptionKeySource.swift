@@ -1,4 +1,4 @@
-public import AuthFlowHTTP
+package import AuthFlowHTTP
 
 /// The source of a client's decryption keys: fixed values, or files that are reloaded after they have been replaced.
 public struct DecryptionKeySource: Sendable {
@@ -28,7 +28,7 @@ public struct DecryptionKeySource: Sendable {
     }
 
     /// The keys from several sources.
-    public init(_ sources: [DecryptionKeySource]) {
+    package init(_ sources: [DecryptionKeySource]) {
         self.read = { () throws(AuthError) in
             var keys: [DecryptionKey] = []
             for source in sources { keys += try source.keys() }
@@ -42,5 +42,5 @@ public struct DecryptionKeySource: Sendable {
 
     /// The current decryption keys.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a file cannot be used.
-    public func keys() throws(AuthError) -> [DecryptionKey] { try read() }
+    package func keys() throws(AuthError) -> [DecryptionKey] { try read() }
 }

@@ -65,7 +65,7 @@ package struct JWK: Sendable {
     }
 
     /// Whether the key has the type that an algorithm requires, and does not specify a different algorithm.
-    func fits(_ algorithm: SignatureAlgorithm) -> Bool {
+    package func fits(_ algorithm: SignatureAlgorithm) -> Bool {
         guard self.algorithm == nil || self.algorithm == algorithm.rawValue else { return false }
         switch (material, algorithm) {
         case (.rsa, .rs256), (.rsa, .rs384), (.rsa, .rs512), (.rsa, .ps256), (.rsa, .ps384), (.rsa, .ps512),

@@ -48,10 +48,10 @@ package struct JWS: Sendable {
 /// The header of a signed token.
 public struct JWSHeader: Sendable, Hashable {
     /// `alg`: the claimed signature algorithm. It is checked against the allowed algorithms before anything is trusted.
-    public let algorithm: SignatureAlgorithm
+    package let algorithm: SignatureAlgorithm
 
     /// `kid`: the ID of the claimed signing key.
-    public let keyID: String?
+    package let keyID: String?
 
     /// All members.
     public let json: JSON

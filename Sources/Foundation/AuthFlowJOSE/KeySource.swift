@@ -113,6 +113,12 @@ package final class KeySource: Sendable {
     /// Whether the most recent fetch of any key set failed.
     package var lastFetchFailed: Bool { entries.withLock { $0.values.contains { $0.failure != nil } } }
 
+    /// The provider's keys for signatures.
+    /// - Throws: ``AuthError`` when they are needed and cannot be fetched.
+    package func signatureKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> [JWK] {
+        try await usableKeys(at: endpoint, fetch: fetch).0.keys
+    }
+
     /// The provider's keys for encrypting messages to the provider.
     /// - Throws: ``AuthError`` when they are needed and cannot be fetched.
     package func encryptionKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> [EncryptionKey] {

@@ -1,4 +1,4 @@
-public import AuthFlowHTTP
+package import AuthFlowHTTP
 
 /// The source of a client's signing key: a fixed value, or a file that is reloaded after it has been replaced.
 public struct SigningKeySource: Sendable {
@@ -37,7 +37,7 @@ public struct SigningKeySource: Sendable {
     /// Returns the current signing key. Finding a key in a hardware token may block the thread.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the file cannot be used, or `key_unavailable` when the
     ///   hardware token cannot be used.
-    public func key() throws(AuthError) -> any SigningKey { try read() }
+    package func key() throws(AuthError) -> any SigningKey { try read() }
 
     /// The current signing key, without blocking a thread of the cooperative pool.
     package func keyInTask() async throws -> any SigningKey {

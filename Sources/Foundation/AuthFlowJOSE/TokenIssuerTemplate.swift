@@ -9,13 +9,13 @@ package import AuthFlowJSON
 public struct TokenIssuerTemplate: Sendable, Hashable {
     /// The issuer with a placeholder for the tenant in braces, exactly as in the metadata:
     /// `https://login.example.com/{tenantid}/v2.0`.
-    public let text: String
+    package let text: String
 
     /// The claim that identifies the tenant.
-    public let claim: String
+    package let claim: String
 
     /// The tenants whose users are accepted; nil for any.
-    public let tenants: Set<String>?
+    package let tenants: Set<String>?
 
     private let parts: (before: String, after: String)
 

@@ -167,13 +167,13 @@ public struct RecordKey: Sendable, Hashable {
         /// Credentials of a client.
         public static let credential: Self = "credential"
         /// An authorization request that awaits its response.
-        public static let authorizationRequest: Self = "authorization_request"
+        package static let authorizationRequest: Self = "authorization_request"
         /// A one-time event.
-        public static let claim: Self = "claim"
+        package static let claim: Self = "claim"
         /// The record of a logout token.
-        public static let logout: Self = "logout"
+        package static let logout: Self = "logout"
         /// A document that the apps of one vendor share.
-        public static let shared: Self = "shared"
+        package static let shared: Self = "shared"
     }
 
     /// The profile, user or session.

@@ -1,4 +1,4 @@
-public import AuthFlowHTTP
+package import AuthFlowHTTP
 
 extension ResourceServer {
     /// Checks an access token as if it had arrived in a request, and reports each check.
@@ -12,7 +12,7 @@ extension ResourceServer {
     ///   - requirement: The requirement of the route; default: a valid token.
     ///   - introspects: Whether to send the token to its issuer, if the API is configured to introspect it (RFC 7662);
     ///     default: no.
-    public func report(
+    package func report(
         on token: Secret,
         requiring requirement: Requirement = Requirement(),
         introspects: Bool = false

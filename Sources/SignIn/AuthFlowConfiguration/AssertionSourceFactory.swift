@@ -16,7 +16,7 @@ public struct AssertionSourceFactory: Sendable {
     }
 
     /// The name that selects the source in a profile.
-    public let name: String
+    package let name: String
 
     /// The keys of the source's options.
     let keys: [ConfigurationKeyDeclaration]

@@ -7,7 +7,7 @@ public struct ConfigurationError: Error, Sendable, Hashable {
     public let issues: [ConfigurationIssue]
 
     /// Creates an error from at least one issue.
-    public init(issues: [ConfigurationIssue]) {
+    package init(issues: [ConfigurationIssue]) {
         let sorted = issues.sorted { ($0.line, $0.column) < ($1.line, $1.column) }
         let rest = sorted.dropFirst(Self.limit).first.map { first in
             ConfigurationIssue(

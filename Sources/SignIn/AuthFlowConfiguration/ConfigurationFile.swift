@@ -124,7 +124,7 @@ public struct ConfigurationFile: Sendable {
     }
 
     /// The names of the profiles for a protected resource: the profiles that list it in `resources`.
-    public func profileNames(for resource: String) -> [String] {
+    package func profileNames(for resource: String) -> [String] {
         profileNames.filter { name in
             json["profiles"]?[name]?["resources"]?.strings?.contains { $0.isIdentical(to: resource) } == true
         }
@@ -139,10 +139,10 @@ public struct ConfigurationFile: Sendable {
     }
 
     /// The settings of a resource server, an API that receives access tokens; nil when the file has none. `AuthFlowResourceServerConfiguration` reads them.
-    public var resourceServer: ConfigurationSection? { section("resource_server") }
+    package var resourceServer: ConfigurationSection? { section("resource_server") }
 
     /// The settings of a web application that signs users in; empty when the file has none. `AuthFlowServerConfiguration` reads them.
-    public var server: ConfigurationSection {
+    package var server: ConfigurationSection {
         section("server") ?? ConfigurationSection(json: [:], path: JSONPath().member("server"), source: source)
     }
 

@@ -1,22 +1,22 @@
-public import AuthFlowHTTP
+package import AuthFlowHTTP
 import AuthFlowJSON
 import AuthFlowTransport
 
 /// A section of a configuration file that has not been validated yet: a profile, or the settings for one purpose.
-public struct ConfigurationSection: Sendable {
+package struct ConfigurationSection: Sendable {
     let json: JSON
     let path: JSONPath
     let source: ConfigurationSource
 
     /// An error about the section as a whole, with its location.
-    public func error(_ problem: String) -> ConfigurationError { source.error(problem, at: path) }
+    package func error(_ problem: String) -> ConfigurationError { source.error(problem, at: path) }
 
     /// The section, validated against its keys.
     /// - Parameters:
     ///   - keys: The keys that the section may contain.
     ///   - environment: The environment variables that secrets are read from.
     /// - Throws: ``ConfigurationError`` with every issue.
-    public func checked(
+    package func checked(
         _ keys: [any AnyConfigurationKey],
         environment: [String: String]
     ) throws(ConfigurationError) -> ConfigurationObject {
@@ -44,7 +44,7 @@ public struct ConfigurationSection: Sendable {
     /// The transport that the section's network settings describe, with its proxy and its certificates.
     /// - Parameter environment: The environment variables that name a proxy and contain its password.
     /// - Throws: ``ConfigurationError`` with the location of the issue.
-    public func transport(environment: [String: String]) throws(ConfigurationError) -> any HTTPTransport {
+    package func transport(environment: [String: String]) throws(ConfigurationError) -> any HTTPTransport {
         // Validates only these keys, because other keys may belong to providers that the program does not list.
         let keys = NetworkSettings.Keys.declarations
         let members = (json.object ?? [:]).filter { member in keys.contains { $0.name == member.key } }
@@ -66,5 +66,5 @@ public struct ConfigurationSection: Sendable {
 
 extension ConfigurationSection: CustomStringConvertible, WithoutReflection {
     /// The section's location: its file and path.
-    public var description: String { "\(source.file): \(path)" }
+    package var description: String { "\(source.file): \(path)" }
 }

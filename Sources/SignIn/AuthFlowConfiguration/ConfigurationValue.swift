@@ -169,7 +169,7 @@ extension ConfigurationValue {
     }
 
     /// A single value, or an array of at least one value.
-    public static func oneOrMore<Element>(_ element: ConfigurationValue<Element>) -> Self where Value == [Element] {
+    package static func oneOrMore<Element>(_ element: ConfigurationValue<Element>) -> Self where Value == [Element] {
         let one = ConfigurationValue<[Element]>(element.shape, write: { $0.count == 1 ? element.write($0[0]) : nil }) {
             node throws(ConfigurationError) in [try element.read(node)]
         }

@@ -16,16 +16,16 @@ import AuthFlowStores
 /// ```
 public struct ProviderFactory: Sendable {
     /// The value of `provider` that selects the adapter.
-    public let name: String
+    package let name: String
 
     /// The keys that the adapter adds to a profile.
     let keys: [ConfigurationKeyDeclaration]
 
     /// The default authentication method of a client with a secret.
-    public let secretMethod: ClientAuthentication.Method
+    package let secretMethod: ClientAuthentication.Method
 
     /// The scopes that are requested by default.
-    public let defaultScopes: [String]
+    package let defaultScopes: [String]
 
     /// Checks this provider's requirements for the settings of a profile.
     let check: @Sendable (_ registration: ClientRegistration, _ profile: ConfigurationObject) throws -> Void
@@ -65,7 +65,7 @@ public struct ProviderFactory: Sendable {
 /// Creates a token store from its options. A program lists the factories for the stores that it supports.
 public struct TokenStoreFactory: Sendable {
     /// The value of `store` that selects the store.
-    public let name: String
+    package let name: String
 
     /// The keys of the store's options.
     let keys: [ConfigurationKeyDeclaration]

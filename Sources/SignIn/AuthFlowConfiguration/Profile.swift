@@ -1,6 +1,6 @@
 public import AuthFlowHTTP
 import AuthFlowJSON
-public import AuthFlowStorage
+package import AuthFlowStorage
 
 /// A profile of a configuration file, from which a client can be created.
 public struct Profile: Sendable {
@@ -85,7 +85,7 @@ public struct Profile: Sendable {
     ///   - assertions: The sources of assertions to choose from.
     ///   - host: The clock, random number generator and environment.
     /// - Throws: ``ConfigurationError``, or any error from creating the store.
-    public func makeStore(
+    package func makeStore(
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
@@ -104,7 +104,7 @@ public struct Profile: Sendable {
 
     /// Like ``makeStore(providers:userAgents:stores:assertions:host:)``, for the sessions of a web application.
     /// - Throws: The same errors, and ``ConfigurationError`` when the store cannot store sessions.
-    public func makeSessionStore(
+    package func makeSessionStore(
         providers: [ProviderFactory],
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
         assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,

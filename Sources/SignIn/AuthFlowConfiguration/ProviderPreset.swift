@@ -1,4 +1,4 @@
-public import AuthFlowHTTP
+package import AuthFlowHTTP
 public import AuthFlowJSON
 import AuthFlowStorage
 
@@ -22,13 +22,13 @@ public struct ProviderPreset: Sendable {
         }
 
         /// The name of the parameter.
-        public let name: String
+        package let name: String
         /// The type of its value.
-        public let kind: Kind
+        package let kind: Kind
         /// The description, as a sentence.
-        public let summary: String
+        package let summary: String
         /// The default value; nil when the parameter is required.
-        public let defaultValue: String?
+        package let defaultValue: String?
 
         /// Creates a parameter.
         public init(_ name: String, _ kind: Kind, default defaultValue: String? = nil, _ summary: String) {
@@ -73,19 +73,19 @@ public struct ProviderPreset: Sendable {
     public let title: String
 
     /// The variable values.
-    public let parameters: [Parameter]
+    package let parameters: [Parameter]
 
     /// The members of a profile. A parameter name in braces is replaced with the parameter's value.
-    public let members: JSON
+    package let members: JSON
 
     /// The steps at the provider before the first sign-in, one sentence each.
-    public let registration: [String]
+    package let registration: [String]
 
     /// The URL of the console where clients are registered; nil when each customer of the provider has a different URL.
-    public let console: String?
+    package let console: String?
 
     /// The URL of the provider's documentation that the preset is based on.
-    public let source: String
+    package let source: String
 
     /// Creates a preset.
     /// - Parameters:
@@ -117,7 +117,7 @@ public struct ProviderPreset: Sendable {
 
     /// The members of a profile, with the values of the parameters.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a value is missing, unknown or invalid.
-    public func members(_ values: [String: String]) throws(AuthError) -> JSON {
+    package func members(_ values: [String: String]) throws(AuthError) -> JSON {
         for name in values.keys.sorted() where !parameters.contains(where: { $0.name == name }) {
             throw AuthError(
                 .invalidConfiguration,

@@ -33,7 +33,7 @@ public struct UserAgentFactory: Sendable {
     }
 
     /// The value of `user_agent` that selects the agent.
-    public let name: String
+    package let name: String
 
     /// The keys of the agent's options.
     let keys: [ConfigurationKeyDeclaration]

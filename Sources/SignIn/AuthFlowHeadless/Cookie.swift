@@ -1,29 +1,29 @@
-public import AuthFlow
-public import AuthFlowEssentials
+package import AuthFlow
+package import AuthFlowEssentials
 
 /// A cookie as a browser stores it (RFC 6265 section 5.3).
-public struct Cookie: Sendable, Hashable {
+package struct Cookie: Sendable, Hashable {
     /// The name.
-    public let name: String
+    package let name: String
     /// The value. For a signed-in session, the value is a bearer credential.
-    public let value: Secret
+    package let value: Secret
     /// The host or domain that the cookie belongs to, in lower case.
-    public let domain: String
+    package let domain: String
     /// Whether this is a host-only cookie, which is not sent to subdomains.
-    public let isHostOnly: Bool
+    package let isHostOnly: Bool
     /// The path.
-    public let path: String
+    package let path: String
     /// Whether the cookie is sent only over `https`, or to loopback.
-    public let isSecure: Bool
+    package let isSecure: Bool
     /// The expiry; nil for a session cookie.
-    public let expiresAt: Date?
+    package let expiresAt: Date?
     /// The origin that set the cookie.
-    public let origin: String
+    package let origin: String
     /// The `SameSite` attribute, which restricts the cross-site requests that include the cookie.
-    public let sameSite: SameSite
+    package let sameSite: SameSite
 
     /// `SameSite` (RFC 6265bis section 5.6.7).
-    public enum SameSite: String, Sendable, Hashable {
+    package enum SameSite: String, Sendable, Hashable {
         /// Not sent with cross-site requests.
         case strict
         /// Sent with cross-site requests only if they are top-level navigations with the method GET. The default.

@@ -1,26 +1,26 @@
-public import AuthFlow
-public import AuthFlowEssentials
+package import AuthFlow
+package import AuthFlowEssentials
 
 /// The cookies of one visit, according to RFC 6265.
 ///
 /// On Linux, Foundation's cookie storage accepts foreign domains, ignores `Max-Age`, and sends cookies to hosts that
 /// they do not belong to, so AuthFlow uses its own cookie jar on every system.
-public struct CookieJar: Sendable {
+package struct CookieJar: Sendable {
     /// The maximum number of cookies; the oldest are evicted first. Section 6.1 recommends at least 3000, but a sign-in
     /// needs only a few.
     private static let capacity = 300
 
     /// The cookies, oldest first.
-    public private(set) var cookies: [Cookie] = []
+    package private(set) var cookies: [Cookie] = []
 
     /// Creates an empty jar.
-    public init() {}
+    package init() {}
 
     /// Creates a jar with cookies from an earlier visit.
     init(_ cookies: [Cookie]) { self.cookies = cookies }
 
     /// Stores the cookie of a `Set-Cookie` field that an endpoint sent (section 5.3).
-    public mutating func store(_ field: String, from endpoint: Endpoint, now: Date) {
+    package mutating func store(_ field: String, from endpoint: Endpoint, now: Date) {
         guard let cookie = Cookie(field, from: endpoint, now: now) else { return }
         cookies.removeAll { $0.name == cookie.name && $0.domain == cookie.domain && $0.path == cookie.path }
         if let end = cookie.expiresAt, end <= now { return }
@@ -33,7 +33,7 @@ public struct CookieJar: Sendable {
     ///   - endpoint: The endpoint of the request.
     ///   - now: The current time.
     ///   - isAllowed: Returns whether a matching cookie may be sent.
-    public func field(
+    package func field(
         for endpoint: Endpoint,
         now: Date,
         where isAllowed: (Cookie) -> Bool = { _ in true }

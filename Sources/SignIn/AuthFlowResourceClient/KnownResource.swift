@@ -132,7 +132,7 @@ struct ResourceRecord: Sendable, Hashable {
 }
 
 /// The method by which a client obtains its `client_id` at an authorization server that a resource names.
-public enum ClientIdentification: String, Sendable, Hashable {
+package enum ClientIdentification: String, Sendable, Hashable {
     /// Pre-registration: the client was registered there beforehand.
     case registered
     /// A client ID metadata document, whose URL is the `client_id`.

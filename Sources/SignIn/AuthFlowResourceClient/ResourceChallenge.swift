@@ -3,7 +3,7 @@ public import AuthFlowOAuth
 /// The challenge of a protected resource in a 401 or 403 response (RFC 6750 section 3, RFC 9728 section 5.1, RFC 9470).
 public struct ResourceChallenge: Sendable, Hashable {
     /// The requirement of the resource that the request did not meet.
-    public enum Demand: Sendable, Hashable {
+    package enum Demand: Sendable, Hashable {
         /// A new token: the token is missing, has expired, or was revoked.
         case token
         /// A token with more scopes than the rejected token has (`insufficient_scope`).
@@ -15,19 +15,19 @@ public struct ResourceChallenge: Sendable, Hashable {
     }
 
     /// The requirement that the challenge states.
-    public let demand: Demand
+    package let demand: Demand
 
     /// `scope`: the scopes that this operation needs; nil when absent.
-    public let scopes: [String]?
+    package let scopes: [String]?
 
     /// `resource_metadata`: the URL of the resource's metadata; nil when absent.
-    public let metadata: String?
+    package let metadata: String?
 
     /// `acr_values` (RFC 9470), at most 100; empty when absent.
-    public var acrValues: [String] { authentication.acrValues }
+    package var acrValues: [String] { authentication.acrValues }
 
     /// `max_age` in seconds (RFC 9470), at most one year; nil when absent or not in this range.
-    public var maxAge: Int? { authentication.maxAge }
+    package var maxAge: Int? { authentication.maxAge }
 
     /// The required user authentication.
     var authentication: RequiredAuthentication
@@ -39,11 +39,11 @@ public struct ResourceChallenge: Sendable, Hashable {
     let hasError: Bool
 
     /// Whether the resource accepts DPoP-bound tokens (RFC 9449).
-    public let isDPoP: Bool
+    package let isDPoP: Bool
 
     /// Parses the challenges of a response.
     /// - Returns: The challenge; nil when the response does not request a token, so that signing in would not help.
-    public init?(status: Int, challenges: [AuthenticationChallenge]) {
+    package init?(status: Int, challenges: [AuthenticationChallenge]) {
         let usable = challenges.filter { $0.scheme == "bearer" || $0.scheme == "dpop" }
         func first(_ isWanted: (AuthenticationChallenge) -> Bool) -> AuthenticationChallenge? {
             usable.first(where: isWanted)

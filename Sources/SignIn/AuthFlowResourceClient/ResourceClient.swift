@@ -367,7 +367,7 @@ public final class ResourceClient: Sendable {
         /// The `client_id` at the authorization server.
         public let clientID: String
         /// The method by which the client obtained its `client_id`.
-        public let identification: ClientIdentification
+        package let identification: ClientIdentification
         /// The requested scopes. ``credential`` contains the granted scopes.
         public let requestedScopes: [String]
         /// The credential; nil when the user has signed out, or the session has ended.
@@ -391,7 +391,7 @@ public final class ResourceClient: Sendable {
 
     /// The authorization server of the user's last sign-in; nil when no user has signed in.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    public func issuer() async throws -> String? { try await known(reading: true)?.issuer }
+    package func issuer() async throws -> String? { try await known(reading: true)?.issuer }
 
     /// A credential with a fresh access token. The user is never prompted.
     /// - Parameter duration: The minimum remaining lifetime of the token; default: the freshness margin.

@@ -1,19 +1,19 @@
 import AuthFlowJSON
-public import HTTPTypes
+package import HTTPTypes
 
 /// One challenge in a server's `WWW-Authenticate` field (RFC 9110 section 11.6.1): the authentication that it requires.
-public struct AuthenticationChallenge: Sendable, Hashable {
+package struct AuthenticationChallenge: Sendable, Hashable {
     /// `auth-scheme` in lower case: it is case-insensitive (section 11.1).
-    public let scheme: String
+    package let scheme: String
 
     /// The parameters by their names in lower case.
-    public let parameters: [String: String]
+    package let parameters: [String: String]
 
     /// The `token68`, which schemes such as `Negotiate` use instead of parameters (section 11.2); default: none.
-    public let token68: String?
+    package let token68: String?
 
     /// Creates a challenge.
-    public init(scheme: String, parameters: [String: String] = [:], token68: String? = nil) {
+    package init(scheme: String, parameters: [String: String] = [:], token68: String? = nil) {
         self.scheme = scheme.lowercased()
         self.parameters = parameters
         self.token68 = token68
@@ -26,7 +26,7 @@ public struct AuthenticationChallenge: Sendable, Hashable {
     ///
     /// A challenge that repeats a parameter is skipped, because two parsers could interpret it differently. Malformed input is skipped
     /// up to the end of its field. If the total size of the fields exceeds 16 KiB, all of them are ignored.
-    public static func challenges(in fields: HTTPFields) -> [AuthenticationChallenge] {
+    package static func challenges(in fields: HTTPFields) -> [AuthenticationChallenge] {
         let values = fields[values: .wwwAuthenticate]
         guard values.reduce(0, { $0 + $1.utf8.count }) <= maximumSize else { return [] }
         var reader = Reader(fields: values)

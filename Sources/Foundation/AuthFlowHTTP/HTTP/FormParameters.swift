@@ -1,14 +1,14 @@
 /// Name-value pairs in order, as in a query or a form body (`application/x-www-form-urlencoded`).
 public struct FormParameters: Sendable, Hashable {
     /// The names and values, in the order in which they are sent or were received. A name may occur more than once.
-    public private(set) var pairs: [Pair] = []
+    package private(set) var pairs: [Pair] = []
 
     /// One name with its value.
-    public struct Pair: Sendable, Hashable {
+    package struct Pair: Sendable, Hashable {
         /// The name, decoded.
-        public let name: String
+        package let name: String
         /// The value, decoded.
-        public let value: String
+        package let value: String
     }
 
     /// Creates an empty list.

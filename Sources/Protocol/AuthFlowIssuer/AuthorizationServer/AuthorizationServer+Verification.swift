@@ -85,6 +85,12 @@ extension AuthorizationServer {
         IssuerKeys(server: self, metadata: metadata, template: template ?? metadata.tokenIssuer)
     }
 
+    /// The server's keys for its signatures.
+    package func signatureKeys(_ metadata: ProviderMetadata) async throws -> [JWK] {
+        let place = try metadata.required(\.jwksURI, "key set (jwks_uri)")
+        return try await keys.signatureKeys(at: place, fetch: fetchKeys)
+    }
+
     /// The server's keys for encrypting messages to it.
     package func encryptionKeys(_ metadata: ProviderMetadata) async throws -> [EncryptionKey] {
         let place = try metadata.required(\.jwksURI, "key set (jwks_uri)")

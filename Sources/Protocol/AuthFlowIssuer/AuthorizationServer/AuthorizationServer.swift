@@ -1,6 +1,6 @@
 package import AuthFlowEssentials
 public import AuthFlowHTTP
-package import AuthFlowJOSE
+public import AuthFlowJOSE
 import AuthFlowJSON
 public import AuthFlowTransport
 import HTTPTypes
@@ -152,4 +152,50 @@ public final class AuthorizationServer: Sendable {
 extension AuthorizationServer: CustomStringConvertible, WithoutReflection {
     /// The issuer.
     public var description: String { issuer }
+}
+
+/// The metadata document at one of the issuer's well-known URLs.
+struct DiscoveredMetadata: MetadataSource {
+    let issuer: String
+    let tokenIssuer: TokenIssuerTemplate?
+
+    func metadata(in context: ServerContext) async throws -> ProviderMetadata {
+        try await context.discover(tokenIssuer: tokenIssuer)
+    }
+}
+
+extension AuthorizationServer {
+    /// Creates a server that implements OpenID Connect, or OAuth 2.0 with a metadata document.
+    /// - Parameters:
+    ///   - issuer: The issuer, exactly as in the provider's metadata.
+    ///   - tokenIssuer: The template for the issuers in tokens, if each tenant has its own issuer; default: the issuer.
+    ///     The metadata may then contain the template instead of the issuer.
+    ///   - transport: Sends every request to this server; default: the system's.
+    ///   - host: The clock, random number generator and environment; default: the system's.
+    public convenience init(
+        issuer: String,
+        tokenIssuer: TokenIssuerTemplate? = nil,
+        transport: any HTTPTransport = SystemTransport(),
+        host: HostServices = .system
+    ) {
+        self.init(DiscoveredMetadata(issuer: issuer, tokenIssuer: tokenIssuer), transport: transport, host: host)
+    }
+}
+
+/// The `state` values whose authorization responses were accepted, so that none is accepted twice in this process.
+package final class UsedStates: Sendable {
+    /// The maximum number of stored values; the oldest are removed first. A code is valid for only a few minutes.
+    private static let limit = 8192
+
+    private let states = Mutex<(recent: Set<Secret>, earlier: Set<Secret>)>(([], []))
+
+    /// Marks a state as used.
+    /// - Returns: false when it was already used.
+    package func use(_ state: Secret) -> Bool {
+        states.withLock { states in
+            guard !states.earlier.contains(state), states.recent.insert(state).inserted else { return false }
+            if states.recent.count >= Self.limit / 2 { states = ([], states.recent) }
+            return true
+        }
+    }
 }

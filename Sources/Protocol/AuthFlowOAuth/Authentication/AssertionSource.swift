@@ -72,7 +72,7 @@ public struct AssertionSource: Sendable {
 
     /// Obtains an assertion that has not expired.
     /// - Throws: ``AuthError`` with `assertion_unusable`, or any error thrown by the source.
-    public func assertion(for request: Request) async throws -> Assertion {
+    package func assertion(for request: Request) async throws -> Assertion {
         let assertion = try await make(request)
         try assertion.check(audience: audience ?? request.issuer, at: request.time, from: name)
         return assertion

@@ -42,7 +42,7 @@ public import AuthFlowJSON
 
     /// Returns a validated copy of the registration with some values changed.
     /// - Throws: ``AuthError`` with `invalid_configuration`; any error thrown by `change`.
-    public func changing(_ change: (inout Values) throws -> Void) throws -> ClientRegistration {
+    package func changing(_ change: (inout Values) throws -> Void) throws -> ClientRegistration {
         var values = values
         try change(&values)
         return try ClientRegistration(values)

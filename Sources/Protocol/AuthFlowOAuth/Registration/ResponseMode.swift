@@ -16,7 +16,7 @@ public enum ResponseMode: String, Sendable, Hashable, CaseIterable {
     case formPostJWT = "form_post.jwt"
 
     /// Whether the response is a signed JWT (JARM).
-    public var isSigned: Bool {
+    package var isSigned: Bool {
         switch self {
         case .query, .fragment, .formPost: false
         case .jwt, .queryJWT, .fragmentJWT, .formPostJWT: true
@@ -24,7 +24,7 @@ public enum ResponseMode: String, Sendable, Hashable, CaseIterable {
     }
 
     /// The mode in which the user agent receives the response, regardless of whether it is a JWT.
-    public var delivery: ResponseMode {
+    package var delivery: ResponseMode {
         switch self {
         case .query, .jwt, .queryJWT: .query
         case .fragment, .fragmentJWT: .fragment

@@ -4,9 +4,9 @@ import Synchronization
 /// token.
 ///
 /// Show the report only to operators, never to clients: it would tell an attacker which check to bypass next.
-public struct TokenReport: Sendable {
+package struct TokenReport: Sendable {
     /// A check of a token. The cases are in the order of the checks.
-    public enum Check: String, Sendable, Hashable, CaseIterable {
+    package enum Check: String, Sendable, Hashable, CaseIterable {
         /// The characters and the length of the token.
         case form
         /// Whether the API trusts the token's issuer.
@@ -31,7 +31,7 @@ public struct TokenReport: Sendable {
         case scopes
 
         /// The specification that requires the check.
-        public var specification: String {
+        package var specification: String {
             switch self {
             case .form: "RFC 6750 section 2.1"
             case .issuer, .audience, .signature: "RFC 9068 section 4"
@@ -47,7 +47,7 @@ public struct TokenReport: Sendable {
     }
 
     /// The outcome of a check.
-    public enum Outcome: Sendable, Hashable {
+    package enum Outcome: Sendable, Hashable {
         /// The token passed the check. The text is a detail, such as the issuer, or empty.
         case passed(String)
         /// The token failed the check, for this reason.
@@ -59,19 +59,19 @@ public struct TokenReport: Sendable {
     }
 
     /// One check.
-    public struct Step: Sendable, Hashable {
+    package struct Step: Sendable, Hashable {
         /// The check.
-        public let check: Check
+        package let check: Check
         /// The outcome of the check.
-        public let outcome: Outcome
+        package let outcome: Outcome
     }
 
     /// The checks, in order. A failed check is the last one.
-    public let steps: [Step]
+    package let steps: [Step]
 
     /// Whether the API accepts the token. If the token is bound to a key or a certificate, each request must also prove
     /// possession of the private key.
-    public let isAccepted: Bool
+    package let isAccepted: Bool
 }
 
 extension TokenReport {

@@ -18,7 +18,7 @@ public enum SignInMethod: Sendable {
     case jwtBearer(AssertionSource)
 
     /// The flow, identified by the name that configurations use.
-    public var flow: SignInFlow {
+    package var flow: SignInFlow {
         switch self {
         case .userAgent: .authorizationCode
         case .device: .device

@@ -302,7 +302,10 @@ struct DoctorCommand: AsyncParsableCommand {
             } else {
                 findings.note("TLS", "none: the provider is on this machine")
             }
-            let obstacles = try await client.client.server.obstacles()
+            let hasIDTokens = !client.isWithoutUser && client.registration.scopes.contains("openid")
+            let obstacles = try await client.client.server.obstacles(
+                algorithms: hasIDTokens ? client.client.idTokenAlgorithms(metadata) : []
+            )
             for obstacle in obstacles { findings.bad(obstacle.name, "\(obstacle.error)") }
             if metadata.jwksURI != nil, !obstacles.contains(where: { $0.name == "keys" }) {
                 findings.good("keys", "the provider's signing keys were fetched")
