@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension ProviderPreset {
-    /// `cognito`: a user pool of Amazon Cognito.
+    /// `cognito`: an Amazon Cognito user pool.
     public static let amazonCognito = ProviderPreset(
         "cognito",
         title: "Amazon Cognito",

@@ -5,7 +5,7 @@ import Crypto
 import Foundation
 import HTTPTypes
 
-/// Measures an API's authorization of requests against the bare signature checks of swift-crypto.
+/// Compares the cost of authorizing an API request with that of the signature checks alone, in swift-crypto.
 enum ResourceServerBench {
     private static let issuer = "https://id.example.com"
     private static let resource = "https://api.example.com/orders"

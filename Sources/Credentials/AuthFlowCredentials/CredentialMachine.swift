@@ -78,7 +78,7 @@ struct CredentialMachine {
         case unknown
         case entry(StoredAccounts.Entry?)
 
-        /// Whether an entry has the same tokens. A change only to the application data, or another rejected refresh, does not make it newer.
+        /// Whether an entry has the same tokens. The application data and the number of rejected refreshes may differ.
         func isTokens(of other: StoredAccounts.Entry?) -> Bool {
             guard case .entry(let entry) = self else { return false }
             return entry?.tokensOnly == other?.tokensOnly

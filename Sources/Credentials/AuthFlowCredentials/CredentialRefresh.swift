@@ -8,7 +8,7 @@ import AuthFlowOAuth
 /// | stored | action |
 /// |---|---|
 /// | no usable credential, and tokens can be obtained without a user | renew |
-/// | no usable credential otherwise | throw `login_required` |
+/// | no usable credential, in any other case | throw `login_required` |
 /// | a fresh access token that no API has rejected | return it |
 /// | a refresh token | send it |
 /// | no refresh token and no user, and tokens can be obtained without a user | renew |

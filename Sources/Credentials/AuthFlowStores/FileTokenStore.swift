@@ -140,7 +140,7 @@ public struct FileTokenStore: TokenStore {
         var waited = Duration.zero
         var pause = Duration.milliseconds(5)
         var lastRenewal = lock.renewedAt
-        // This counts the sleeps, not the elapsed time, which would include time while the machine was suspended.
+        // The sum of the pauses, not the elapsed time, which would include time while the machine was suspended.
         var unrenewed = Duration.zero
         do {
             while true {

@@ -25,7 +25,7 @@ package struct JWS: Sendable {
             throw AuthError(.unsupported, "The token is encrypted (JWE), but no decryption key is available.")
         }
         guard dots.count == 2 else {
-            throw malformed("it does not have three parts (RFC 7515 section 7.1), so it may be unsigned or not a JWT")
+            throw malformed("it does not have three parts (RFC 7515 section 7.1), so it is not a signed JWT")
         }
         guard let payload = Base64URL.decode(utf8: bytes[(dots[0] + 1)..<dots[1]]),
             let signature = Base64URL.decode(utf8: bytes[(dots[1] + 1)...])

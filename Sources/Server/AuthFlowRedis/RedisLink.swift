@@ -34,7 +34,7 @@ typealias RedisCommand = [[UInt8]]
         guard authflow_redis_open() else {
             throw DatabaseFailure(
                 .unusable,
-                "The library hiredis is not installed. On Debian, install the package libhiredis0.14."
+                "The library hiredis is not installed. On Debian 12, install the package libhiredis0.14."
             )
         }
         let context =

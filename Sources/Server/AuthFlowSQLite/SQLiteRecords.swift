@@ -294,7 +294,7 @@ final class SQLiteRecords: RecordTable {
         }
     }
 
-    /// The condition that no lease is held at the time in the second parameter, during the boot in the third parameter.
+    /// The condition that no lease of the current boot (the third parameter) is held at the current time (the second parameter).
     private static let hasNoLease = "(lease_until IS NULL OR lease_until <= ?2 OR lease_boot <> ?3)"
 
     func removeEnded() async throws -> Int {

@@ -2,8 +2,8 @@ import AuthFlow
 import AuthFlowEssentials
 
 /// The decisions at the end of a sign-in about the new session and the browser's previous sessions: the data that the
-/// new session takes over from them, and the tokens to revoke. It performs no I/O: ``SessionServer`` reads the sessions
-/// and performs the actions.
+/// new session takes over from them, and the tokens to revoke. This type performs no I/O: ``SessionServer`` reads the
+/// sessions and performs the actions.
 struct SessionSuccession: Sendable {
     /// A session that the browser had when the sign-in started, or has now.
     struct Predecessor: Sendable {

@@ -38,7 +38,7 @@ public struct ConfigurationValue<Value: Sendable>: Sendable {
         }
     }
 
-    /// A string with at least one character that `parse` accepts. `parse` runs when the file is validated, so that the errors
+    /// A non-empty string that `parse` accepts. `parse` runs when the file is validated, so that the errors
     /// of all values are reported together.
     /// - Parameters:
     ///   - format: A JSON Schema format, such as `uri`; default: none.

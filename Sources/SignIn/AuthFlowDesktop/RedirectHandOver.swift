@@ -18,7 +18,7 @@ public struct RedirectHandOver: Sendable {
     private let directory: String
 
     /// Creates a handoff that uses a directory, which is created if it does not exist.
-    /// - Parameter directory: Its path, which must be short: the path of a Unix domain socket is limited to about a hundred characters.
+    /// - Parameter directory: The path of the directory. It must be short, because the path of a Unix domain socket is limited to about a hundred characters.
     public init(directory: String) {
         self.directory = directory
     }

@@ -12,7 +12,7 @@ struct HTMLPage: Sendable {
     var hasScripts = false
     /// The beginning of the visible text.
     var text = ""
-    /// Whether the page cannot be interpreted without a DOM tree from some point on; `forms` ends at that point.
+    /// Whether, from some point on, the page cannot be interpreted without a DOM tree; `forms` ends at that point.
     var isUnclear = false
 
     /// Parses a page, in time proportional to its size. A page whose media type is not HTML has no forms.

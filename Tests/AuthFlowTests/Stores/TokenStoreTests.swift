@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    /// A process that was killed while it replaced the file leaves the tokens in a temporary file. In a container, another process soon has its ID.
+    /// A process that was killed while it replaced the file leaves the tokens in a temporary file. In a container, its PID is soon reused.
     @Test(arguments: [1, ProcessInfo.processInfo.processIdentifier], [true, false])
     func fileStoreRemovesTheFilesOfAKilledProcessToo(_ process: Int32, _ hasRecord: Bool) async throws {
         try await withDirectory { directory in

@@ -33,7 +33,7 @@ extension TransportResponse {
 }
 
 extension Collection<Secret> {
-    /// A server's text without these secrets, as they are and percent-encoded.
+    /// A server's text with these secrets redacted, both verbatim and percent-encoded.
     package func redacted(in text: String) -> String { EchoedSecrets(map(\.exposed)).redacted(text) }
 }
 

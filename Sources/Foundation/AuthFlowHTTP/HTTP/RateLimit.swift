@@ -7,8 +7,9 @@ extension TransportResponse {
     /// Any status of 500 or above is a server error; except with 503, an OAuth error in the response takes precedence.
     ///
     /// Status 429 (RFC 6585 section 4) and 503 (RFC 9110 section 15.6.4) may specify the delay before a retry in
-    /// `Retry-After`. Many providers report the remaining requests in `X-RateLimit-Remaining`, and the time of the next
-    /// reset in seconds since 1970 in `X-RateLimit-Reset`, or use the prefix `X-Rate-Limit-`; some then respond with 403.
+    /// `Retry-After`. Many providers report the number of remaining requests in `X-RateLimit-Remaining` and the time
+    /// of the next reset, in seconds since 1970, in `X-RateLimit-Reset` (or with the prefix `X-Rate-Limit-`). When no
+    /// requests remain, some respond with 403.
     /// - Parameters:
     ///   - source: The server that responded, for the message.
     ///   - now: The current time.

@@ -107,7 +107,7 @@ struct CurlFailure {
             ": its issuer is not among the authorities trusted by this system or by this client's settings (\"ca_file\")"
         case 23: ": it has been revoked"
         case 62, 64: ": it is for a different name"
-        case 66, 67, 68: ": its key or its signature is too weak"
+        case 66, 67, 68: ": its key, or a key or signature in its certificate chain, is too weak"
         default: ""
         }
     }

@@ -148,7 +148,7 @@ struct Discovery: Sendable {
                 .issuerMismatch,
                 """
                 The metadata of "\(issuer)" has the issuer "\(Redaction.url(named))"; the two must match character for \
-                character. If it is the right provider, use exactly that value as the issuer.
+                character. If this is the intended provider, configure the issuer exactly as it appears in the metadata.
                 """
             )
         }

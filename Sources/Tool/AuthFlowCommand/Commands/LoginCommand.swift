@@ -179,7 +179,7 @@ struct LoginCommand: AsyncParsableCommand {
 }
 
 extension AuthError {
-    /// The error for a sign-in without a usable user agent, with the commands that do not require a user agent.
+    /// The error for a sign-in without a usable user agent, with alternatives that do not open a browser on this machine.
     /// - Parameters:
     ///   - given: The options to repeat.
     ///   - options: The options that were already given, or that the sign-in does not support.
