@@ -31,14 +31,14 @@ public struct TreeCallback: Sendable {
     /// Whether the prompt names a one-time code, or the answer is shown while it is typed, as no password is.
     var asksForCode: Bool {
         let words = prompt.lowercased().split { !$0.isLetter }.map(String.init)
-        let codes = ["code", "otp", "passcode", "pin", "token", "totp", "verification"]
+        let codes = ["code", "onetimepassword", "otp", "passcode", "pin", "token", "totp", "verification"]
         return words.contains(where: codes.contains) || words.joined(separator: " ").contains("one time")
             || type == "PasswordCallback" && output("echoOn") == .bool(true)
     }
 
     /// The answers that are secret: passwords, codes and the answers to security questions.
     var secrets: [Secret] {
-        let isSecret = type.contains("Password") || type.hasPrefix("Kba")
+        let isSecret = type.contains("Password") || type.hasPrefix("Kba") || asksForCode
         return isSecret ? (json["input"]?.array ?? []).compactMap { $0["value"]?.string.map(Secret.init) } : []
     }
 

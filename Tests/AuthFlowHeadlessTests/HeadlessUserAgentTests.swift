@@ -68,10 +68,12 @@ import Testing
         ("/f\u{FC}r/a%2Fb", "https://id.example.com/f%C3%BCr/a%2Fb"),
         ("//b.example.com/f\u{FC}r", "https://b.example.com/f%C3%BCr"),
         ("?x=\u{FC}//y", "https://id.example.com/start?x=%C3%BC//y"),
+        ("/a b|c%2Fd", "https://id.example.com/a%20b%7Cc%2Fd"),
+        ("?x={a b}&y=%2F", "https://id.example.com/start?x=%7Ba%20b%7D&y=%2F"),
     ])
     func encodesOnlyTheCharactersOfARedirectThatAreNotASCII(_ reference: String, _ expected: String) throws {
-        let query = "?error=access_denied&error_description=f\u{FC}r%20x&iss=https%3A%2F%2Fx"
-        let ascii = "?error=access_denied&error_description=f%C3%BCr%20x&iss=https%3A%2F%2Fx"
+        let query = "?error=access_denied&error_description=f\u{FC}r%20x y&iss=https%3A%2F%2Fx"
+        let ascii = "?error=access_denied&error_description=f%C3%BCr%20x%20y&iss=https%3A%2F%2Fx"
         let base = Endpoint("https://id.example.com/start")
         #expect(try HeadlessBrowser.resolve(reference, against: base) == expected)
         if !reference.contains("?") {
@@ -104,12 +106,14 @@ import Testing
         #expect(response == "com.example.app:/callback?\(page.sent)\(consent.rawValue)")
     }
 
-    @Test(arguments: ["<input name=u>", "<input name=u><input type=password name=p>"])
-    func signsInWithNoButtonThatGrantsWhatIsDenied(_ fields: String) async throws {
+    private static let answer = "<button name=d value=grant>Yes</button><button name=d value=deny>No</button>"
+
+    @Test(arguments: ["<input name=u>", "<input name=u><input type=password name=p>"], [decision, answer])
+    func signsInWithNoButtonThatGrantsWhatIsDenied(_ fields: String, _ buttons: String) async throws {
         let response = try await visit(consent: .deny) { request, body in
             request.method == .post
                 ? Self.redirect("com.example.app:/callback?\(body)")
-                : Self.html("<form method=post>\(fields)\(Self.decision)</form>")
+                : Self.html("<form method=post>\(fields)\(buttons)</form>")
         }
         #expect(response.hasSuffix("&d=deny") && !response.contains("alice") && !response.contains("wonderland"))
     }
@@ -117,7 +121,10 @@ import Testing
     /// A wrong code may count as an attempt.
     @Test(arguments: [
         "<input name=otp><button>Verify</button>", "<input name=otp><button>Continue</button>",
-        "<input type=tel autocomplete=one-time-code name=c><button>Cancel</button><button>Continue</button>",
+        "<input type=tel autocomplete=one-time-code name=c><button name=a value=n>Cancel</button><button name=a value=y>Continue</button>",
+        "<input autocomplete=one-time-code name=c><button name=a value=y>Continue</button><button name=a value=n>Cancel</button>",
+        "<input name=otp><button name=a value=y>Continue</button><button name=a value=n>Cancel</button>",
+        "<input type=password autocomplete=one-time-code name=c><button>Continue</button>",
     ])
     func fillsInNoOneTimeCode(_ fields: String) async throws {
         let posts = Mutex(0)
@@ -129,6 +136,16 @@ import Testing
             }
         }
         #expect(posts.withLock { $0 } == 1)
+    }
+
+    @Test func aReadOnlyUserNameIsNotTypedElsewhere() async throws {
+        let fields = "<input name=company><input type=email name=u value=alice readonly><input type=password name=p>"
+        let response = try await visit { request, body in
+            request.method == .post
+                ? Self.redirect("com.example.app:/callback?\(body)")
+                : Self.html("<form method=post>\(fields)<button>Sign in</button></form>")
+        }
+        #expect(response == "com.example.app:/callback?company=&u=alice&p=wonderland")
     }
 
     @Test func aSearchFormIsNotTheSignInForm() async throws {

@@ -42,6 +42,20 @@ import Testing
         #expect(scene.refreshes == 1)
     }
 
+    @Test func noTokensAreReplacedIfTheNewOnesCouldNotBeStored() async throws {
+        let client = try scene.client(store: store)
+        _ = try await client.signIn()
+        store.isFull = true
+        await expectError(.storageFailed) {
+            try await client.replaceTokens { tokens, _ in
+                Issue.record("The tokens were replaced at the provider.")
+                return tokens
+            }
+        }
+        store.isFull = false
+        _ = try await client.replaceTokens { tokens, _ in tokens }
+    }
+
     @Test func noUserIsAskedToSignInIfTheTokensCouldNotBeStored() async throws {
         let client = try scene.client(store: store)
         store.isFull = true

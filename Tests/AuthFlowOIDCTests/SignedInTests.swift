@@ -79,7 +79,7 @@ import Testing
 
     /// A store whose leases or reads fail.
     private final class BrokenStore: TokenStore {
-        enum Fault { case leases, reads }
+        enum Fault { case leases, reads, writes }
 
         private let base = MemoryTokenStore()
         let fault = Mutex<Fault?>(nil)
@@ -93,7 +93,11 @@ import Testing
             return await base.bytes(for: key)
         }
 
-        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+            // Like a full disk: a removal needs no space.
+            if bytes != nil { try fail(.writes) }
+            try await base.write(bytes, under: lease)
+        }
 
         func withLease<Return: Sendable>(
             on key: RecordKey,
@@ -137,6 +141,10 @@ import Testing
         store.fault.withLock { $0 = nil }
         let current = try await client.credential()?.identity?.displayName
         #expect(current == (policy == .sameAccount ? "Alice Example" : "Bob Example"))
+        // The next change writes the sign-in, and removes the account that it replaces.
+        if policy != .sameAccount { try await client.selectAccount("248289761002") }
+        let names = try await life.client(store: store).accounts().map(\.displayName)
+        #expect(Set(names) == Set(["Alice Example", "Bob Example"].filter { policy == .addAccount || $0 == current }))
     }
 
     @Test func aLocalSignOutOfOneAccountRemovesNoOtherIfTheStoreCannotBeRead() async throws {
@@ -146,6 +154,19 @@ import Testing
         store.fault.withLock { $0 = .reads }
         await expectError(.storageFailed) {
             _ = try await life.client(store: store, account: "248289761002").signOutLocally()
+        }
+        store.fault.withLock { $0 = nil }
+        #expect(try await life.client(store: store).accounts().count == 2)
+    }
+
+    @Test func aLocalSignOutOfOneAccountRemovesNoOtherIfTheStoreCannotBeWritten() async throws {
+        let store = BrokenStore()
+        _ = try await life.client(store: store).signIn()
+        _ = try await life.client(store: store, user: .bob).signIn(.addAccount)
+        store.fault.withLock { $0 = .writes }
+        await expectError(.storageFailed) {
+            _ = try await life.client(store: store, account: "248289761002")
+                .signOutLocally(discardingUnreadable: true)
         }
         store.fault.withLock { $0 = nil }
         #expect(try await life.client(store: store).accounts().count == 2)

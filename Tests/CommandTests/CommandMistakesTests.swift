@@ -207,6 +207,15 @@ import Testing
                 emulator.fault = .jwks(.response { $0.head.status = .serviceUnavailable })
                 let keyless = try await CommandHarness.run(["doctor", "--config", path], environment: environment)
                 #expect(keyless.status == 1 && keyless.output.contains("!!  keys"), "\(keyless.output)")
+                // Every sign-in would fail although the keys can be fetched.
+                for (fault, words) in [
+                    (EmulatorFault.jwks(.response { $0.body = Array(#"{"keys":[]}"#.utf8) }), "no usable key for"),
+                    (.metadata(.member("id_token_signing_alg_values_supported", ["HS256"])), "neither its metadata"),
+                ] {
+                    emulator.fault = fault
+                    let useless = try await CommandHarness.run(["doctor", "--config", path], environment: environment)
+                    #expect(useless.status == 1 && useless.output.contains(words), "\(useless.output)")
+                }
                 emulator.fault = nil
 
                 let broken = try await CommandHarness.run(

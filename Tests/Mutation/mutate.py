@@ -23,9 +23,9 @@ AuthFlowOAuth/TokenRequest AuthFlowOAuth/AccessTokenClaims AuthFlowOAuth/CodeExc
 AuthFlowOAuth/DeviceAuthorization AuthFlowOAuth/DevicePolling AuthFlowResourceClient/DynamicRegistration AuthFlowOAuth/EndSession
 AuthFlowOAuth/Refresh AuthFlowOAuth/TokenExchangeGrant AuthFlowOAuth/AuthorizationDetails+Comparison AuthFlowOAuth/TokenValidation AuthFlowOAuth/UserInfo
 AuthFlowIssuer/AuthorizationServer AuthFlowIssuer/AuthorizationServer+Verification AuthFlowIssuer/Discovery
-AuthFlowIssuer/ProviderMetadata AuthFlowSignIn/WebFinger AuthFlowOAuth/ProviderContext AuthFlowOAuth/ProviderRequest
+AuthFlowIssuer/ProviderMetadata AuthFlowSignIn/WebFinger AuthFlowOAuth/ProviderAdapter AuthFlowOAuth/ProviderRequest
 AuthFlowHTTP/RedirectURI AuthFlowOAuth/ResourceToken
-AuthFlowJOSE/JWTVerifier AuthFlowJOSE/JWTClaims AuthFlowJOSE/KeySet AuthFlowJOSE/JWK AuthFlowJOSE/JWKSet AuthFlowJOSE/JWS AuthFlowJOSE/KeySource
+AuthFlowJOSE/JWTVerifier AuthFlowJOSE/KeySet AuthFlowJOSE/JWK AuthFlowJOSE/JWS AuthFlowJOSE/KeySource
 AuthFlowJOSE/HMACSignature AuthFlowJOSE/PrivateKey AuthFlowJOSE/SigningKey AuthFlowJOSE/PrivateKeyFile AuthFlowJOSE/JWE
 AuthFlowJOSE/DecryptionKey AuthFlowJOSE/ContentEncryption AuthFlowJOSE/KeyMaterial
 AuthFlowHTTP/Base64URL AuthFlowHTTP/PEMBlock AuthFlowHTTP/RateLimit AuthFlowHTTP/Endpoint AuthFlowHTTP/ExchangeLimits
@@ -75,20 +75,18 @@ EQUIVALENT = {
     ("AuthFlowOAuth/DeviceAuthorization", 'let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string'): NEXT,
     ("AuthFlowResourceClient/ClientMetadataDocument", 'let named = json["client_id"]?.string'): NEXT,
     ("AuthFlowResourceClient/ClientMetadataDocument", 'let uris = json["redirect_uris"]?.strings'): NEXT,
-    ("AuthFlowResourceClient/ProtectedResourceDiscovery", "json.object != nil"): NEXT,
     ("AuthFlowResourceClient/ProtectedResourceMetadata", "let strings = value.strings"): NEXT,
     ("AuthFlowResourceClient/ProtectedResourceMetadata", 'let resource = json["resource"]?.string'): NEXT,
     ("AuthFlowResourceClient/ProtectedResourceMetadata", "!servers.isEmpty"): NEXT,
     ("AuthFlowResourceClient/ProtectedResourceMetadata", "!named.hasDotSegments"): "no URL without dot segments is below a URL with dot segments",
     ("AuthFlowHTTP/Endpoint", "components.password == nil"): "a password is always preceded by a user name, which may be empty",
     ("AuthFlowHTTP/Endpoint", "!parameters.pairs.isEmpty"): "only avoids a question mark",
-    ("AuthFlowOAuth/RedirectResponse", 'let parameters = FormURLEncoding.decode(encoded, displaying: ["error_description"])'): NEXT,
     ("AuthFlowDesktop/RedirectHandOver", "peer >= 0"): "a connection that cannot be accepted sends nothing",
     ("AuthFlowIssuer/AuthorizationServer+Verification", "moved != place"): "the same keys would be read again",
     ("AuthFlowOAuth/PushedAuthorization", 'let uri = json["request_uri"]?.string'): NEXT,
-    ("AuthFlowJOSE/JWTClaims", 'let named = json["iss"]?.string'): NEXT,
-    ("AuthFlowJOSE/JWTClaims", 'let subject = json["sub"]?.string'): NEXT,
-    ("AuthFlowJOSE/JWTClaims", 'let audience = json["aud"]?.string'): NEXT,
+    ("AuthFlowJOSE/JWTVerifier", 'let named = json["iss"]?.string'): NEXT,
+    ("AuthFlowJOSE/JWTVerifier", 'let subject = json["sub"]?.string'): NEXT,
+    ("AuthFlowJOSE/JWTVerifier", 'let audience = json["aud"]?.string'): NEXT,
     ("AuthFlowIssuer/IDTokenValidation", "Set(audience).isSuperset(of: original.audience)"): "earlier checks ensure that every audience is this client",
     ("AuthFlowJOSE/JWK", "key.keySizeInBits >= 2048"): "swift-crypto also rejects shorter keys",
     ("AuthFlowJOSE/KeyMaterial", "modulus.count <= Self.maximumRSASize / 8 + 1"): "swift-crypto also rejects longer keys",

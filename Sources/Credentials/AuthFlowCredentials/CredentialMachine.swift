@@ -64,6 +64,8 @@ struct CredentialMachine {
         let credential: Credential
         /// The stored entry that it replaces. Any other entry in the store is newer.
         var replaces: Replaced
+        /// The other account's entry that the sign-in replaces.
+        let removes: StoredAccounts.Entry?
         /// Whether it is the result of a sign-in, and therefore belongs to the current account.
         let isSignIn: Bool
         /// The epoch in which it was created. Operations of an earlier epoch neither replace nor remove it.
@@ -258,6 +260,9 @@ extension CredentialMachine {
             return true
         }
         for unsaved in unsaved {
+            if let other = unsaved.removes, stored.entry(of: other.account)?.tokensOnly == other.tokensOnly {
+                found.known.remove(other.account)
+            }
             var credential = unsaved.credential
             // Changes to the application's data are never left unsaved, and another process may have changed the data
             // since.
@@ -301,12 +306,14 @@ extension CredentialMachine {
     /// A credential could not be written. It remains in memory, unless there is an unsaved credential of a later epoch.
     /// - Parameters:
     ///   - old: The entry that is still in the store.
+    ///   - other: The entry of another account that the sign-in replaces; default: none.
     ///   - isSignIn: Whether the credential is the result of a sign-in, so that its account becomes the current one.
     ///   - lease: The lease, if it was lost. The read under the next lease determines whether the credential is still
     ///     the newest.
     mutating func couldNotWrite(
         _ credential: Credential,
         replacing old: Replaced,
+        removing other: StoredAccounts.Entry? = nil,
         isSignIn: Bool,
         lostLease lease: Lease?,
         _ epoch: Int
@@ -322,6 +329,7 @@ extension CredentialMachine {
                 credential: credential,
                 // The store still contains the entry that the earlier unsaved credential would have replaced.
                 replaces: earlier.map(\.replaces) ?? old,
+                removes: other ?? earlier?.removes,
                 isSignIn: isSignIn || earlier?.isSignIn == true,
                 epoch: epoch
             )

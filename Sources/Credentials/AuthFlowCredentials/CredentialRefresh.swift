@@ -22,7 +22,7 @@ import AuthFlowOAuth
 /// | tokens that failed a check | the new refresh token | yes | the error, and the old tokens are no longer cached; from the second on, `login_required` |
 /// | `invalid_grant`, or tokens for another user | the end of the session | | `login_required` |
 /// | with expired old tokens: another OAuth error, a 400 or 401 without one, or tokens that failed a check and did not rotate the refresh token | the number of such responses | yes | the error; from the second on, `login_required` |
-/// | the same, with `interaction_required`, `login_required` or `consent_required` | the number of such responses | yes | `login_required` |
+/// | the same, with `interaction_required`, `login_required`, `consent_required` or `mfa_required` | the number of such responses | yes | `login_required` |
 /// | an OAuth error that a new sign-in cannot fix: about the client's authentication, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
 /// | another error, or no response | nothing | yes | the old tokens until they expire, then the error |
 ///

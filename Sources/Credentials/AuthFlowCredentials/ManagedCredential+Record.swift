@@ -273,12 +273,22 @@ extension ManagedCredential {
     /// - Throws: ``AuthError`` with `account_mismatch` when the store can be read and the policy does not allow this account.
     package func keepInMemory(_ credential: Credential, _ policy: AccountPolicy) async throws(AuthError) {
         let found = try? await read()
-        if let found { _ = try accountToReplace(by: credential, in: found.known, policy) }
+        var removed: StoredAccounts.Entry?
+        if let found, let account = try accountToReplace(by: credential, in: found.known, policy) {
+            removed = found.known.entry(of: account)
+        }
         let epoch = beginEpoch()
         let replaced =
             (found?.stored).map { CredentialMachine.Replaced.entry($0.entry(of: credential.account)) } ?? .unknown
         state.withLock {
-            $0.machine.couldNotWrite(credential, replacing: replaced, isSignIn: true, lostLease: nil, epoch)
+            $0.machine.couldNotWrite(
+                credential,
+                replacing: replaced,
+                removing: removed,
+                isSignIn: true,
+                lostLease: nil,
+                epoch
+            )
         }
         if account.map(credential.account.isNamed) ?? true { adopt(credential) }
         publish(.signedIn(credential.identity), of: credential.account)
@@ -382,6 +392,11 @@ extension ManagedCredential {
             var accounts = try await latestAccounts(lease)
             var credential = try signedIn(in: accounts)
             try await client.requireBinding(of: credential)
+            do {
+                try await reserveRoom(for: accounts, lease)
+            } catch let error as AuthError where error.code == .leaseLost {
+                throw Outdated()
+            }
             // The replacement may use the old tokens, so another process must not do the same.
             do throws(AuthError) { try lease.requireTime() } catch { throw Outdated() }
             try unfinished.beginSending()
@@ -442,9 +457,12 @@ extension ManagedCredential {
         if account != nil {
             do {
                 return try await remove() != nil
-            } catch let error as AuthError
-                where discardingUnreadable && [.credentialUnusable, .storageFailed].contains(error.code)
-            {}
+            } catch {
+                // A record that can be read, but not written, is kept.
+                guard discardingUnreadable, !(error is CancellationError), (try? await accounts()) == nil else {
+                    throw error
+                }
+            }
         }
         beginEpoch()
         let existed = try await store.withLease(on: key) { lease in

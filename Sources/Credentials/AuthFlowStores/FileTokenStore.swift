@@ -97,8 +97,12 @@ public struct FileTokenStore: TokenStore {
 
     public func reserve(_ size: Int, under lease: Lease) async throws {
         guard held[lease] != nil else { throw Lease.lost }
+        releaseReserved(for: lease)
         held.reserve(try PrivateFile(path(for: lease.key, "json")).reserve(size), for: lease)
     }
+
+    /// Releases reserved space, for a store that writes elsewhere on the same disk.
+    func releaseReserved(for lease: Lease) { _ = held.takeReserved(for: lease) }
 
     /// Runs `body` while the lease is held and cannot be lost, because another process needs the same directory lock to
     /// take over the lease.

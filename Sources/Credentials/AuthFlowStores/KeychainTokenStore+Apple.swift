@@ -37,7 +37,13 @@ extension KeychainTokenStore: TokenStore {
         return Array(data)
     }
 
+    public func reserve(_ size: Int, under lease: Lease) async throws {
+        // The keychain is usually on the same disk as the locks.
+        try await locks.reserve(size, under: lease)
+    }
+
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        locks.releaseReserved(for: lease)
         try await locks.withHeldLock(of: lease) { try replace(bytes, for: lease.key) }
     }
 

@@ -39,7 +39,13 @@ extension SecretServiceTokenStore: TokenStore {
         return bytes
     }
 
+    public func reserve(_ size: Int, under lease: Lease) async throws {
+        // The keyring is usually on the same disk as the locks, and contains the bytes in base64url.
+        try await locks.reserve(size * 4 / 3, under: lease)
+    }
+
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        locks.releaseReserved(for: lease)
         let attributes = Self.attributes(of: lease.key)
         let label = "AuthFlow: \(DisplayText.sanitized(lease.key.name, limit: 60))"
         try await locks.withHeldLock(of: lease) {

@@ -23,7 +23,8 @@ public protocol TokenStore: Sendable {
 
     /// Makes room for a write under the same lease. Called before a request whose response must not be lost, such as a
     /// refresh with a rotating refresh token. The default implementation does nothing, which is sufficient for a store
-    /// that cannot grant a lease when its disk is full.
+    /// that cannot grant a lease when its disk is full. A file system that reports a full disk only when data is made
+    /// durable, such as NFS, can still make the write fail.
     /// - Parameter size: The maximum size of the record, in bytes.
     /// - Throws: ``AuthError`` with `storage_failed` when such a record could not be written, or `lease_lost`.
     func reserve(_ size: Int, under lease: Lease) async throws

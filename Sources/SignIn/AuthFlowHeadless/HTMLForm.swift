@@ -53,14 +53,14 @@ struct HTMLForm: Sendable {
     /// Whether a browser can submit the form.
     var isSubmitted: Bool { !buttons.isEmpty || method != "dialog" && submitButtons.isEmpty }
     private var submitButtons: [Field] { fields.filter { $0.type == "submit" || $0.type == "image" } }
-    var passwordField: Field? { fields.first { $0.type == "password" } }
+    var passwordField: Field? { fields.first { $0.type == "password" && !$0.isFixed && !$0.isOneTimeCode } }
     /// The field for the user name: the last text field, before the password field if there is one.
     var userNameField: Field? {
         let end = fields.firstIndex { $0.type == "password" } ?? fields.endIndex
-        return fields[..<end].last {
-            ["text", "email", "tel"].contains($0.type) && !$0.isFixed && !$0.isOneTimeCode
-        }
+        let field = fields[..<end].last { ["text", "email", "tel"].contains($0.type) }
+        return field.flatMap { $0.isFixed || $0.isOneTimeCode ? nil : $0 }
     }
+    var asksForOneTimeCode: Bool { fields.contains(where: \.isOneTimeCode) }
     /// Whether this is the search form of a site.
     var isSearch: Bool {
         method == "get" && fields.contains { $0.type == "search" || ["q", "s", "query", "search"].contains($0.name) }

@@ -57,7 +57,7 @@ extension HTMLFormDriver: LoginDriver {
                 status: page.response.status
             )
         }
-        let usable = html.forms.filter { $0.userNameField != nil || !$0.buttons.isEmpty }
+        let usable = html.forms.filter { !$0.isSearch && ($0.userNameField != nil || !$0.buttons.isEmpty) }
         guard !usable.isEmpty || html.forms.contains(where: { $0.passwordField != nil }) else {
             if html.hasScripts {
                 throw refusal(
@@ -82,8 +82,11 @@ extension HTMLFormDriver: LoginDriver {
             if let field = form.userNameField { values[field.name] = username }
             return try submit(form, on: page, values, pressing: form.signInButton, typesCredentials: true)
         }
-        // After the password, a text field asks for something else, such as a one-time code.
-        let naming = page.hasTypedCredentials ? [] : usable.filter { !$0.isSearch && !grantsDenied($0) }
+        guard !usable.contains(where: \.asksForOneTimeCode) else {
+            throw refusal(page, "asks for a one-time code, which cannot be configured", html)
+        }
+        // After the password, a text field asks for something else.
+        let naming = page.hasTypedCredentials ? [] : usable.filter { !grantsDenied($0) }
         if let form = naming.first(where: { $0.userNameField != nil }), let field = form.userNameField {
             // This page asks for the user name, and the next one for the password.
             return try submit(form, on: page, [field.name: username], pressing: form.signInButton)
@@ -99,17 +102,22 @@ extension HTMLFormDriver: LoginDriver {
         else {
             throw refusal(page, "is neither a sign-in page nor a consent page", html)
         }
-        let other = consent == .allow ? Consent.deny : .allow
-        let isDecision = usable.contains { form in form.buttons.contains { $0.says(other.words) } }
-        guard isDecision || !answer.form.fields.contains(where: { $0.isText && $0.value.isEmpty || $0.isOneTimeCode })
-        else { throw refusal(page, "asks for text that is not configured, such as a one-time code", html) }
+        let buttons = usable.flatMap(\.buttons)
+        let isDecision =
+            buttons.contains { $0.says(Consent.grants + ["yes"]) } && buttons.contains { $0.says(Consent.deny.words) }
+        let asksForText = answer.form.fields.contains { $0.isText && $0.value.isEmpty }
+        guard consent == .deny || isDecision || !asksForText else {
+            throw refusal(page, "asks for text that is not configured, such as a one-time code", html)
+        }
         return try submit(answer.form, on: page, pressing: answer.button)
     }
 
     /// Whether the sign-in button of a form would grant the request, although consent is denied.
     private func grantsDenied(_ form: HTMLForm) -> Bool {
         guard consent == .deny, let button = form.signInButton else { return false }
-        return [\HTMLForm.Field.label, \.value, \.name].contains { button.says(Consent.grants, in: $0) }
+        let isDecision = form.buttons.contains { $0.says(Consent.deny.words) }
+        let grants = Consent.grants + (isDecision ? ["yes", "confirm"] : [])
+        return [\HTMLForm.Field.label, \.value, \.name].contains { button.says(grants, in: $0) }
     }
 
     /// Submits a form. The origins of the form's page and target must be listed, whatever the form contains, because a

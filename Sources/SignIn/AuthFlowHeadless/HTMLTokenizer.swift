@@ -40,6 +40,7 @@ struct HTMLTokenizer {
     private static let attributes = Dictionary(
         uniqueKeysWithValues: Attribute.allCases.map { (Array($0.rawValue.utf8), $0) }
     )
+    private static let longestAttribute = attributes.keys.map(\.count).max() ?? 0
     /// Elements whose content is text in a browser with scripting (section 13.2.6.4), without and with character references.
     private static let raw: Set<String> = [
         "script", "style", "xmp", "iframe", "noembed", "noframes", "noscript", "plaintext",
@@ -177,7 +178,9 @@ struct HTMLTokenizer {
             skip { !$0.isSpace }
             value = attributeValue()
         }
-        guard name.count <= 10, let attribute = Self.attributes[name.map(\.lowercased)] else { return }
+        guard name.count <= Self.longestAttribute, let attribute = Self.attributes[name.map(\.lowercased)] else {
+            return
+        }
         // Section 13.2.5.33: if several attributes have the same name, only the first is used.
         if tag.attributes[attribute] == nil { tag.attributes[attribute] = HTMLCharacters.value(value) }
     }

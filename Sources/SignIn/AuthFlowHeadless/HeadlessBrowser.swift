@@ -194,7 +194,8 @@ public actor HeadlessBrowser {
         return url.absoluteURL.absoluteString
     }
 
-    /// A reference whose path and query are in ASCII. Foundation would also encode its percent signs, and change parameters that are already encoded.
+    /// A reference whose path and query contain only the characters that RFC 3986 allows. Foundation would encode the percent signs, too, of a path or a
+    /// query with any other character, and so change parameters that are already encoded.
     private static func percentEncoded(_ reference: String) -> String {
         let bytes = Array(reference.utf8)
         func isDelimiter(_ byte: UInt8) -> Bool { "/?#".utf8.contains(byte) }
@@ -202,9 +203,11 @@ public actor HeadlessBrowser {
         // A host is encoded differently.
         let hasHost = bytes[first...].starts(with: "//".utf8)
         let path = hasHost ? bytes[(first + 2)...].firstIndex(where: isDelimiter) ?? bytes.endIndex : bytes.startIndex
+        let digits = Array("0123456789ABCDEF".utf8)
         var encoded = Array(bytes[..<path])
         for byte in bytes[path...] {
-            encoded += byte < 0x80 ? [byte] : Array("%\(String(byte, radix: 16, uppercase: true))".utf8)
+            let isAllowed = (0x21...0x7E).contains(byte) && !#""<>[\]^`{|}"#.utf8.contains(byte)
+            encoded += isAllowed ? [byte] : [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 0xF)]]
         }
         return String(decoding: encoded, as: UTF8.self)
     }

@@ -57,7 +57,7 @@ extension OAuthClient {
             (last, assertion) = try await sendAuthenticated(request, key, check, signed)
         }
         // The endpoint no longer exists: the metadata may be out of date.
-        if [404, 405, 410].contains(last.status), last.providerError == nil { server.doubtMetadata() }
+        if [404, 405, 410].contains(last.status), last.providerError?.isUnnamed != false { server.doubtMetadata() }
         try last.requireAvailable(from: request.endpoint.host, now: host.now())
         var response = ProviderResponse(
             purpose: request.purpose,

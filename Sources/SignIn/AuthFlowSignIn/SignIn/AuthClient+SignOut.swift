@@ -162,7 +162,7 @@ extension AuthClient {
     /// - Parameter discardingUnreadable: Whether a client with ``Options/account`` also removes a record that cannot be read, with all accounts in it;
     ///   default: no.
     /// - Returns: Whether there was a credential.
-    /// - Throws: ``AuthError`` with `storage_failed`; `credential_unusable` for a record that cannot be read and is not discarded.
+    /// - Throws: ``AuthError`` with `storage_failed`; also `credential_unusable` for a record that cannot be decrypted and is not discarded.
     @discardableResult
     public func signOutLocally(discardingUnreadable: Bool = false) async throws -> Bool {
         var hasCredential = false

@@ -304,7 +304,7 @@ struct DoctorCommand: AsyncParsableCommand {
             }
             let hasIDTokens = !client.isWithoutUser && client.registration.scopes.contains("openid")
             let obstacles = try await client.client.server.obstacles(
-                algorithms: hasIDTokens ? client.client.idTokenAlgorithms(metadata) : []
+                idTokenAlgorithms: hasIDTokens ? client.client.idTokenAlgorithms(metadata) : nil
             )
             for obstacle in obstacles { findings.bad(obstacle.name, "\(obstacle.error)") }
             if metadata.jwksURI != nil, !obstacles.contains(where: { $0.name == "keys" }) {

@@ -92,7 +92,9 @@ struct InitCommand: AsyncParsableCommand {
         let server = try provider.server(members)
         let metadata = try await server.metadata(with: \.registrationEndpoint)
         Terminal.talk(provider.found(metadata))
-        for obstacle in try await server.obstacles() {
+        // A profile may have its own algorithms, so only an OpenID provider's own list is checked.
+        let algorithms = metadata.idTokenSigningAlgorithms.map { _ in metadata.usableIDTokenAlgorithms }
+        for obstacle in try await server.obstacles(idTokenAlgorithms: algorithms) {
             Terminal.talk("Warning: a sign-in will fail at \(obstacle.name). \(obstacle.error)")
         }
         if let scopes = provider.scopes(metadata, asked: scopes) { members["scopes"] = .array(scopes.map(JSON.string)) }

@@ -12,9 +12,9 @@ extension AuthorizationServer {
     /// server that the metadata names.
     ///
     /// The endpoints are only probed: any response shows that the server can be reached.
-    /// - Parameter algorithms: The accepted algorithms for ID Tokens; none if there are no ID Tokens. Default: those in the metadata.
+    /// - Parameter algorithms: The accepted algorithms for ID Tokens; nil if there are no ID Tokens.
     /// - Throws: Any error from fetching the metadata, or `CancellationError`.
-    func obstacles(algorithms: [SignatureAlgorithm]? = nil) async throws -> [Obstacle] {
+    func obstacles(idTokenAlgorithms algorithms: [SignatureAlgorithm]?) async throws -> [Obstacle] {
         let metadata = try await metadata()
         var obstacles: [Obstacle] = []
         var origins: Set<String> = metadata.document == nil ? [] : [(try? Endpoint(issuer))?.origin ?? issuer]
@@ -22,19 +22,7 @@ extension AuthorizationServer {
             origins.insert(place.origin)
             do {
                 let keys = try await signatureKeys(metadata)
-                let accepted = algorithms ?? metadata.usableIDTokenAlgorithms
-                // A client secret is the key of the other algorithms.
-                let isVerifiable = accepted.contains { algorithm in
-                    !SignatureAlgorithm.asymmetric.contains(algorithm) || keys.contains { $0.fits(algorithm) }
-                }
-                if !isVerifiable, algorithms?.isEmpty != true {
-                    let names = accepted.map(\.rawValue).joined(separator: ", ")
-                    let reason =
-                        accepted.isEmpty
-                        ? "its metadata lists no supported signature algorithm for ID Tokens"
-                        : "its key set has no usable key for \(names)"
-                    throw AuthError(.invalidResponse, "No ID Token of \(place.host) can be verified: \(reason).")
-                }
+                if let algorithms { try requireKey(for: algorithms, in: keys) }
             } catch {
                 try Task.checkCancellation()
                 obstacles.append(Obstacle(name: "keys", error: error))
@@ -50,5 +38,19 @@ extension AuthorizationServer {
             }
         }
         return obstacles
+    }
+
+    private func requireKey(for algorithms: [SignatureAlgorithm], in keys: [JWK]) throws(AuthError) {
+        // A client secret is the key for the other algorithms.
+        let isVerifiable = algorithms.contains { algorithm in
+            !SignatureAlgorithm.asymmetric.contains(algorithm) || keys.contains { $0.fits(algorithm) }
+        }
+        guard !isVerifiable else { return }
+        let names = algorithms.map(\.rawValue).joined(separator: ", ")
+        let reason =
+            algorithms.isEmpty
+            ? "neither its metadata nor the profile lists a signature algorithm that is supported and allowed"
+            : "it publishes no usable key for \(names)"
+        throw AuthError(.invalidResponse, "No ID Token of \(Redaction.url(issuer)) can be verified: \(reason).")
     }
 }
