@@ -58,67 +58,67 @@ import Testing
         }
     }
 
-    /// Otherwise, the command would lose the new refresh token when it exits.
-    @Test func doesNotRefreshOnAFullDisk() async throws {
+    /// A signed-in user whose access token has expired.
+    private func withExpiredToken(
+        _ body: @escaping @Sendable (_ emulator: OIDCEmulator, _ path: String, _ folder: String) async throws -> Void
+    ) async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
-        } _: { emulator in
+        } _: { [longScopes] emulator in
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, longScopes)) {
                 path,
                 folder in
                 emulator.accessTokenLifetime = 0
                 _ = try await CommandHarness.run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
                 emulator.accessTokenLifetime = 3600
-                let before = try storedFiles(folder)
-                // Simulates a full disk: the file size limit is zero, and SIGXFSZ is ignored.
-                let tool = CommandHarness.folder.appendingPathComponent("authflow").path
-                let outcome = try await CommandHarness.run(
-                    ["-c", "trap '' XFSZ; ulimit -f 0; exec '\(tool)' token --config '\(path)'"],
-                    program: "/bin/bash"
-                )
-                #expect(outcome.status == 8, "\(outcome.talk)")
-                #expect(outcome.output.isEmpty)
-                #expect(outcome.talk.contains("could not be stored"), "\(outcome.talk)")
-                #expect(refreshes(emulator) == 0)
-                #expect(try storedFiles(folder) == before)
-                #expect(try await CommandHarness.run(["token", "--config", path]).status == 0)
+                try await body(emulator, path, folder)
             }
         }
     }
 
-    private func storedFiles(_ folder: String) throws -> Set<String> {
+    private static func storedFiles(_ folder: String) throws -> Set<String> {
         Set(try FileManager.default.contentsOfDirectory(atPath: "\(folder)/store"))
     }
 
+    /// Otherwise, the command would lose the new refresh token when it exits.
+    @Test func doesNotRefreshOnAFullDisk() async throws {
+        try await withExpiredToken { emulator, path, folder in
+            let before = try Self.storedFiles(folder)
+            // Simulates a full disk: the file size limit is zero, and SIGXFSZ is ignored.
+            let tool = CommandHarness.folder.appendingPathComponent("authflow").path
+            let outcome = try await CommandHarness.run(
+                ["-c", "trap '' XFSZ; ulimit -f 0; exec '\(tool)' token --config '\(path)'"],
+                program: "/bin/bash"
+            )
+            #expect(outcome.status == 8, "\(outcome.talk)")
+            #expect(outcome.output.isEmpty)
+            #expect(outcome.talk.contains("could not be stored"), "\(outcome.talk)")
+            #expect(!emulator.receivedRequests.contains { $0.form["grant_type"] == "refresh_token" })
+            #expect(try Self.storedFiles(folder) == before)
+            #expect(try await CommandHarness.run(["token", "--config", path]).status == 0)
+        }
+    }
+
     @Test func printsATokenThatCannotBeStored() async throws {
-        try await EmulatorServer.run {
-            try OIDCEmulator(issuer: $0)
-        } _: { emulator in
-            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, longScopes)) {
-                path,
-                folder in
-                emulator.accessTokenLifetime = 0
-                _ = try await CommandHarness.run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
-                emulator.accessTokenLifetime = 3600
-                let name = try #require(try storedFiles(folder).first { $0.hasSuffix(".json") })
-                let file = "\(folder)/store/\(name)"
-                emulator.customResponse = { exchange in
-                    if exchange.request.form["grant_type"] == "refresh_token" {
-                        // The file can no longer be replaced, even by root.
-                        try? FileManager.default.moveItem(atPath: file, toPath: "\(folder)/moved")
-                        try? FileManager.default.createDirectory(
-                            atPath: "\(file)/full",
-                            withIntermediateDirectories: true
-                        )
-                    }
-                    return exchange.response
+        try await withExpiredToken { emulator, path, folder in
+            let name = try #require(try Self.storedFiles(folder).first { $0.hasSuffix(".json") })
+            let file = "\(folder)/store/\(name)"
+            emulator.customResponse = { exchange in
+                if exchange.request.form["grant_type"] == "refresh_token" {
+                    // The file can no longer be replaced, even by root.
+                    try? FileManager.default.moveItem(atPath: file, toPath: "\(folder)/moved")
+                    try? FileManager.default.createDirectory(
+                        atPath: "\(file)/full",
+                        withIntermediateDirectories: true
+                    )
                 }
-                let outcome = try await CommandHarness.run(["token", "--config", path])
-                #expect(outcome.status == 0, "\(outcome.talk)")
-                #expect(!outcome.output.isEmpty)
-                #expect(outcome.talk.contains("could not be stored"))
-                #expect(try storedFiles(folder) == [name])
+                return exchange.response
             }
+            let outcome = try await CommandHarness.run(["token", "--config", path])
+            #expect(outcome.status == 0, "\(outcome.talk)")
+            #expect(!outcome.output.isEmpty)
+            #expect(outcome.talk.contains("could not be stored"))
+            #expect(try Self.storedFiles(folder) == [name])
         }
     }
 
