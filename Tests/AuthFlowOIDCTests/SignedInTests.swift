@@ -108,16 +108,21 @@ import Testing
         }
     }
 
+    /// A client whose store can no longer be locked once Bob has signed in.
+    private func clientWhoseStoreBreaks(_ store: BrokenStore, account: String? = nil) throws -> AuthClient {
+        try life.client(
+            store: store,
+            user: .bob,
+            account: account,
+            observer: { if $0.step == .codeExchange { store.fault.withLock { $0 = .leases } } }
+        )
+    }
+
     @Test(arguments: [AccountPolicy.sameAccount, .addAccount, .replaceAccount])
     func aClientForOneAccountAcceptsNoOtherUserIfTheStoreBreaks(_ policy: AccountPolicy) async throws {
         let store = BrokenStore()
         _ = try await life.client(store: store).signIn()
-        let client = try life.client(
-            store: store,
-            user: .bob,
-            account: "248289761001",
-            observer: { if $0.step == .codeExchange { store.fault.withLock { $0 = .leases } } }
-        )
+        let client = try clientWhoseStoreBreaks(store, account: "248289761001")
         await expectError(.accountMismatch) { try await client.signIn(policy) }
         store.fault.withLock { $0 = nil }
         #expect(try await client.credential()?.identity?.displayName == "Alice Example")
@@ -128,11 +133,7 @@ import Testing
     func theAccountPolicyAppliesIfTheStoreBreaks(_ policy: AccountPolicy) async throws {
         let store = BrokenStore()
         _ = try await life.client(store: store).signIn()
-        let client = try life.client(
-            store: store,
-            user: .bob,
-            observer: { if $0.step == .codeExchange { store.fault.withLock { $0 = .leases } } }
-        )
+        let client = try clientWhoseStoreBreaks(store)
         if policy == .sameAccount {
             await expectError(.accountMismatch) { try await client.signIn(policy) }
         } else {

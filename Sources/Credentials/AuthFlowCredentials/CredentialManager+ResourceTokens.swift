@@ -116,11 +116,7 @@ extension ManagedCredential {
         let request = ResourceRequest(resource: resource, scopes: scopes.map(Set.init))
         let subject = Backoffs.Subject(credential, request)
         if let wait = waitToRefresh(subject) { throw wait }
-        do {
-            try await reserveRoom(for: accounts, lease)
-        } catch let error as AuthError where error.code == .leaseLost {
-            throw Outdated()
-        }
+        try await reserveRoom(for: accounts, lease)
         try unfinished.beginSending()
         defer { unfinished.endSending() }
         var decisions = decisions(for: credential.account.subject, freshnessMargin, nil)

@@ -162,6 +162,7 @@ extension ManagedCredential {
     }
 
     /// Makes room in the store before a request whose response must not be lost.
+    /// - Throws: ``AuthError`` with `storage_failed`; ``Outdated`` when the lease is lost.
     func reserveRoom(for accounts: StoredAccounts, _ lease: Lease) async throws {
         // New tokens may be larger.
         let size = 2 * (try accounts.serialized().count) + 32 * 1024
@@ -172,6 +173,8 @@ extension ManagedCredential {
                 "Nothing was requested from the provider, because its tokens could not be stored. \(error.message)",
                 because: error
             )
+        } catch let error as AuthError where error.code == .leaseLost {
+            throw Outdated()
         }
     }
 
@@ -182,7 +185,7 @@ extension ManagedCredential {
         try await store.withLease(on: key) { lease in
             let accounts = try await accounts()
             try accounts.requireRoom()
-            try await reserveRoom(for: accounts, lease)
+            do { try await reserveRoom(for: accounts, lease) } catch is Outdated { throw Lease.lost }
             guard writing, let bytes = try await store.bytes(for: key) else { return false }
             try await store.write(bytes, under: lease)
             return true
@@ -392,11 +395,7 @@ extension ManagedCredential {
             var accounts = try await latestAccounts(lease)
             var credential = try signedIn(in: accounts)
             try await client.requireBinding(of: credential)
-            do {
-                try await reserveRoom(for: accounts, lease)
-            } catch let error as AuthError where error.code == .leaseLost {
-                throw Outdated()
-            }
+            try await reserveRoom(for: accounts, lease)
             // The replacement may use the old tokens, so another process must not do the same.
             do throws(AuthError) { try lease.requireTime() } catch { throw Outdated() }
             try unfinished.beginSending()

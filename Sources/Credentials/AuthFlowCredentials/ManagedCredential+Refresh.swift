@@ -100,8 +100,6 @@ extension ManagedCredential {
         } catch let error as AuthError where error.code == .storageFailed {
             // There is no backoff, because no request was sent.
             return try refresh.answer(credential, after: error, at: client.host.now()).get()
-        } catch let error as AuthError where error.code == .leaseLost {
-            throw Outdated()
         }
         try unfinished.beginSending()
         defer { unfinished.endSending() }

@@ -203,12 +203,11 @@ public actor HeadlessBrowser {
         // A host is encoded differently.
         let hasHost = bytes[first...].starts(with: "//".utf8)
         let path = hasHost ? bytes[(first + 2)...].firstIndex(where: isDelimiter) ?? bytes.endIndex : bytes.startIndex
-        let digits = Array("0123456789ABCDEF".utf8)
-        var encoded = Array(bytes[..<path])
-        for byte in bytes[path...] {
-            let isAllowed = (0x21...0x7E).contains(byte) && !#""<>[\]^`{|}"#.utf8.contains(byte)
-            encoded += isAllowed ? [byte] : [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 0xF)]]
+        var encoded = String(decoding: bytes[..<path], as: UTF8.self)
+        for scalar in String(decoding: bytes[path...], as: UTF8.self).unicodeScalars {
+            let isAllowed = ("!"..."~").contains(scalar) && !#""<>[\]^`{|}"#.unicodeScalars.contains(scalar)
+            encoded += isAllowed ? String(scalar) : FormURLEncoding.encodeWithoutPlus(String(scalar))
         }
-        return String(decoding: encoded, as: UTF8.self)
+        return encoded
     }
 }
