@@ -247,7 +247,7 @@ workflows: ## Check the workflows in .github against their schema, and check tha
 	.build/workflows-python/bin/python .ci/check-workflows
 
 PARSE_PYTHON := import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]
-lint: dependencies ## Check the formatting, and check the documentation against the code
+lint: dependencies ## Check the formatting, check the documentation against the code, and build the engine's manual
 	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
 	python3 -c '$(PARSE_PYTHON)' $$(git grep -l '^#!/usr/bin/env python3')
 	for script in $$(git grep -l '^#!/usr/bin/env bash'); do bash -n $$script || exit 1; done
@@ -256,6 +256,7 @@ lint: dependencies ## Check the formatting, and check the documentation against 
 	Tests/Simulation/faults.py --check
 	swift build --product authflow
 	.ci/check-docs $(DEBUG)/authflow
+	$(MAKE) docs-engine
 
 format: ## Format the sources
 	swift format --in-place --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources

@@ -63,6 +63,23 @@ import Testing
         }
     }
 
+    /// RFC 8414 section 2: if `token_endpoint_auth_methods_supported` is omitted, "the default is "client_secret_basic"".
+    @Test(
+        arguments: [
+            ("client_secret_basic", nil), ("client_secret_basic", ["client_secret_post", "client_secret_basic"]),
+            ("client_secret_basic", ["private_key_jwt"]),
+            ("client_secret_post", ["client_secret_post", "private_key_jwt"]),
+        ] as [(String, JSON?)]
+    )
+    func sendsTheSecretAsTheMetadataRequires(_ method: String, _ listed: JSON?) async throws {
+        let client = OIDCEmulator.Client(id: "c", secret: "s", authenticationMethod: method)
+        try await EmulatorScene.with(.inProcess, clients: [client]) { scene in
+            scene.emulator.fault = .metadata(.member("token_endpoint_auth_methods_supported", listed))
+            let settings = try ClientRegistration(clientID: "c") { $0.authentication = .clientSecret(Secret("s")) }
+            _ = try await scene.client(registration: settings.values).signIn()
+        }
+    }
+
     @Test(arguments: [
         ("wrong-secret", #"Check "client_id", "client_secret""#), ("right\n", "ends with a line break or a space"),
         ("wrong+secret", "decode incorrectly in HTTP Basic"),

@@ -112,6 +112,29 @@ import Testing
         }
     }
 
+    /// git-credential(1), since Git 2.46.
+    @Test func gitGetsABearerTokenIfItSupportsThem() async throws {
+        let helpers = ["helpers": #"{"git": {"hosts": ["git.example.com"], "scheme": "bearer"}}"#]
+        try await signedIn(helpers) { emulator, tool in
+            _ = try await tool(["login"], "", [:])
+            let old = try await tool(
+                ["credential", "git", "get"],
+                #"capability[]=state\nprotocol=https\nhost=git.example.com\n"#,
+                [:]
+            )
+            #expect(old.status == 1 && old.output.isEmpty && old.talk.contains("2.46"))
+            let asked = #"capability[]=authtype\ncapability[]=state\nprotocol=https\nhost=git.example.com\n"#
+            let first = try await tool(["credential", "git", "get"], asked, [:]).output
+            let token = try await tool(["token"], "", [:]).output
+            #expect(first.hasPrefix("capability[]=authtype\nauthtype=Bearer\ncredential=\(token)ephemeral=1\n"))
+            #expect(!first.contains("password="))
+            let rejected = asked + #"authtype=Bearer\ncredential="# + token.dropLast() + #"\n"#
+            _ = try await tool(["credential", "git", "erase"], rejected, [:])
+            #expect(try await tool(["token"], "", [:]).output != token)
+            #expect(emulator.receivedRequests.count { $0.form["grant_type"] == "refresh_token" } == 1)
+        }
+    }
+
     @Test(arguments: [
         ("not JSON", "{"), ("another kind", #"{"kind":"Pod","apiVersion":"client.authentication.k8s.io/v1"}"#),
         ("another version", #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1alpha1"}"#),

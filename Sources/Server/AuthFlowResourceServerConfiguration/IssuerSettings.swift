@@ -151,7 +151,7 @@ struct IntrospectionSettings: Sendable {
     ) throws(ConfigurationError) -> OAuthClient {
         let authentication = try ClientAuthentication(
             configuration: object,
-            secretMethod: .clientSecretBasic,
+            secretMethod: nil,
             assertion: nil,
             certificate: certificate
         )

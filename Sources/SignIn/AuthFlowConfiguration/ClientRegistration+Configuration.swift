@@ -136,12 +136,12 @@ extension ClientAuthentication {
     /// Reads the client authentication method.
     /// - Parameters:
     ///   - configuration: An object with the keys of ``ProfileKeys`` for client authentication.
-    ///   - secretMethod: The default method for a client with a secret.
+    ///   - secretMethod: The default method for a client with a secret; nil for the method that the server's metadata lists.
     ///   - assertion: The source of the client's assertions; nil for none.
     ///   - certificate: The client certificate that the transport presents; nil for none.
     package init(
         configuration: ConfigurationObject,
-        secretMethod: Method,
+        secretMethod: Method?,
         assertion: AssertionSource?,
         certificate: NetworkSettings.ClientCertificate?
     ) throws(ConfigurationError) {
@@ -151,7 +151,8 @@ extension ClientAuthentication {
         let audience = try configuration[ProfileKeys.assertionAudience]
         let method = try configuration[key]
         let usual: Method =
-            clientKey != nil || assertion != nil ? .privateKeyJWT : secret != nil ? secretMethod : .none
+            clientKey != nil || assertion != nil
+            ? .privateKeyJWT : secret != nil ? secretMethod ?? .clientSecretBasic : .none
         func needed<Value>(_ value: Value?, _ name: String, _ method: Method) throws(ConfigurationError) -> Value {
             guard let value else { throw configuration.error("\"\(method.rawValue)\" needs a \"\(name)\"", at: key) }
             return value
@@ -196,7 +197,9 @@ extension ClientAuthentication {
             let method = method ?? usual
             _ = try needed(certificate, "client_certificate", method)
             self = method == .tlsClientAuth ? .tlsClientAuth : .selfSignedTLSClientAuth
-        default: self = .clientSecretBasic(try needed(secret, "client_secret", .clientSecretBasic))
+        default:
+            let secret = try needed(secret, "client_secret", .clientSecretBasic)
+            self = method ?? secretMethod == nil ? .clientSecret(secret) : .clientSecretBasic(secret)
         }
     }
 }

@@ -11,10 +11,19 @@ package struct CredentialHelperSettings: Sendable {
         case idToken = "id_token"
     }
 
-    /// For Git: hosts that accept the access token as a password.
+    /// For Git: hosts that accept the access token.
     package struct Git: Sendable {
+        /// The authentication scheme with which Git sends the token.
+        package enum Scheme: String, Sendable, CaseIterable {
+            /// The token is the password (RFC 7617).
+            case basic
+            /// RFC 6750 section 2.1.
+            case bearer
+        }
+
         package let hosts: [String]
         package let username: String
+        package let scheme: Scheme
     }
 
     /// For Docker and compatible tools: registries that accept the access token as a password.
@@ -77,16 +86,22 @@ extension CredentialHelperSettings {
         required: .list(.text),
         "The hosts, with the port unless it is the default: git.example.com, git.example.com:8443."
     )
+    private static let scheme = ConfigurationKey(
+        "scheme",
+        ConfigurationValue<Git.Scheme>.choice,
+        default: .basic,
+        "basic, with the token as the password, or bearer, which requires Git 2.46 or later."
+    )
     private static let gitKey = ConfigurationKey(
         "git",
-        ConfigurationValue<Git>.object([hosts, username]) { object throws(ConfigurationError) in
+        ConfigurationValue<Git>.object([hosts, username, scheme]) { object throws(ConfigurationError) in
             let names = try object[hosts].map { $0.lowercased() }
             guard !names.contains(where: { $0.contains("/") }) else {
                 throw object.error("a host must have neither a scheme nor a path: git.example.com", at: hosts)
             }
-            return Git(hosts: names, username: try object[username])
+            return Git(hosts: names, username: try object[username], scheme: try object[scheme])
         },
-        "Git: hosts that accept the access token as a password."
+        "Git: hosts that accept the access token."
     )
     private static let registries = ConfigurationKey(
         "registries",

@@ -22,7 +22,7 @@ public struct ProviderFactory: Sendable {
     let keys: [ConfigurationKeyDeclaration]
 
     /// The default authentication method of a client with a secret.
-    package let secretMethod: ClientAuthentication.Method
+    package let secretMethod: ClientAuthentication.Method?
 
     /// The scopes that are requested by default.
     package let defaultScopes: [String]
@@ -36,7 +36,8 @@ public struct ProviderFactory: Sendable {
     /// - Parameters:
     ///   - name: The value of `provider` that selects the adapter.
     ///   - keys: The keys that the adapter adds to a profile.
-    ///   - secretMethod: The authentication method of a client with a secret; default: `client_secret_basic`.
+    ///   - secretMethod: The authentication method of a client with a secret; default: nil, for the method that the provider's
+    ///     metadata lists.
     ///   - defaultScopes: The scopes that are requested when the profile names none; default: `openid`.
     ///   - check: Checks this provider's requirements for the settings of a profile. To reject the profile, it throws the
     ///     profile's ``ConfigurationObject/error(_:at:)``.
@@ -44,7 +45,7 @@ public struct ProviderFactory: Sendable {
     public init(
         _ name: String,
         keys: [any AnyConfigurationKey],
-        secretMethod: ClientAuthentication.Method = .clientSecretBasic,
+        secretMethod: ClientAuthentication.Method? = nil,
         defaultScopes: [String] = ["openid"],
         check: @escaping @Sendable (_ registration: ClientRegistration, _ profile: ConfigurationObject) throws -> Void =
             {

@@ -21,7 +21,7 @@ public enum ProfileKeys {
             ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost, .clientSecretJWT, .privateKeyJWT,
             .spiffeJWT, .tlsClientAuth, .selfSignedTLSClientAuth,
         ]),
-        "The client authentication method. private_key_jwt requires client_key or client_assertion; spiffe_jwt requires client_assertion; the mutual-TLS methods require client_certificate. Default: private_key_jwt with a client_key or client_assertion, none if there is no secret, otherwise the adapter's method, usually client_secret_basic."
+        "The client authentication method. private_key_jwt requires client_key or client_assertion; spiffe_jwt requires client_assertion; the mutual-TLS methods require client_certificate. Default: private_key_jwt with a client_key or client_assertion, none if there is no secret, otherwise client_secret_post if the adapter requires it or if the provider's metadata lists it and not client_secret_basic, otherwise client_secret_basic."
     )
     static let clientSecretIssuer = ConfigurationKey(
         "client_secret_issuer",

@@ -136,6 +136,18 @@ private final class SecretiveAgents: Sendable {
         _ = try client("{\(Self.good)\(more)}")
     }
 
+    @Test(arguments: [
+        ("", ["client_secret_post"], "client_secret_post"),
+        ("", ["client_secret_basic", "client_secret_post"], "client_secret_basic"),
+        (#", "client_authentication": "client_secret_basic""#, ["client_secret_post"], "client_secret_basic"),
+    ])
+    func withoutASettingTheMetadataSelectsHowTheSecretIsSent(_ more: String, _ listed: [String], _ method: String)
+        throws
+    {
+        let client = try client(#"{\#(Self.good), "client_secret": {"env": "SECRET"}\#(more)}"#)
+        #expect(client.registration.authentication.resolved(for: listed).method.rawValue == method)
+    }
+
     @Test func onlyTheFirstErrorsAreListed() throws {
         let keys = (0..<1000).map { "\"unknown_\($0)\": 1" }.joined(separator: ", ")
         let error = #expect(throws: ConfigurationError.self) { try client("{\(Self.good), \(keys)}") }

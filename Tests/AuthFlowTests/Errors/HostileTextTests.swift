@@ -266,6 +266,13 @@ import Testing
         let broken = TransportResponse(head: HTTPResponse(status: .badGateway))
         let fault = #expect(throws: AuthError.self) { try broken.requireAvailable(from: "api", now: Date()) }
         #expect(fault?.message.contains("server error (status 502)") == true)
+        // Some servers send these errors with status 400.
+        let busy = TransportResponse(
+            head: HTTPResponse(status: .badRequest),
+            body: Array(#"{"error": "temporarily_unavailable"}"#.utf8)
+        )
+        let wait = #expect(throws: AuthError.self) { try busy.requireAvailable(from: "api", now: Date()) }
+        #expect(wait?.code == .temporarilyUnavailable)
         // Some servers send all OAuth errors with status 500.
         try TransportResponse(
             head: HTTPResponse(status: .internalServerError),

@@ -63,8 +63,8 @@ extension AuthError {
         public static let issuerMismatch = Self(rawValue: "issuer_mismatch")
         /// No response was received: name resolution, the connection or TLS failed, or the connection was lost.
         public static let networkFailed = Self(rawValue: "network_failed")
-        /// The provider responds with a server error (status 500 or above), limits the request rate (status 429 or 403), or reports `temporarily_unavailable` or `server_error`
-        /// in a redirect; see ``AuthError/retryAfter``.
+        /// The provider responds with a server error (status 500 or above), limits the request rate (status 429 or 403), or reports
+        /// `temporarily_unavailable` or `server_error` with another status or in a redirect; see ``AuthError/retryAfter``.
         public static let temporarilyUnavailable = Self(rawValue: "temporarily_unavailable")
         /// The operation timed out.
         public static let timedOut = Self(rawValue: "timed_out")

@@ -4,7 +4,8 @@ import HTTPTypes
 extension TransportResponse {
     /// Returns if the server has handled the request, and throws if the server is unavailable or limits the request rate.
     ///
-    /// Any status of 500 or above is a server error; except with 503, an OAuth error in the response takes precedence.
+    /// Any status of 500 or above is a server error; except with 503, an OAuth error in the response takes precedence. The OAuth errors
+    /// `server_error` and `temporarily_unavailable` are server errors with any status of 400 or above: some providers send them with status 400.
     ///
     /// Status 429 (RFC 6585 section 4) and 503 (RFC 9110 section 15.6.4) may specify the delay before a retry in
     /// `Retry-After`. Many providers report the number of remaining requests in `X-RateLimit-Remaining` and the time
@@ -15,15 +16,17 @@ extension TransportResponse {
     ///   - now: The current time.
     /// - Throws: ``AuthError`` with `temporarily_unavailable`, and the delay before a retry if it is known.
     public func requireAvailable(from source: String, now: Date) throws(AuthError) {
-        guard status == 403 || status == 429 || status >= 500 else { return }
+        guard status >= 400 else { return }
         let isUsedUp = rateLimit("Remaining") == "0"
         let retryAfter = retryAfter(now: now)
         let words = providerError
         // Some servers report a rate limit only in the error description.
         let isNamed = words?.errorDescription?.lowercased().contains("rate limit") == true
         let isLimited = status == 429 || status == 403 && (isUsedUp || retryAfter != nil || isNamed)
-        guard isLimited || status >= 500 else { return }
-        guard isLimited || status == 503 || !Self.saysMore(words) else { return }
+        let isServerError =
+            status == 503 || status >= 500 && !Self.saysMore(words)
+            || words.map { Self.serverErrors.contains($0.error) } == true
+        guard isLimited || isServerError else { return }
         let reset = isUsedUp ? rateLimit("Reset").flatMap { UInt32($0) } : nil
         let untilReset = reset.map { Duration.seconds(max(0, TimeInterval($0) - now.timeIntervalSince1970)) }
         let wait = retryAfter ?? untilReset
@@ -45,8 +48,11 @@ extension TransportResponse {
     /// error with status 500.
     private static func saysMore(_ error: ProviderError?) -> Bool {
         guard let error else { return false }
-        return !["server_error", "temporarily_unavailable"].contains(error.error) && !error.error.hasPrefix("status ")
+        return !error.error.hasPrefix("status ")
     }
+
+    /// RFC 6749 section 4.1.2.1: both represent an HTTP status that cannot be returned via a redirect.
+    private static let serverErrors: Set<String> = ["server_error", "temporarily_unavailable"]
 
     private func rateLimit(_ part: String) -> String? {
         ["X-RateLimit-", "X-Rate-Limit-"].lazy.compactMap { HTTPField.Name($0 + part) }

@@ -93,6 +93,9 @@ public struct ClientAuthentication: Sendable {
     /// Whether the proof contains timestamps, and is therefore rejected if the clock is wrong.
     let isTimed: Bool
 
+    /// Whether the server's metadata selects the way in which the secret is sent.
+    private var followsMetadata = false
+
     private let prove: @Sendable (Request) async throws -> Proof
 
     init(
@@ -122,6 +125,23 @@ public struct ClientAuthentication: Sendable {
     /// No client authentication: a public client, which sends only its `client_id`. Use it for every program that runs
     /// on a user's device (RFC 8252 section 8.5: a secret that is shipped to many users is not a secret).
     public static let none = ClientAuthentication(.none) { ["client_id": $0.clientID] }
+
+    /// The secret, sent as the server's metadata requires: in the request body if `token_endpoint_auth_methods_supported` lists
+    /// `client_secret_post` and not `client_secret_basic`, otherwise in an HTTP Basic header (the default of RFC 8414
+    /// section 2).
+    public static func clientSecret(_ secret: Secret) -> ClientAuthentication {
+        var authentication = clientSecretBasic(secret)
+        authentication.followsMetadata = true
+        return authentication
+    }
+
+    /// The authentication at a server with these `token_endpoint_auth_methods_supported`.
+    package func resolved(for announced: [String]?) -> ClientAuthentication {
+        guard followsMetadata, let secret, let announced, announced.contains(Method.clientSecretPost.rawValue),
+            !announced.contains(Method.clientSecretBasic.rawValue)
+        else { return self }
+        return .clientSecretPost(secret)
+    }
 
     /// The secret in an HTTP Basic header.
     public static func clientSecretBasic(_ secret: Secret) -> ClientAuthentication {

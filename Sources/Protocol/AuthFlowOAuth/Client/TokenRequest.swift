@@ -109,7 +109,7 @@ extension OAuthClient {
             for pair in try await signed?().pairs ?? [] { attempt.protectedParameters[pair.name] = pair.value }
             // This step follows the adapter's, because an adapter may read the parameters but must not choose the
             // client authentication.
-            try await registration.authentication.authenticate(
+            try await registration.authentication.resolved(for: metadata.tokenEndpointAuthMethods).authenticate(
                 &attempt,
                 as: ClientAuthentication.Request(
                     clientID: registration.clientID,
@@ -186,7 +186,8 @@ extension OAuthClient {
                 "This client has neither a secret nor a key, but the provider's metadata lists only \(names): configure \"client_secret\" or \"client_key\"."
             )
         }
-        let method = registration.authentication.method.rawValue
+        let authentication = registration.authentication.resolved(for: metadata?.tokenEndpointAuthMethods)
+        let method = authentication.method.rawValue
         if let known = metadata?.tokenEndpointAuthMethods, !known.isEmpty, !known.contains(method), method != "none" {
             let names = known.prefix(8).map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
             return adding(
@@ -205,7 +206,7 @@ extension OAuthClient {
                 "Check \"client_id\" and \"client_authentication\", and that the client's public key is registered."
             )
         }
-        guard registration.authentication.method == .clientSecretBasic,
+        guard authentication.method == .clientSecretBasic,
             let secret,
             FormURLEncoding.encode(secret) != secret || FormURLEncoding.encode(clientID) != clientID
         else { return adding("Check \"client_id\", \"client_secret\" and \"client_authentication\".") }

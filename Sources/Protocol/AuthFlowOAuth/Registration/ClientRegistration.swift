@@ -11,7 +11,7 @@ public import AuthFlowJSON
 /// }
 /// ```
 ///
-/// The values were validated together and are immutable: ``changing(_:)`` returns a new, validated registration.
+/// The values were validated together and are immutable; another registration starts from a changed copy of ``values``.
 @dynamicMemberLookup public struct ClientRegistration: Sendable {
     /// All values, as the basis for another registration.
     public let values: Values

@@ -217,7 +217,7 @@ struct DoctorCommand: AsyncParsableCommand {
         {
             findings.bad("PAR", "the provider has no endpoint for pushed authorization requests (RFC 9126)")
         }
-        let method = settings.authentication.method.rawValue
+        let method = settings.authentication.resolved(for: metadata.tokenEndpointAuthMethods).method.rawValue
         if let announced = metadata.tokenEndpointAuthMethods, !announced.contains(method) {
             let names = announced.map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
             // Many providers do not list "none", but accept public clients.

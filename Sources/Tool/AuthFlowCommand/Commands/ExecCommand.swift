@@ -98,7 +98,7 @@ struct ExecCommand: AsyncParsableCommand {
     }
 
     private func credential(of client: AuthClient) async throws -> Credential {
-        let credential = try await client.freshCredential(lasting: .seconds(minTTL))
+        let credential = try await DelayNotice().during { try await client.freshCredential(lasting: .seconds(minTTL)) }
         guard !credential.tokens.isDPoPBound else {
             throw AuthError(.unsupported, "The token is bound to a key (DPoP), so other programs cannot use it.")
         }

@@ -43,7 +43,7 @@ struct LogoutCommand: AsyncParsableCommand {
                 )
                 return
             }
-            return try say(try await client.signOut(), of: choice.address)
+            return try say(try await DelayNotice().during { try await client.signOut() }, of: choice.address)
         }
         let redirects = TerminalRedirects()
         let client = try options.choice.client(observer: redirects.observer)
@@ -59,7 +59,10 @@ struct LogoutCommand: AsyncParsableCommand {
         }
         let wasEnded = try await isEnded(client)
         let signOut = try await redirects.accepting(for: client) {
-            try await client.signOut(endingSession: browser && !client.isWithoutUser)
+            guard browser, !client.isWithoutUser else {
+                return try await DelayNotice().during { try await client.signOut() }
+            }
+            return try await client.signOut(endingSession: true)
         }
         await forgetAWSKeys(of: client)
         if options.account != nil, signOut.credential == nil, !wasEnded { throw unknownAccount }

@@ -85,24 +85,24 @@ struct TokenRequest: Hashable {
     var format = TokenFormat.raw
 
     func run() async throws {
+        try format.print(try await DelayNotice().during(tokens))
+    }
+
+    private func tokens() async throws -> TokenSet {
         let duration = Duration.seconds(minimumLifetime)
-        if let oneOf {
-            let client = try choice.client()
-            let scopes = scopes.isEmpty ? nil : scopes
-            var tokens = try await client.freshTokens(for: oneOf, scopes: scopes, lasting: duration)
-            if refreshes {
-                tokens = try await client.freshTokens(for: oneOf, scopes: scopes, replacing: tokens.accessToken)
-            }
-            return try format.print(tokens)
-        }
-        let credential =
-            if let resource {
-                try await resource.client().freshCredential(lasting: duration)
+        guard let oneOf else {
+            return if let resource {
+                try await resource.client().freshCredential(lasting: duration).tokens
             } else if refreshes {
-                try await choice.client().refresh()
+                try await choice.client().refresh().tokens
             } else {
-                try await choice.client().freshCredential(lasting: duration)
+                try await choice.client().freshCredential(lasting: duration).tokens
             }
-        try format.print(credential.tokens)
+        }
+        let client = try choice.client()
+        let scopes = scopes.isEmpty ? nil : scopes
+        let tokens = try await client.freshTokens(for: oneOf, scopes: scopes, lasting: duration)
+        guard refreshes else { return tokens }
+        return try await client.freshTokens(for: oneOf, scopes: scopes, replacing: tokens.accessToken)
     }
 }

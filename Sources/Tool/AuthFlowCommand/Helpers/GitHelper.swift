@@ -30,7 +30,7 @@ extension CredentialCommand {
         private func get(_ asked: GitCredential) async throws {
             guard let found = try profile(for: asked) else { return }
             let (token, end) = try await HelperTokens.fresh(.accessToken, of: found.choice.client())
-            var lines = ["username=\(found.git.username)", "password=\(token.exposed)"]
+            var lines = try asked.lines(token, found.git)
             if let end { lines.append("password_expiry_utc=\(Int(end.timeIntervalSince1970))") }
             guard lines.allSatisfy({ !$0.utf8.contains(UInt8(ascii: "\n")) && !$0.utf8.contains(0) }) else {
                 throw AuthError(
@@ -43,12 +43,14 @@ extension CredentialCommand {
 
         /// Git erases a credential that a server has rejected. The token is then refreshed; the user stays signed in.
         private func erase(_ refused: GitCredential) async throws {
-            guard let found = try profile(for: refused), let password = refused["password"] else { return }
+            guard let found = try profile(for: refused), let token = refused["password"] ?? refused["credential"] else {
+                return
+            }
             let client = try found.choice.client()
-            guard let credential = try await client.credential(), credential.tokens.accessToken == Secret(password),
+            guard let credential = try await client.credential(), credential.tokens.accessToken == Secret(token),
                 credential.tokens.refreshToken != nil
             else { return }
-            _ = try await client.credential(replacing: Secret(password))
+            _ = try await client.credential(replacing: Secret(token))
         }
 
         private func profile(for asked: GitCredential) throws
@@ -71,6 +73,7 @@ extension CredentialCommand {
 /// Git's description of the credential that it requests: lines of `key=value`, up to the first empty line.
 private struct GitCredential {
     private let attributes: [String: String]
+    private let capabilities: [String]
 
     static func read() throws(AuthError) -> GitCredential {
         try GitCredential(
@@ -80,15 +83,31 @@ private struct GitCredential {
 
     init(_ bytes: [UInt8]) throws(AuthError) {
         var attributes: [String: String] = [:]
+        var capabilities: [String] = []
         for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false) {
             guard !line.isEmpty else { break }
             let parts = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             guard parts.count == 2 else {
                 throw AuthError(.invalidConfiguration, "A line of Git's request has no equals sign.")
             }
+            if parts[0] == "capability[]" { capabilities.append(String(parts[1])) }
             attributes[String(parts[0])] = String(parts[1])
         }
         self.attributes = attributes
+        self.capabilities = capabilities
+    }
+
+    /// The lines of the response that contain the token.
+    func lines(_ token: Secret, _ settings: CredentialHelperSettings.Git) throws(AuthError) -> [String] {
+        guard settings.scheme == .bearer else { return ["username=\(settings.username)", "password=\(token.exposed)"] }
+        // git-credential(1): a helper must not send "authtype" unless the request contains the capability "authtype".
+        guard capabilities.contains("authtype") else {
+            throw AuthError(
+                .unsupported,
+                "This version of Git does not support the Bearer scheme: update Git to 2.46 or later, or set \"scheme\" to \"basic\"."
+            )
+        }
+        return ["capability[]=authtype", "authtype=Bearer", "credential=\(token.exposed)", "ephemeral=1"]
     }
 
     subscript(name: String) -> String? { attributes[name] }

@@ -1,0 +1,24 @@
+import AuthFlowEssentials
+import AuthFlowSystem
+import Synchronization
+
+/// Tells a person at a terminal that a command waits, for example for a provider that does not respond.
+struct DelayNotice {
+    /// The delay after which the notice is printed.
+    var delay = Duration.seconds(3)
+    /// Prints the notice; nil if standard error is not a terminal.
+    var say: (@Sendable (String) -> Void)? =
+        isatty(STDERR_FILENO) != 0 ? { @Sendable text in Terminal.talk(text) } : nil
+
+    /// Performs an operation that prints nothing while it waits.
+    func during<Success>(_ operation: () async throws -> Success) async rethrows -> Success {
+        let notice = say.map { say in
+            Task { [delay] in
+                try await Task.sleep(for: delay)
+                say("Waiting for the provider, or for another authflow command. Press Ctrl-C to stop.")
+            }
+        }
+        defer { notice?.cancel() }
+        return try await operation()
+    }
+}

@@ -1,0 +1,20 @@
+import Testing
+
+@testable import AuthFlowCommand
+
+/// The notice of a command that waits.
+@Suite struct DelayNoticeTests {
+    @Test(.timeLimit(.minutes(1))) func isPrintedWhileTheCommandStillWaits() async throws {
+        let (notices, said) = AsyncStream.makeStream(of: String.self)
+        let notice = DelayNotice(delay: .zero) { said.yield($0) }
+        // The operation ends only after the notice.
+        let text = await notice.during { await notices.first { _ in true } }
+        #expect(text?.contains("Ctrl-C") == true)
+    }
+
+    @Test func isNotPrintedIfTheCommandIsFastOrItsErrorsAreNotReadOnATerminal() async {
+        let fast = DelayNotice(delay: .seconds(3_600)) { _ in Issue.record("printed") }
+        #expect(await fast.during { 1 } == 1)
+        #expect(await DelayNotice(delay: .zero, say: nil).during { 2 } == 2)
+    }
+}
