@@ -30,11 +30,17 @@ public struct TreeCallback: Sendable {
 
     /// Whether the prompt names a one-time code, or the answer is shown while it is typed, as no password is.
     var asksForCode: Bool {
-        let words = prompt.lowercased().split { !$0.isLetter }.map(String.init)
-        let codes = ["code", "onetimepassword", "otp", "passcode", "pin", "token", "totp", "verification"]
-        return words.contains(where: codes.contains) || words.joined(separator: " ").contains("one time")
+        let words = prompt.lowercased().split { !$0.isLetter && !$0.isNumber }.map(String.init)
+        return words.contains(where: Self.codeWords.contains) || words.joined(separator: " ").contains("one time")
+            || words.contains { $0.hasPrefix("einmal") }
             || type == "PasswordCallback" && output("echoOn") == .bool(true)
     }
+
+    private static let codeWords: Set<String> = [
+        "2fa", "authenticator", "challenge", "code", "digit", "digits", "mfa", "onetimepassword", "otp", "passcode",
+        "pin",
+        "securid", "tan", "token", "totp", "verification",
+    ]
 
     /// The answers that are secret: passwords, codes and the answers to security questions.
     var secrets: [Secret] {

@@ -287,6 +287,99 @@ import Testing
         #expect(response == "com.example.app:/callback?\(expected)")
     }
 
+    /// Pages on which `d=1` grants the request and `d=0` denies it.
+    @Test(
+        arguments: [
+            (
+                "<button name=d value=1>Allow (you can cancel any time)</button><button name=d value=0>Not now</button>",
+                "0", "1"
+            ),
+            ("<button name=d value=1>Allow, no restrictions</button><button name=d value=2>Go back</button>", nil, "1"),
+            ("<button name=d value=1>Yes, Allow</button><button name=d value=0>No, Do Not Allow</button>", "0", "1"),
+            ("<button name=d value=1>Allow</button><button name=d value=0>Don’t allow</button>", "0", "1"),
+            ("<button name=d value=1>Don't reject</button><button name=d value=0>Reject</button>", "0", nil),
+            (
+                "<button name=authorize value=0>Cancel</button><button name=authorize value=1 disabled>Authorize</button>",
+                "0", nil
+            ),
+            ("<button name=d value=1>Zustimmen</button><button name=d value=0>Ablehnen</button>", "0", "1"),
+            ("<button name=d value=1>Continue with Google</button>", nil, nil),
+            ("<input type=hidden name=d value=allow><button>Deny</button>", nil, nil),
+        ] as [(String, String?, String?)]
+    )
+    func pressesTheButtonThatSaysTheDecisionOrNone(_ buttons: String, _ denied: String?, _ allowed: String?)
+        async throws
+    {
+        for (consent, expected) in [(HTMLFormDriver.Consent.deny, denied), (.allow, allowed)] {
+            let response = try? await visit(consent: consent) { request, body in
+                request.method == .post
+                    ? Self.redirect("com.example.app:/callback?\(body)")
+                    : Self.html("<form method=post>\(buttons)</form>")
+            }
+            #expect(response?.split(separator: "=").last.map(String.init) == expected, "\(consent)")
+        }
+    }
+
+    @Test(arguments: [("Anmelden und zulassen", "Ablehnen"), ("Autoriser", "Refuser")])
+    func aDenialPressesNoButtonThatMayDoMoreThanSignIn(_ grant: String, _ refusal: String) async throws {
+        let response = try await visit(consent: .deny) { request, body in
+            request.method == .post
+                ? Self.redirect("com.example.app:/callback?\(body)")
+                : Self.html(
+                    "<form method=post><input name=u><input type=password name=p><button name=d value=1>\(grant)</button><button name=d value=0>\(refusal)</button></form>"
+                )
+        }
+        #expect(response.hasSuffix("d=0") && !response.contains("wonderland"))
+    }
+
+    @Test(arguments: [
+        // A page of Auth0 has a password field without a name.
+        (
+            "<form method=post><input name=username><input type=password><button>Continue</button></form>",
+            "username=alice"
+        ),
+        (
+            "<form method=post><input name=a><input name=b type=password autocomplete=new-password><input type=password name=c autocomplete=new-password><button>Register</button></form><form method=post><input name=u><input type=password name=p><button>Log in</button></form>",
+            "u=alice&p=wonderland"
+        ),
+        (
+            "<form method=post><input name=u><input type=password name=p><button name=x value=1>Forgot your password?</button><button>Log in</button></form>",
+            "u=alice&p=wonderland"
+        ),
+        (
+            "<form method=post action=' /x '><input name=u autocomplete=username><input name=website><input type=password name=p><button>Log in</button></form>",
+            "u=alice&website=&p=wonderland"
+        ),
+    ]) func choosesTheFormTheFieldAndTheButtonThatSignIn(_ page: String, _ sent: String) async throws {
+        let response = try await visit { request, body in
+            request.method == .post ? Self.redirect("com.example.app:/callback?\(body)") : Self.html(page)
+        }
+        #expect(response == "com.example.app:/callback?\(sent)")
+    }
+
+    @Test func theUserNameIsNotEnteredAsACode() async throws {
+        let posts = Mutex(0)
+        await expectError(.userAgentFailed) {
+            try await visit { request, _ in
+                if request.method == .post { posts.withLock { $0 += 1 } }
+                let name = request.method == .post ? "code" : "username"
+                return Self.html("<form method=post><input name=\(name)><button>Continue</button></form>")
+            }
+        }
+        #expect(posts.withLock { $0 } == 1)
+    }
+
+    @Test func aPasswordThatTheProviderRepeatsInItsErrorIsNotShown() async throws {
+        let response = try await visit { request, _ in
+            request.method == .post
+                ? Self.redirect(
+                    "com.example.app:/callback?error=access_denied&error_description=wrong+wonderland&state=s"
+                )
+                : Self.html(Self.signInForm)
+        }
+        #expect(response.contains("state=s") && !response.contains("wonderland"))
+    }
+
     /// On the consent page of LemonLDAP::NG, only a script distinguishes the buttons. Without the script, the first
     /// button is pressed.
     @Test func consentThatThePageGivesWithoutAScriptCanBeGivenAndNotDenied() async throws {

@@ -125,7 +125,7 @@ import Testing
         ),
         TokenError(
             failure: .init("temporarily_unavailable", "Come back."),
-            code: .providerRejected,
+            code: .temporarilyUnavailable,
             words: "Come back"
         ),
         // A rate-limit response that has the format and error code of an ended session must not end the session.

@@ -18,23 +18,40 @@ struct HTMLForm: Sendable {
         var method: String?
         /// Whether the user cannot change the value (`readonly`).
         var isFixed = false
-        /// Whether the page asks for a one-time code (`autocomplete`).
-        var isOneTimeCode = false
+        /// The content that the page expects (`autocomplete`), in lower case.
+        var autocomplete: [String] = []
+        /// Whether the page expects digits (`inputmode`).
+        var isNumeric = false
 
         /// Whether a user can type text.
         var isText: Bool { ["text", "email", "tel", "number", "search", "url", "textarea"].contains(type) && !isFixed }
 
-        /// Whether the button's text contains one of the words.
-        func says(_ words: [String], in text: KeyPath<Field, String> = \.label) -> Bool {
-            let said = " " + self[keyPath: text].lowercased().split { !$0.isLetter }.joined(separator: " ") + " "
-            return words.contains { said.contains(" \($0) ") }
+        /// Whether the page asks for a one-time code, possibly in a field that hides it.
+        var isOneTimeCode: Bool {
+            let parts = name.lowercased().split { !$0.isLetter }
+            let isHidden = type == "password" && !parts.contains { $0.contains("pass") || $0.contains("pwd") }
+            return autocomplete.contains("one-time-code")
+                || isHidden && (isNumeric || parts.contains { $0 == "code" || $0.hasSuffix("otp") || $0 == "mfa" })
         }
 
-        /// Whether two buttons submit the same data, so that only a script could distinguish them.
-        func sendsSame(as other: Field) -> Bool {
-            name == other.name && (name.isEmpty || value == other.value) && action == other.action
-                && method == other.method
+        /// Whether the page asks for a user name.
+        var isUserName: Bool {
+            autocomplete.contains { $0 == "username" || $0 == "email" }
+                || ["username", "user", "login", "identifier", "email", "loginfmt", "uid"].contains(name.lowercased())
         }
+
+        /// The decision that one of the button's texts expresses, if no more visible text expresses one.
+        func decision(in text: KeyPath<Field, String>) -> ButtonText.Decision? {
+            for visible in [\Field.label, \.value, \.name] {
+                let decision = ButtonText(self[keyPath: visible]).decision
+                if visible == text { return decision }
+                if decision != nil { return nil }
+            }
+            return nil
+        }
+
+        /// Whether the button's label or value denies or cancels.
+        var refuses: Bool { [\Field.label, \.value].contains { decision(in: $0) == .refuse } }
     }
 
     /// The action as written; empty for the page itself.
@@ -53,11 +70,23 @@ struct HTMLForm: Sendable {
     /// Whether a browser can submit the form.
     var isSubmitted: Bool { !buttons.isEmpty || method != "dialog" && submitButtons.isEmpty }
     private var submitButtons: [Field] { fields.filter { $0.type == "submit" || $0.type == "image" } }
-    var passwordField: Field? { fields.first { $0.type == "password" && !$0.isFixed && !$0.isOneTimeCode } }
-    /// The field for the user name: the last text field, before the password field if there is one.
+    /// The field for the password of a sign-in; nil in a form that sets a new password.
+    var passwordField: Field? { setsPassword ? nil : passwordFields.first }
+    /// Whether the form sets a new password, as at a registration.
+    var setsPassword: Bool {
+        passwordFields.count > 1 || passwordFields.contains { $0.autocomplete.contains("new-password") }
+    }
+    /// Whether only a script can make the password field usable.
+    var locksPassword: Bool { fields.contains { $0.type == "password" && $0.isFixed && !$0.name.isEmpty } }
+    private var passwordFields: [Field] {
+        fields.filter { $0.type == "password" && !$0.isFixed && !$0.isOneTimeCode && !$0.name.isEmpty }
+    }
+    /// The field for the user name: the one that the page names so, otherwise the last text field before the password field, preferably without a value.
     var userNameField: Field? {
-        let end = fields.firstIndex { $0.type == "password" } ?? fields.endIndex
-        let field = fields[..<end].last { ["text", "email", "tel"].contains($0.type) }
+        let end = fields.firstIndex { $0.type == "password" && !$0.name.isEmpty } ?? fields.endIndex
+        let texts = fields[..<end].filter { ["text", "email", "tel"].contains($0.type) && !$0.name.isEmpty }
+        if let named = texts.last(where: { $0.isUserName && !$0.isOneTimeCode }) { return named.isFixed ? nil : named }
+        let field = texts.last { $0.value.isEmpty || $0.isFixed } ?? texts.last
         return field.flatMap { $0.isFixed || $0.isOneTimeCode ? nil : $0 }
     }
     var asksForOneTimeCode: Bool { fields.contains(where: \.isOneTimeCode) }
@@ -66,13 +95,17 @@ struct HTMLForm: Sendable {
         method == "get" && fields.contains { $0.type == "search" || ["q", "s", "query", "search"].contains($0.name) }
     }
 
-    /// The parameters that are submitted when fields are filled in and a button is pressed.
-    func parameters(filling values: [String: String] = [:], pressing button: Field?) -> FormParameters {
+    /// The parameters that are submitted when fields are filled in, boxes are checked and a button is pressed.
+    func parameters(
+        filling values: [String: String] = [:],
+        checking isChecked: (Field) -> Bool = { _ in false },
+        pressing button: Field?
+    ) -> FormParameters {
         var parameters = FormParameters()
         for field in fields where !field.name.isEmpty {
             if let value = values[field.name], field.type != "hidden" {
                 parameters.append(field.name, value)
-            } else if field.isSent {
+            } else if field.isSent || field.type == "checkbox" && isChecked(field) {
                 parameters.append(field.name, field.value)
             }
         }
@@ -101,46 +134,46 @@ struct HTMLForm: Sendable {
         return try HeadlessBrowser.endpoint(address, name: "base URL")
     }
 
-    /// The button that signs in: the first button, which is the form's default button. Buttons such as "Cancel" are
-    /// skipped if there is another button.
-    var signInButton: Field? { continueButton ?? buttons.first }
+    /// The button that signs in: one that says only that, otherwise the first, which is the form's default button. Buttons such as
+    /// "Cancel" and "Forgot password?" are skipped if there is another button.
+    var signInButton: Field? {
+        let candidates = buttons.filter { !$0.refuses }
+        return candidates.first { !$0.label.isEmpty && ButtonText($0.label).isPlainSignIn }
+            ?? candidates.first { !ButtonText($0.label).isAlternative } ?? candidates.first ?? buttons.first
+    }
 
     /// The first button, ignoring buttons such as "Cancel"; nil if there is no other button.
-    var continueButton: Field? {
-        buttons.first { !$0.says(Self.refusals) && !$0.says(Self.refusals, in: \.value) }
+    var continueButton: Field? { buttons.first { !$0.refuses } }
+
+    /// Whether the form contains a value that grants a request, whichever button is pressed, so that a denial may depend on a script.
+    var grantsByDefault: Bool {
+        parameters(pressing: nil).pairs.contains { pair in
+            let isSet = ["1", "on", "true"].contains(pair.value.lowercased())
+            // OpenID Connect has the value `prompt=consent`.
+            return !pair.name.lowercased().contains("remember") && pair.value.lowercased() != "consent"
+                && ButtonText(isSet ? pair.name : pair.value).decision == .grant
+        }
     }
 
-    /// The words on a button that denies or cancels.
-    static let refusals = [
-        "deny", "cancel", "reject", "decline", "disallow", "refuse", "abort", "abbrechen", "ablehnen", "annuler",
-        "cancelar",
-    ]
-
-    /// The only button that has one of the words in its label, or else in its value, or else in its name.
-    /// - Throws: The same errors as ``answer(saying:in:acceptsDefault:on:)``.
-    func button(saying words: [String], on page: HeadlessPage) throws -> Field? {
-        try Self.answer(saying: words, in: [self], acceptsDefault: false, on: page)?.button
-    }
-
-    /// The only button in all forms that has one of the words in its label, or else in its value, or else in its name.
+    /// The only button in all forms of which a text matches: its label, or else its value, or else its name.
     /// - Parameter acceptsDefault: Whether the first button of a form may submit the same data as another button.
-    /// - Throws: ``/AuthFlow/AuthError`` when another button also has one of the words, or submits the same data.
-    static func answer(
-        saying words: [String],
+    /// - Throws: ``/AuthFlow/AuthError`` when another button also matches, or submits the same data.
+    static func button(
         in forms: [HTMLForm],
-        acceptsDefault: Bool,
-        on page: HeadlessPage
+        acceptsDefault: Bool = false,
+        on page: HeadlessPage,
+        where matches: (Field, KeyPath<Field, String>) -> Bool
     ) throws -> (form: HTMLForm, button: Field)? {
+        let all = forms.flatMap { form in form.buttons.map { (form: form, button: $0) } }
         for text in [\Field.label, \Field.value, \Field.name] {
-            let candidates = forms.flatMap { form in
-                form.buttons.filter { $0.says(words, in: text) }.map { (form: form, button: $0) }
-            }
+            let candidates = all.filter { matches($0.button, text) }
             guard let (form, button) = candidates.first else { continue }
-            let isOnly = form.buttons.count { $0.sendsSame(as: button) } == 1
+            // A script could distinguish buttons that submit the same data.
+            let isOnly = all.count { $0.form.submits(form, as: button, pressing: $0.button) } == 1
             // The first submit button is the form's default button: without scripts, pressing Enter submits its data.
             // This is sufficient for consent. A denial must be unambiguous, because another button with the same data
             // would grant the request.
-            let isDefault = acceptsDefault && form.buttons.first.map { $0.says(words, in: text) } == true
+            let isDefault = acceptsDefault && form.buttons.first.map { matches($0, text) } == true
             guard candidates.count == 1, isOnly || isDefault else {
                 throw AuthError(
                     .userAgentFailed,
@@ -150,5 +183,36 @@ struct HTMLForm: Sendable {
             return (form, button)
         }
         return nil
+    }
+
+    private func submits(_ other: HTMLForm, as button: Field, pressing own: Field) -> Bool {
+        (own.action ?? action) == (button.action ?? other.action)
+            && (own.method ?? method) == (button.method ?? other.method)
+            && parameters(pressing: own) == other.parameters(pressing: button)
+    }
+
+    /// Submits the form.
+    /// - Parameters:
+    ///   - parameters: The result of ``parameters(filling:checking:pressing:)``.
+    ///   - target: The result of ``target(on:pressing:)``.
+    func navigation(
+        _ parameters: FormParameters,
+        to target: Endpoint,
+        pressing button: Field?,
+        typesCredentials: Bool = false
+    ) throws(AuthError) -> HeadlessNavigation {
+        if (button?.method ?? method) == "post" {
+            return .post(parameters, to: target, typesCredentials: typesCredentials)
+        }
+        guard !typesCredentials else {
+            // A password in a URL ends up in the browser history and in server logs.
+            throw AuthError(
+                .userAgentFailed,
+                "The form would put the password into the URL of \(target), so it was not submitted."
+            )
+        }
+        // The HTML Standard, "mutate action URL": the parameters replace the query of the action.
+        let path = target.url.prefix { $0 != "?" }
+        return .visit(try Endpoint("\(path)?\(FormURLEncoding.encodeQuery(parameters))", name: "form action"))
     }
 }

@@ -12,16 +12,13 @@ public struct HTMLFormDriver: Sendable {
         /// Deny it.
         case deny
 
-        /// The words on a button that makes this decision.
-        fileprivate var words: [String] {
+        /// The decisions of buttons that make this decision, in order of preference.
+        fileprivate var decisions: [ButtonText.Decision] {
             switch self {
-            case .allow: Self.grants + ["yes", "continue", "confirm"]
-            case .deny: HTMLForm.refusals + ["no"]
+            case .allow: [.grant, .proceed]
+            case .deny: [.refuse]
             }
         }
-
-        /// The words on a button that cannot be mistaken for the button of a sign-in page.
-        fileprivate static let grants = ["allow", "accept", "approve", "agree", "authorize", "grant"]
     }
 
     private let username: String
@@ -46,36 +43,17 @@ public struct HTMLFormDriver: Sendable {
 extension HTMLFormDriver: LoginDriver {
     public func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
         let html = try HTMLPage.read(page)
-        guard (200..<300).contains(page.response.status) else {
-            // Some providers respond to a wrong password with status 401 or 403; others show the form again with 400 or 422.
-            let isAskedAgain = html.forms.contains { $0.passwordField != nil }
-            let refusals = isAskedAgain ? [400, 401, 403, 422] : [401, 403]
-            let isRefusal = page.hasTypedCredentials && refusals.contains(page.response.status)
-            throw AuthError(
-                isRefusal ? .accessDenied : .userAgentFailed,
-                "\(page.endpoint.origin) responded with status \(page.response.status). \(page.words(html, without: [password]))",
-                status: page.response.status
-            )
+        let signIns = html.forms.filter { $0.passwordField != nil }
+        try requireSuccess(page, html, isSignIn: !signIns.isEmpty)
+        let usable = html.forms.filter {
+            !$0.isSearch && !$0.setsPassword && ($0.userNameField != nil || !$0.buttons.isEmpty)
         }
-        let usable = html.forms.filter { !$0.isSearch && ($0.userNameField != nil || !$0.buttons.isEmpty) }
-        guard !usable.isEmpty || html.forms.contains(where: { $0.passwordField != nil }) else {
-            if html.hasScripts {
-                throw refusal(
-                    page,
-                    "has no form that can be filled in without JavaScript, which this user agent does not support. If it is not an error page, use a user agent with a browser, such as \"loopback\"",
-                    html
-                )
-            }
-            let reason = html.isUnclear ? ", or none that can be parsed reliably" : ""
-            throw refusal(page, "has no form that can be filled in\(reason)", html)
-        }
-        if let form = html.forms.first(where: { $0.passwordField != nil && !grantsDenied($0) }),
-            let passwordField = form.passwordField
-        {
+        guard !usable.isEmpty || !signIns.isEmpty else { throw uselessness(of: page, html) }
+        if let form = signIns.first(where: { !grantsDenied($0) }), let passwordField = form.passwordField {
             guard !page.hasTypedCredentials else {
                 throw AuthError(
                     .accessDenied,
-                    "\(page.endpoint.origin) did not accept the user name and password. \(page.words(html, without: [password]))"
+                    "\(page.endpoint.origin) did not accept the user name and password. \(page.words(html))"
                 )
             }
             var values: [String: String] = [passwordField.name: password.exposed]
@@ -86,38 +64,89 @@ extension HTMLFormDriver: LoginDriver {
             throw refusal(page, "asks for a one-time code, which cannot be configured", html)
         }
         // After the password, a text field asks for something else.
-        let naming = page.hasTypedCredentials ? [] : usable.filter { !grantsDenied($0) }
-        if let form = naming.first(where: { $0.userNameField != nil }), let field = form.userNameField {
+        let naming = page.hasTypedCredentials ? [] : usable.filter { $0.userNameField != nil && !grantsDenied($0) }
+        if let form = naming.first(where: { $0.userNameField?.isUserName == true }) ?? naming.first,
+            let field = form.userNameField
+        {
+            guard !form.locksPassword else {
+                throw refusal(page, "has a password field that cannot be filled in without JavaScript", html)
+            }
+            guard !page.hasTypedUserName else {
+                throw refusal(page, "asks for text although the user name has been entered", html)
+            }
             // This page asks for the user name, and the next one for the password.
-            return try submit(form, on: page, [field.name: username], pressing: form.signInButton)
+            var navigation = try submit(form, on: page, [field.name: username], pressing: form.signInButton)
+            navigation.typesUserName = true
+            return navigation
         }
+        return try answer(usable, on: page, html)
+    }
+
+    /// Makes the consent decision.
+    private func answer(
+        _ forms: [HTMLForm],
+        on page: HeadlessPage,
+        _ html: HTMLPage
+    ) throws -> HeadlessNavigation {
         // Some consent pages have a separate form for each decision.
-        guard
-            let answer = try HTMLForm.answer(
-                saying: consent.words,
-                in: usable,
-                acceptsDefault: consent == .allow,
-                on: page
-            )
-        else {
+        let answer = try consent.decisions.lazy.compactMap { decision in
+            try HTMLForm.button(in: forms, acceptsDefault: consent == .allow, on: page) { button, text in
+                button.decision(in: text) == decision
+            }
+        }.first
+        guard let (form, button) = answer else {
             throw refusal(page, "is neither a sign-in page nor a consent page", html)
         }
-        let buttons = usable.flatMap(\.buttons)
-        let isDecision =
-            buttons.contains { $0.says(Consent.grants + ["yes"]) } && buttons.contains { $0.says(Consent.deny.words) }
-        let asksForText = answer.form.fields.contains { $0.isText && $0.value.isEmpty }
+        let decisions = forms.flatMap(\.buttons).map { ButtonText($0.label).decision }
+        let isDecision = decisions.contains(.grant) && decisions.contains(.refuse)
+        let asksForText = form.fields.contains { $0.isText && $0.value.isEmpty }
         guard consent == .deny || isDecision || !asksForText else {
             throw refusal(page, "asks for text that is not configured, such as a one-time code", html)
         }
-        return try submit(answer.form, on: page, pressing: answer.button)
+        guard consent == .allow || !form.grantsByDefault else {
+            throw refusal(
+                page,
+                "would grant the request if its JavaScript does not change it, so nothing was sent",
+                html
+            )
+        }
+        return try submit(form, on: page, pressing: button)
     }
 
-    /// Whether the sign-in button of a form would grant the request, although consent is denied.
+    /// - Throws: ``/AuthFlow/AuthError`` unless the page can be used. Some providers send a sign-in page with an error status.
+    private func requireSuccess(_ page: HeadlessPage, _ html: HTMLPage, isSignIn: Bool) throws(AuthError) {
+        let status = page.response.status
+        guard !(200..<300).contains(status) else { return }
+        // Some providers respond to a wrong password with status 401 or 403; others show the form again with 400 or 422.
+        let isAskedAgain = isSignIn && [400, 401, 403, 422].contains(status)
+        guard page.hasTypedCredentials || !isAskedAgain else { return }
+        let isRefusal = page.hasTypedCredentials && (isAskedAgain || status == 401 || status == 403)
+        throw AuthError(
+            isRefusal ? .accessDenied : .userAgentFailed,
+            "\(page.endpoint.origin) responded with status \(status). \(page.words(html))",
+            status: status
+        )
+    }
+
+    private func uselessness(of page: HeadlessPage, _ html: HTMLPage) -> AuthError {
+        if html.forms.contains(where: \.setsPassword) { return refusal(page, "asks for a new password", html) }
+        if html.hasScripts {
+            return refusal(
+                page,
+                "has no form that can be filled in without JavaScript, which this user agent does not support. If it is not an error page, use a user agent with a browser, such as \"loopback\"",
+                html
+            )
+        }
+        let reason = html.isUnclear ? ", or none that can be parsed reliably" : ""
+        return refusal(page, "has no form that can be filled in\(reason)", html)
+    }
+
+    /// Whether submitting a form would grant the request, although consent is denied. A button that may do more than sign in is not pressed if another
+    /// one refuses.
     private func grantsDenied(_ form: HTMLForm) -> Bool {
         guard consent == .deny, let button = form.signInButton else { return false }
-        let isDecision = form.buttons.contains { $0.says(Consent.deny.words) }
-        let grants = Consent.grants + (isDecision ? ["yes", "confirm"] : [])
-        return [\HTMLForm.Field.label, \.value, \.name].contains { button.says(grants, in: $0) }
+        let grants = [\HTMLForm.Field.label, \.value, \.name].contains { button.decision(in: $0) == .grant }
+        return grants || form.buttons.contains(where: \.refuses) && !ButtonText(button.label).isPlainSignIn
     }
 
     /// Submits a form. The origins of the form's page and target must be listed, whatever the form contains, because a
@@ -136,25 +165,26 @@ extension HTMLFormDriver: LoginDriver {
                 "The form at \(page.endpoint.origin) would be submitted to \(target.origin), and \(origin) is not listed in \"origins\". No data was entered or sent."
             )
         }
-        let parameters = form.parameters(filling: values, pressing: button)
-        if (button?.method ?? form.method) == "post" {
-            return .post(parameters, to: target, typesCredentials: typesCredentials)
-        }
-        guard !typesCredentials else {
-            // A password in a URL ends up in the browser history and in server logs.
-            throw AuthError(
-                .userAgentFailed,
-                "The form would put the password into the URL of \(target), so it was not submitted."
-            )
-        }
-        return .visit(try Endpoint(target.url(adding: parameters), name: "form action"))
+        // On some consent pages, no scope is granted unless its box is checked.
+        let parameters = form.parameters(
+            filling: values,
+            checking: { consent == .allow && $0.name.lowercased().contains("scope") },
+            pressing: button
+        )
+        var navigation = try form.navigation(
+            parameters,
+            to: target,
+            pressing: button,
+            typesCredentials: typesCredentials
+        )
+        if typesCredentials { navigation.secrets = [password] }
+        return navigation
     }
 
-    private func refusal(_ page: HeadlessPage, _ reason: String, _ html: HTMLPage? = nil) -> AuthError {
-        let words = html.map { " \(page.words($0, without: [password]))" } ?? ""
-        return AuthError(
+    private func refusal(_ page: HeadlessPage, _ reason: String, _ html: HTMLPage) -> AuthError {
+        AuthError(
             .userAgentFailed,
-            "The page at \(page.endpoint) \(reason).\(words)",
+            "The page at \(page.endpoint) \(reason). \(page.words(html))",
             status: page.response.status
         )
     }

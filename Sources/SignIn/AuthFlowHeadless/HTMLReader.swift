@@ -262,11 +262,18 @@ struct HTMLReader {
 }
 
 extension HTMLForm.Field {
+    /// The types of an `input` element.
+    private static let types: Set<String> = [
+        "button", "checkbox", "color", "date", "datetime-local", "email", "file", "hidden", "image", "month", "number",
+        "password", "radio", "range", "reset", "search", "submit", "tel", "text", "time", "url", "week",
+    ]
+
     fileprivate init(_ tag: HTMLTokenizer.Tag) {
         let written = tag.keyword(.type)
         let kind =
             switch tag.name {
-            case "input": written ?? "text"
+            // Section 4.10.5: a type that is unknown is text.
+            case "input": written.flatMap { HTMLForm.Field.types.contains($0) ? $0 : nil } ?? "text"
             case "button": written == "reset" || written == "button" ? written ?? "" : "submit"
             default: tag.name
             }
@@ -281,7 +288,8 @@ extension HTMLForm.Field {
             action: tag[.formaction],
             method: tag.keyword(.formmethod),
             isFixed: tag[.readonly] != nil,
-            isOneTimeCode: tag.keyword(.autocomplete)?.contains("one-time-code") == true
+            autocomplete: (tag.keyword(.autocomplete) ?? "").split(whereSeparator: \.isWhitespace).map(String.init),
+            isNumeric: tag.keyword(.inputmode) == "numeric"
         )
     }
 
@@ -295,7 +303,8 @@ extension HTMLForm.Field {
             action: action,
             method: method,
             isFixed: isFixed,
-            isOneTimeCode: isOneTimeCode
+            autocomplete: autocomplete,
+            isNumeric: isNumeric
         )
     }
 }

@@ -26,7 +26,8 @@ struct HTMLTokenizer {
 
     /// The attributes that are read; all others are skipped.
     enum Attribute: String, CaseIterable {
-        case action, autocomplete, checked, disabled, form, formaction, formmethod, href, id, method, multiple, name
+        case action, autocomplete, checked, disabled, form, formaction, formmethod, href, id, inputmode, method,
+            multiple, name
         case readonly, selected, size, type, value
     }
 

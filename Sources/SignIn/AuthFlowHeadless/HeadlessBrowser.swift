@@ -12,6 +12,10 @@ public actor HeadlessBrowser {
     private let sharedCookies: SharedCookies?
     private var jar: CookieJar
     private var hasTypedCredentials = false
+    /// The origins at which the user name has been entered.
+    private var namedAt: Set<String> = []
+    /// The secrets that have been entered.
+    private var secrets: [Secret] = []
     private let purpose: RedirectOptions.Purpose
     /// The current page of the visit.
     private var page: Endpoint?
@@ -40,7 +44,8 @@ public actor HeadlessBrowser {
     ///   - secrets: The secrets that this request and earlier requests contain, which are redacted in an error response; default: none.
     /// - Throws: The same errors as ``/AuthFlow/HTTPTransport/send(_:)``.
     public func send(_ call: TransportRequest, redacting secrets: [Secret] = []) async throws -> TransportResponse {
-        try await send(call, RequestContext(initiator: page, isPlainVisit: false)).without(secrets)
+        self.secrets += secrets.filter { !self.secrets.contains($0) }
+        return try await send(call, RequestContext(initiator: page, isPlainVisit: false)).without(secrets)
     }
 
     private func send(_ call: TransportRequest, _ context: RequestContext) async throws -> TransportResponse {
@@ -89,6 +94,8 @@ public actor HeadlessBrowser {
     /// Navigates and follows redirects to a page, or to the redirect URI, if any.
     func go(_ navigation: HeadlessNavigation, until redirectURI: String?) async throws -> Arrival {
         if navigation.typesCredentials { hasTypedCredentials = true }
+        if navigation.typesUserName { namedAt.insert(navigation.endpoint.origin) }
+        secrets += navigation.secrets
         // A driver that already has the redirect URL navigates directly to it.
         if navigation.form == nil, Self.isAnswer(navigation.endpoint.url, redirectURI) {
             return .redirect(navigation.endpoint.url)
@@ -113,7 +120,9 @@ public actor HeadlessBrowser {
                         endpoint: endpoint,
                         response: response,
                         hasTypedCredentials: hasTypedCredentials,
-                        purpose: purpose
+                        purpose: purpose,
+                        hasTypedUserName: namedAt.contains(endpoint.origin),
+                        secrets: secrets
                     )
                 )
             }
@@ -141,6 +150,19 @@ public actor HeadlessBrowser {
             .userAgentFailed,
             "The browser was redirected more than \(Self.maximumRedirects) times in a row."
         )
+    }
+
+    /// The redirect without the secrets that were entered, which a server may repeat in the description of an error.
+    func redacted(_ redirect: String) -> String {
+        let parts = redirect.split(separator: "&", omittingEmptySubsequences: false).map { part -> String in
+            let marks = ["error_description=", "error_uri="]
+            guard let start = marks.lazy.compactMap({ part.firstRange(of: $0)?.upperBound }).first,
+                let text = FormURLEncoding.percentDecoded(String(part[start...]))
+            else { return String(part) }
+            let clean = secrets.redacted(in: text)
+            return clean == text ? String(part) : part[..<start] + FormURLEncoding.encode(clean)
+        }
+        return parts.joined(separator: "&")
     }
 
     private func call(_ endpoint: Endpoint, _ form: FormParameters?) -> TransportRequest {
@@ -188,7 +210,12 @@ public actor HeadlessBrowser {
 
     /// Resolves a reference from a page or a redirect of `base` (RFC 3986 section 5).
     package static func resolve(_ reference: String, against base: Endpoint) throws -> String {
-        guard let url = URL(string: percentEncoded(reference), relativeTo: URL(string: base.url)) else {
+        // The URL Standard, "basic URL parser": leading and trailing spaces and control characters, tabs and line breaks are removed.
+        let trimmed = String(
+            reference.filter { !"\t\r\n".contains($0) && $0 != "\r\n" }.drop { $0 <= " " }.reversed().drop { $0 <= " " }
+                .reversed()
+        )
+        guard let url = URL(string: percentEncoded(trimmed), relativeTo: URL(string: base.url)) else {
             throw AuthError(.userAgentFailed, "\(base) leads to an invalid URL.")
         }
         return url.absoluteURL.absoluteString

@@ -83,14 +83,13 @@ extension HeadlessDevicePresenter: DevicePresenter {
         // The code is entered only at the origin that the provider named.
         guard page.endpoint.origin == origin else { return nil }
         for form in forms where form.passwordField == nil {
-            guard let field = form.userNameField, field.name.lowercased().contains("code") else { continue }
+            let fields = form.fields.filter { ["text", "email", "tel"].contains($0.type) && !$0.isFixed }
+            guard let field = fields.last, field.name.lowercased().contains("code") else { continue }
             let button = form.continueButton
             let target = try form.target(on: page, pressing: button)
             guard target.origin == origin else { continue }
             let parameters = form.parameters(filling: [field.name: authorization.userCode], pressing: button)
-            return (button?.method ?? form.method) == "post"
-                ? .post(parameters, to: target, typesCredentials: false)
-                : .visit(try Endpoint(target.url(adding: parameters), name: "form action"))
+            return try form.navigation(parameters, to: target, pressing: button)
         }
         return nil
     }

@@ -70,7 +70,7 @@ extension HeadlessUserAgent: UserAgent {
                         if options.purpose == .signIn, let shared {
                             await share(await browser.cookies, replacing: shared, options.reporter)
                         }
-                        return response
+                        return await browser.redacted(response)
                     case .page(let page):
                         if options.purpose == .signOut {
                             // Some servers send an empty response when they have ended the session. This visit
@@ -87,7 +87,7 @@ extension HeadlessUserAgent: UserAgent {
                         if options.responseMode == .formPost,
                             let response = try await Self.respond(on: page, to: redirectURI)
                         {
-                            return response
+                            return await browser.redacted(response)
                         }
                         navigation = try await driver.next(after: page, in: browser)
                     }

@@ -50,8 +50,13 @@ extension LoginDriver {
             "log out", "logout", "sign out", "signout", "log off", "logoff", "end session", "yes", "confirm",
         ]
         guard page.endpoint.origin == origin, (200..<300).contains(page.response.status),
-            let form = html.forms.first(where: { !$0.asksForText && !$0.buttons.isEmpty }),
-            let button = try form.button(saying: words, on: page)
+            let (form, button) = try HTMLForm.button(
+                in: html.forms.filter { !$0.asksForText },
+                on: page,
+                where: { button, text in
+                    ButtonText(button[keyPath: text]).says(words) && (text == \.label || !button.refuses)
+                }
+            )
         else {
             throw AuthError(
                 .userAgentFailed,
@@ -65,10 +70,7 @@ extension LoginDriver {
                 "The form of the sign-out page would be submitted to \(target.origin). Nothing was sent there."
             )
         }
-        let parameters = form.parameters(pressing: button)
-        return (button.method ?? form.method) == "post"
-            ? .post(parameters, to: target, typesCredentials: false)
-            : .visit(try Endpoint(target.url(adding: parameters), name: "form action"))
+        return try form.navigation(form.parameters(pressing: button), to: target, pressing: button)
     }
 }
 
@@ -87,20 +89,34 @@ public struct HeadlessPage: Sendable {
     /// The purpose of the visit.
     public let purpose: RedirectOptions.Purpose
 
+    /// Whether the user name has been entered at this origin during this visit.
+    var hasTypedUserName = false
+
+    /// The secrets that have been entered during this visit.
+    var secrets: [Secret] = []
+
     /// Whether this is an empty success response instead of a page: status 204, or an empty JSON object.
     var isEmptySuccess: Bool {
         response.status == 204 || response.status == 200 && (try? JSON(parsing: response.body)) == .object([:])
     }
 
-    /// A sentence that quotes the visible text of the page, without secrets that were entered.
-    func words(_ html: HTMLPage, without secrets: [Secret] = []) -> String {
-        if let error = response.providerError(without: secrets) { return "The page at \(endpoint) says: \(error)." }
+    /// A sentence that quotes the visible text of the page, without the secrets that were entered.
+    func words(_ html: HTMLPage) -> String {
+        if let error = response.providerError(without: secrets) { return quotation(": \(error)") }
         // Many error pages repeat their title as the heading.
         let title = html.title.split(whereSeparator: \.isWhitespace).joined(separator: " ")
         let parts = html.text.hasPrefix(title) ? [html.text] : [title, html.text]
         let text = parts.filter { !$0.isEmpty }.joined(separator: ": ")
-        let shown = DisplayText.sanitized(secrets.redacted(in: text), limit: 200)
-        return shown.isEmpty ? "The page at \(endpoint) is empty." : "The page at \(endpoint) says: \"\(shown)\"."
+        // The page may repeat a secret as it looks in the text of a page.
+        let displayed = secrets.map { Secret(HTMLReader.page(Array($0.exposed.utf8)).text) }
+        let shown = DisplayText.sanitized((secrets + displayed).redacted(in: text), limit: 200)
+        return shown.isEmpty ? "The page at \(endpoint) is empty." : quotation(": \"\(shown)\"")
+    }
+
+    /// Text that contains a secret that is too short to be redacted reliably is not quoted.
+    private func quotation(_ text: String) -> String {
+        let repeats = secrets.contains { !$0.exposed.isEmpty && text.contains($0.exposed) }
+        return "The page at \(endpoint) \(repeats ? "repeats what was entered" : "says\(text)")."
     }
 }
 
@@ -114,6 +130,12 @@ public struct HeadlessNavigation: Sendable {
 
     /// Whether the form contains a password or similar credentials.
     public let typesCredentials: Bool
+
+    /// Whether the form contains the user name, but no credentials.
+    var typesUserName = false
+
+    /// The secrets that the form contains, which no message may show.
+    var secrets: [Secret] = []
 
     /// Navigates to a URL.
     /// - Parameters:

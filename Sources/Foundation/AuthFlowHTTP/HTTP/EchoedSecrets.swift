@@ -9,15 +9,13 @@ extension TransportResponse {
         isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self, issuesTokens: true)
     }
 
-    /// The response; the secrets are redacted if this is an error response.
+    /// The response of a server that issues no tokens, without secrets that were sent to it.
     package func without(_ secrets: [Secret]) -> TransportResponse {
-        isSuccessful && !namesError ? self : EchoedSecrets(secrets.map(\.exposed)).redacted(self, issuesTokens: true)
+        EchoedSecrets(secrets.map(\.exposed)).redacted(self, issuesTokens: false)
     }
 
     /// A resource's description of an error, without the secrets that its request contained.
-    package func providerError(without secrets: [Secret]) -> ProviderError? {
-        EchoedSecrets(secrets.map(\.exposed)).redacted(self, issuesTokens: false).providerError
-    }
+    package func providerError(without secrets: [Secret]) -> ProviderError? { without(secrets).providerError }
 
     /// Whether the body may have an `error` member, according to a text search that does not parse the body.
     private var namesError: Bool {
@@ -72,7 +70,7 @@ struct EchoedSecrets {
     }
 
     fileprivate init(_ secrets: [String]) {
-        let secrets = secrets.flatMap { [$0, FormURLEncoding.encode($0)] }
+        let secrets = secrets.flatMap { [$0, FormURLEncoding.encode($0), FormURLEncoding.encodeWithoutPlus($0)] }
         // A shorter value might match by coincidence.
         self.secrets = Set(secrets.filter { $0.utf8.count >= 6 }).map { Array($0.utf8) }.sorted { $0.count > $1.count }
     }
@@ -90,7 +88,7 @@ struct EchoedSecrets {
         }
         // A server may issue the same tokens again.
         if let json = try? response.parsed(), !issuesTokens || json["access_token"] == nil,
-            !response.isSuccessful || json["error"] != nil
+            !issuesTokens || !response.isSuccessful || json["error"] != nil
         {
             let clean = redacted(json, issuesTokens)
             if clean != json, let body = try? clean.serialized() { response.body = body }
