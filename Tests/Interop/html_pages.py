@@ -155,6 +155,10 @@ PHASES["afterBody"].processSpaceCharacters = lambda self, token: self.parser.pha
 html5parser.HTMLParser.resetInsertionMode = lambda self: setattr(  # html5lib's expects no tables in select elements.
     self, "phase", self.phases[next(MODES[node.name] for node in self.tree.openElements[::-1] if node.name in MODES)])
 
+# The types of an `input` element: section 4.10.5. The type is text if the attribute has another value.
+TYPES = set("""button checkbox color date datetime-local email file hidden image month number password radio range reset search submit
+               tel text time url week""".split())
+
 def selected(select):
     """The values of a `select` element that a browser submits."""
     options = [node for node in select.walk() if node.name == "option"]
@@ -182,6 +186,7 @@ def expected(page):
             if kind in ("input", "button"):
                 isInput, kind = kind == "input", attributes.get("type", "text" if kind == "input" else "submit").translate(LOWER)
                 value = attributes.get("value", "on" if isInput and kind in ("checkbox", "radio") else "")
+                if isInput and kind not in TYPES: kind = "text"
                 if not isInput and kind not in ("reset", "button"): kind = "submit"
             for value in selected(node) if kind == "select" else [value]:
                 form["fields"].append([attributes.get("name", ""), value, kind])
