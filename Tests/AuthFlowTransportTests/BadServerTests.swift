@@ -350,6 +350,20 @@ import Testing
         }
     }
 
+    /// Only the timeout of the request applies: the server sends nothing for longer than the timeout for authorization servers.
+    @Test func aProtectedResourceMayTakeAsLongAsTheRequestAllows() async throws {
+        var settings = NetworkSettings()
+        settings.firstByteTimeout = .milliseconds(1)
+        let transport = SystemTransport(settings)
+        try await ScriptedServer.run([.receive, .hold]) { server in
+            var slow = try TransportRequest(.get, Endpoint(server.origin), timeout: .milliseconds(300))
+            slow.pool = .resources
+            let request = slow
+            let error = await #expect(throws: AuthError.self) { try await transport.send(request) }
+            #expect(error?.message.contains("within 300 milliseconds") == true, "\(error?.message ?? "")")
+        }
+    }
+
     @Test func aThousandConcurrentRequestsAllGetAResponse() async throws {
         try await ScriptedServer.run(
             Array(repeating: [Step.receive, .send(Self.response)], count: 100).flatMap(\.self)

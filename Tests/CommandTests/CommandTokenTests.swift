@@ -81,6 +81,55 @@ import Testing
     }
 
     /// Otherwise, the command would lose the new refresh token when it exits.
+    /// With a profile, `authflow curl` sends the profile's own token to the APIs that the profile names, and to no others.
+    @Test func curlSendsTheTokenOfAProfileToItsAPIs() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let changes = ["api_origins": "[\"\(emulator.issuer)\"]"]
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, changes)) { path, _ in
+                func curl(_ arguments: String...) async throws -> CommandHarness.Outcome {
+                    try await CommandHarness.run(
+                        ["curl", "--config", path, "--profile", "work"] + arguments,
+                        environment: ["PASSWORD": "wonderland"]
+                    )
+                }
+                let userInfo = "\(emulator.issuer)/userinfo"
+                let early = try await curl(userInfo)
+                #expect(early.status == 4 && early.talk.contains("authflow login --config"), "\(early.talk)")
+                let first = try await curl(userInfo, "--sign-in")
+                #expect(first.status == 0 && first.output.contains("248289761001"), "\(first.talk)")
+                let second = try await curl(userInfo, "-i")
+                #expect(second.status == 0 && second.output.hasPrefix("HTTP 200"), "\(second.talk)")
+                let missing = try await curl("\(emulator.issuer)/nothing")
+                #expect(missing.status == 1 && missing.talk.contains("status 404"), "\(missing.talk)")
+                let other = try await curl(userInfo.replacing("127.0.0.1", with: "localhost"))
+                #expect(other.status != 0 && !other.output.contains("248289761001"), "\(other.talk)")
+            }
+        }
+    }
+
+    @Test(arguments: ["Host: evil.example", "content-length: 1", "Transfer-Encoding: chunked", "Connection: close"])
+    func curlSetsTheFieldsOfTheConnectionItself(_ field: String) async throws {
+        let outcome = try await CommandHarness.run(["curl", "https://api.example.com", "-H", field])
+        #expect(outcome.status == 2 && outcome.talk.contains("cannot be set"), "\(outcome.talk)")
+    }
+
+    @Test func aSignInWhoseTokensAreNotStoredSaysSo() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let text = CommandHarness.profile(emulator.issuer, ["store": #""memory""#])
+            try await CommandHarness.withConfiguration(text) { path, _ in
+                let login = try await CommandHarness.run(
+                    ["login", "--config", path],
+                    environment: ["PASSWORD": "wonderland"]
+                )
+                #expect(login.status == 0 && login.talk.contains("The tokens were not stored"), "\(login.talk)")
+            }
+        }
+    }
+
     @Test func doesNotRefreshOnAFullDisk() async throws {
         try await withExpiredToken { emulator, path, folder in
             let before = try Self.storedFiles(folder)

@@ -3,6 +3,7 @@ import AuthFlowJSON
 import AuthFlowTesting
 import CommandHarness
 import Foundation
+import HTTPTypes
 import Testing
 
 /// Tokens for other programs. `Tests/Interop/helpers.sh` tests the credential helpers with real programs.
@@ -92,6 +93,60 @@ import Testing
             #expect(kubernetes.status == 2 && kubernetes.output.isEmpty)
             let aws = try await tool(["credential", "aws"], "", [:])
             #expect(aws.status == 2 && aws.output.isEmpty)
+        }
+    }
+
+    /// A Security Token Service with one response for all requests.
+    private struct SecurityTokenService: ProviderEmulator {
+        let origins: [String]
+        let response: STSResponse
+
+        func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
+            TransportResponse(head: HTTPResponse(status: response.status), body: Array(response.body.utf8))
+        }
+    }
+
+    struct STSResponse: CustomTestStringConvertible {
+        let testDescription: String
+        let status: HTTPResponse.Status
+        let body: String
+        let message: String
+    }
+
+    @Test(arguments: [
+        STSResponse(
+            testDescription: "a page of a load balancer",
+            status: .serviceUnavailable,
+            body: "<html><p>Unavailable<br></html>",
+            message: "status 503"
+        ),
+        STSResponse(
+            testDescription: "an error",
+            status: .forbidden,
+            body: "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>",
+            message: "(AccessDenied)"
+        ),
+        STSResponse(
+            testDescription: "empty credentials",
+            status: .ok,
+            body: """
+                <AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId></AccessKeyId>\
+                <SecretAccessKey></SecretAccessKey><SessionToken></SessionToken><Expiration>2100-01-01T00:00:00Z</Expiration>\
+                </Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>
+                """,
+            message: "contains no credentials"
+        ),
+    ]) func anAWSResponseWithoutCredentialsIsAnError(_ response: STSResponse) async throws {
+        try await EmulatorServer.run {
+            SecurityTokenService(origins: [$0], response: response)
+        } _: { service in
+            let helpers = #"{"aws": {"role_arn": "arn:aws:iam::1:role/a", "endpoint": "\#(service.origins[0])/"}}"#
+            try await signedIn(["helpers": helpers]) { _, tool in
+                _ = try await tool(["login"], "", [:])
+                let outcome = try await tool(["credential", "aws"], "", [:])
+                #expect(outcome.status != 0 && outcome.output.isEmpty)
+                #expect(outcome.talk.contains(response.message), "\(outcome.talk)")
+            }
         }
     }
 

@@ -137,7 +137,15 @@ public struct Profile: Sendable {
     /// The other programs that may receive the tokens.
     /// - Throws: ``ConfigurationError`` with the location of the issue.
     package func helpers() throws(ConfigurationError) -> CredentialHelperSettings {
-        let key = CredentialHelperSettings.key
+        try value(of: CredentialHelperSettings.key)
+    }
+
+    /// The origins of the APIs that the access token may be sent to.
+    /// - Throws: ``ConfigurationError`` with the location of the issue.
+    package func apiOrigins() throws(ConfigurationError) -> [Endpoint] { try value(of: ProfileKeys.apiOrigins) }
+
+    /// The value of a key, without reading or checking the others.
+    private func value<Value>(of key: ConfigurationKey<Value>) throws(ConfigurationError) -> Value {
         let members = JSON.object((section.json.object ?? [:]).filter { $0.key == key.declaration.name })
         try section.check(members, [key.declaration])
         return try section.object(members, [:])[key]

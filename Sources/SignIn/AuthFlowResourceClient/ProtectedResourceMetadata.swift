@@ -95,11 +95,23 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
 }
 
 extension Endpoint {
-    /// Whether the path has a dot segment (RFC 3986 section 3.3), percent-encoded or not.
+    /// Whether a server could find a dot segment (RFC 3986 section 3.3) in the path: some servers decode a path repeatedly, treat an
+    /// encoded slash or a backslash as a slash, or remove parameters (`..;v=1`) from a segment.
     var hasDotSegments: Bool {
-        path.split(separator: "/").contains { segment in
-            let plain = segment.lowercased().replacing("%2e", with: ".")
-            return plain == "." || plain == ".."
+        var plain: [UInt8] = []
+        for byte in path.utf8 {
+            plain.append(byte)
+            // The decoded octet may be the end of another percent-encoding.
+            while plain.count > 2, plain[plain.count - 3] == UInt8(ascii: "%"),
+                let high = FormURLEncoding.hexValue(plain[plain.count - 2]),
+                let low = FormURLEncoding.hexValue(plain[plain.count - 1])
+            {
+                plain.replaceSubrange((plain.count - 3)..., with: CollectionOfOne(high << 4 | low))
+            }
+        }
+        return plain.split { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") }.contains { segment in
+            let name = segment.prefix { $0 != UInt8(ascii: ";") }
+            return name.elementsEqual(".".utf8) || name.elementsEqual("..".utf8)
         }
     }
 

@@ -108,6 +108,16 @@ import Testing
         Fit(resource: "https://a.example/mcp#x", address: "https://a.example/mcp", fit: nil),
         Fit(resource: "https://a.example/api", address: "https://a.example/api/../admin", fit: nil),
         Fit(resource: "https://a.example/api", address: "https://a.example/api/%2E%2e/admin", fit: nil),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api/..%2Fadmin", fit: nil),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api/a%5C..%5C..%5Cadmin", fit: nil),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api/..;v=1/admin", fit: nil),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api/..%3Bv=1/admin", fit: nil),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api/%252e%252E/admin", fit: nil),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api/%25252e./admin", fit: nil),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api/%252%65./admin", fit: nil),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api/group%2Fproject", fit: .prefix),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api/100%25", fit: .prefix),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api/..x/a;v=1", fit: .prefix),
         Fit(resource: "a.example", address: "https://a.example/mcp", fit: nil),
     ]
 

@@ -21,7 +21,8 @@ public struct NetworkSettings: Sendable {
     /// The timeout for connecting, including TLS; default: 15 seconds.
     public var connectTimeout = Duration.seconds(15)
 
-    /// The timeout from the request to the first byte of the response; default: 30 seconds.
+    /// The timeout from the request to the first byte of the response of an authorization server; default: 30 seconds. For a protected
+    /// resource, only the timeout of the request applies.
     public var firstByteTimeout = Duration.seconds(30)
 
     /// The maximum number of concurrent requests to one host, for each ``ConnectionPool``; default: 64. Further

@@ -17,7 +17,8 @@ enum TransferWait: Equatable {
     func limit(for call: TransportRequest, isStream: Bool, firstByte: Duration) -> Duration {
         switch self {
         case .forConnection, .forBody, .forRest: call.timeout
-        case .forResponse: isStream ? call.timeout : min(firstByte, call.timeout)
+        // Only the caller knows how long a protected resource may take.
+        case .forResponse: isStream || call.pool == .resources ? call.timeout : min(firstByte, call.timeout)
         }
     }
 

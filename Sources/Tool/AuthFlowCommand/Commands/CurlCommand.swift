@@ -9,7 +9,8 @@ struct CurlCommand: AsyncParsableCommand {
         abstract: "Send a request to a protected resource with a fresh access token, and print the response.",
         discussion: """
             The token is restricted to the resource, is sent only in the Authorization header field, is not sent after a redirect, and does not appear in the process \
-            list. Exit status 4 means that a login is needed, and 1 that the response status is 400 or above.
+            list. With --profile and a URL at one of the profile's "api_origins", it is the profile's own token. Exit status 4 means that a login is needed, and 1 that \
+            the response status is 400 or above.
             """
     )
 
@@ -49,31 +50,10 @@ struct CurlCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        guard var choice = resource.choice(options, scopes: scope.scopes) else { return }
-        let target = choice.address
-        if let at { choice.address = at }
-        let client = try choice.client(signsInOnDemand: signIn)
-        var fields: HTTPFields = [:]
-        for header in headers {
-            guard let colon = header.firstIndex(of: ":"), let name = HTTPField.Name(String(header[..<colon])) else {
-                throw ValidationError("\"\(header)\" is not a header field of the form Name: value.")
-            }
-            fields.append(HTTPField(name: name, value: header[header.index(after: colon)...].trimmingSpaces()))
-        }
-        let body = try body()
-        guard let method = HTTPRequest.Method(self.method ?? (body == nil ? "GET" : "POST")) else {
-            throw ValidationError("\"\(self.method ?? "")\" is not an HTTP method.")
-        }
-        if body != nil, fields[.contentType] == nil { fields[.contentType] = "application/json" }
-        let request = TransportRequest(
-            method,
-            try Endpoint(target, name: "address"),
-            headerFields: fields,
-            body: body ?? [],
-            timeout: .seconds(300),
-            maximumResponseSize: 64 * 1024 * 1024
-        )
-        let response = try await client.send(request)
+        guard let choice = resource.choice(options, scopes: scope.scopes) else { return }
+        let target = try Endpoint(choice.address, name: "address")
+        let sender = try sender(choice, target)
+        let response = try await sender.send(try request(to: target))
         if include {
             Terminal.result("HTTP \(response.status)")
             for field in response.head.headerFields {
@@ -85,11 +65,86 @@ struct CurlCommand: AsyncParsableCommand {
         guard response.status < 400 else {
             throw AuthError(
                 .invalidResponse,
-                "\(Redaction.url(target)) responded with status \(response.status).",
-                providerError: await client.providerError(in: response),
+                "\(Redaction.url(choice.address)) responded with status \(response.status).",
+                providerError: await sender.providerError(in: response),
                 status: response.status
             )
         }
+    }
+
+    /// The client that adds the token to the request.
+    private enum Sender {
+        /// The profile's client, for an API that the profile names.
+        case api(AuthClient, signsIn: Bool)
+        case resource(ResourceClient)
+
+        func send(_ request: TransportRequest) async throws -> TransportResponse {
+            switch self {
+            case .resource(let client):
+                return try await client.send(request)
+            case .api(let client, let signsIn):
+                do {
+                    return try await client.send(request)
+                } catch let error as AuthError where error.code == .loginRequired && signsIn {
+                    let signIn = try await client.signIn()
+                    if let error = signIn.storageError { throw error }
+                    return try await client.send(request)
+                }
+            }
+        }
+
+        func providerError(in response: TransportResponse) async -> ProviderError? {
+            switch self {
+            case .resource(let client):
+                return await client.providerError(in: response)
+            case .api(let client, _):
+                let token = try? await client.credential()?.tokens.accessToken
+                return response.providerError(without: [token].compactMap { $0 })
+            }
+        }
+    }
+
+    private func sender(_ choice: ResourceChoice, _ target: Endpoint) throws -> Sender {
+        var choice = choice
+        let isPlain = at == nil && choice.resource == nil && choice.scopes.isEmpty && !choice.assumesOrigin
+        if isPlain, let profile = choice.choice.profile,
+            try choice.choice.file().profile(profile).apiOrigins().contains(where: { $0.origin == target.origin })
+        {
+            return .api(try choice.choice.client(), signsIn: signIn)
+        }
+        if let at { choice.address = at }
+        return .resource(try choice.client(signsInOnDemand: signIn))
+    }
+
+    /// The fields that the transport sets: RFC 9112 sections 3.2, 6.1 and 6.2, and RFC 9110 sections 7.6.1, 7.8 and 10.1.1.
+    private static let ownFields: Set<String> = [
+        "connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
+    ]
+
+    private func request(to target: Endpoint) throws -> TransportRequest {
+        var fields: HTTPFields = [:]
+        for header in headers {
+            guard let colon = header.firstIndex(of: ":"), let name = HTTPField.Name(String(header[..<colon])) else {
+                throw ValidationError("\"\(header)\" is not a header field of the form Name: value.")
+            }
+            guard !Self.ownFields.contains(name.canonicalName) else {
+                throw ValidationError("The header field \(name.rawName) cannot be set: it follows from the request.")
+            }
+            fields.append(HTTPField(name: name, value: header[header.index(after: colon)...].trimmingSpaces()))
+        }
+        let body = try body()
+        guard let method = HTTPRequest.Method(self.method ?? (body == nil ? "GET" : "POST")) else {
+            throw ValidationError("\"\(self.method ?? "")\" is not an HTTP method.")
+        }
+        if body != nil, fields[.contentType] == nil { fields[.contentType] = "application/json" }
+        return TransportRequest(
+            method,
+            target,
+            headerFields: fields,
+            body: body ?? [],
+            timeout: .seconds(300),
+            maximumResponseSize: 64 * 1024 * 1024
+        )
     }
 
     private func body() throws -> [UInt8]? {

@@ -147,16 +147,22 @@ struct AWSKeys {
                 maximumResponseSize: 64 * 1024
             )
         )
-        let root = try XMLElement.root(of: response.body, from: "AWS")
         guard response.status == 200 else {
-            let code = root["Error", "Code"] ?? "status \(response.status)"
+            // A proxy or a load balancer may respond with a page that is not XML.
+            let code =
+                (try? XMLElement.root(of: response.body, from: "AWS"))?["Error", "Code"] ?? "status \(response.status)"
             throw AuthError(
                 .providerRejected,
                 "AWS did not issue credentials for the role (\(DisplayText.sanitized(code, limit: 80))). The IAM identity provider in AWS must be configured with this issuer and the token's audience."
             )
         }
-        let path = ["AssumeRoleWithWebIdentityResult", "Credentials"]
-        func value(_ name: String) -> JSON? { root[path[0], path[1], name].map(JSON.string) }
+        let root = try XMLElement.root(of: response.body, from: "AWS")
+        func value(_ name: String) -> JSON? {
+            guard let text = root["AssumeRoleWithWebIdentityResult", "Credentials", name], !text.isEmpty else {
+                return nil
+            }
+            return .string(text)
+        }
         guard let identifier = value("AccessKeyId"), let secret = value("SecretAccessKey"),
             let session = value("SessionToken"), let end = value("Expiration"),
             let keys = AWSKeys(
