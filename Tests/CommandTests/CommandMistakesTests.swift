@@ -57,6 +57,24 @@ import Testing
         }
     }
 
+    /// All profiles are checked, even if a store cannot be opened; a store that can be opened but not used by a web application is found as well.
+    @Test func everyPartIsCheckedAfterAStoreThatCannotBeOpened() async throws {
+        func profile(_ store: String, _ client: String) -> String {
+            #"{"provider": "oidc", "issuer": "https://id.example.com", "client_id": "\#(client)", "redirect_uri": "https://app.example.com/callback", "store": \#(store)}"#
+        }
+        let broken = profile(#"{"name": "redis", "url": "redis://db.example.com"}"#, "a")
+        let work = profile(#"{"name": "file", "directory": "tokens"}"#, "b")
+        let text =
+            #"{"profiles": {"broken": \#(broken), "work": \#(work)}, "server": {"providers": [{"name": "work", "profile": "work"}]}}"#
+        try await CommandHarness.withConfiguration(text) { path, _ in
+            let all = try await CommandHarness.run(["config", "check", "--config", path])
+            #expect(all.output.contains("  !!  broken: ") && all.output.contains("  ok  work"), "\(all.output)")
+            #expect(all.status == 2 && all.talk.contains("cannot store the sessions of many users"), "\(all.talk)")
+            let one = try await CommandHarness.run(["config", "check", "--config", path, "--profile", "broken"])
+            #expect(one.status == 2 && one.talk.contains("see the lines marked with !!"), "\(one.talk)")
+        }
+    }
+
     static let mistakes: [Mistake] = [
         Mistake(
             name: "a missing key",
@@ -94,6 +112,12 @@ import Testing
             changes: ["client_secret": #""hunter2""#],
             status: 2,
             words: "must not be written in the file"
+        ),
+        Mistake(
+            name: "a path in an API's origin",
+            changes: ["api_origins": #"["https://api.example.com/v1"]"#],
+            status: 2,
+            words: "an origin has no path and no query: https://api.example.com"
         ),
         Mistake(
             name: "an invalid scope",

@@ -96,6 +96,20 @@ extension ConfigurationValue<JSON> {
 extension ConfigurationValue<Endpoint> {
     /// An absolute URL: `https`, or `http` for loopback.
     public static var url: Self { .parsed("uri") { text throws(AuthError) in try Endpoint(text) } }
+
+    /// An origin: a URL without a path and a query, because a restriction to a path could not be enforced.
+    package static var origin: Self {
+        .parsed("uri") { text throws(AuthError) in
+            let endpoint = try Endpoint(text)
+            guard endpoint.path == "" || endpoint.path == "/", endpoint.query == nil else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "an origin has no path and no query: \(endpoint.origin)"
+                )
+            }
+            return endpoint
+        }
+    }
 }
 
 extension ConfigurationValue<Int> {

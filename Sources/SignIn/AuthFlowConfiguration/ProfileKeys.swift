@@ -258,7 +258,7 @@ public enum ProfileKeys {
     )
     static let apiOrigins = ConfigurationKey(
         "api_origins",
-        .list(.url),
+        .list(.origin),
         default: [],
         "The origins of the APIs that the access token may be sent to."
     )

@@ -54,6 +54,9 @@ extension BrowserLauncher {
     ) throws(ConfigurationError) -> UserAgentFactory.Availability {
         guard try options[opensBrowser] else { return .available(because: "another program opens the URL") }
         if launchEnvironment.mayOpenBrowser, let command = try options[command]?.first {
+            guard launchEnvironment.locate(command) != nil else {
+                return .unavailable(reason: "the browser \(command), which the profile specifies, is not installed")
+            }
             return .available(because: "the profile specifies the browser \(command)")
         }
         var launchEnvironment = launchEnvironment

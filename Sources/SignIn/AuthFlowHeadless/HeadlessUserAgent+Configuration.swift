@@ -11,7 +11,7 @@ extension UserAgentFactory {
         let password = ConfigurationKey("password", required: .secret, "The password, by reference.")
         let origins = ConfigurationKey(
             "origins",
-            required: .list(.url),
+            required: .list(.origin),
             "The only origins where credentials are entered and forms are submitted: the page with the form and its action URL must both be listed."
         )
         let consent = ConfigurationKey(

@@ -237,6 +237,26 @@ import Testing
         )
     }
 
+    @Test(arguments: [("work-browser", "loopback"), ("missing-browser", nil)])
+    func aUserAgentWhoseBrowserIsNotInstalledIsNotUsed(_ browser: String, _ agent: String?) throws {
+        let text = """
+            {"profiles": {"p": {"provider": "x", "client_id": "c", "user_agent": {"name": "loopback", "browser": ["\(browser)"]}}}}
+            """
+        let profile = try ConfigurationFile(text: Array(text.utf8), name: "authflow.json").profile("p")
+        let explanation = try profile.userAgentExplanation(
+            providers: [ProviderFactory("x", keys: []) { _ in throw AuthError(.unsupported, "not here") }],
+            userAgents: [.loopback],
+            context: UserAgentContext(
+                launchEnvironment: LaunchEnvironment(environment: Self.x11, hasTerminal: false) {
+                    $0 == "work-browser" ? "/opt/work-browser" : nil
+                },
+                redirectURIs: [RedirectURI("http://127.0.0.1/callback")]
+            )
+        )
+        #expect(explanation.chosen?.hasPrefix("loopback") == (agent == nil ? nil : true))
+        #expect(agent != nil || explanation.reasons.contains { $0.contains("is not installed") }, "\(explanation)")
+    }
+
     private func check(_ place: Place) throws {
         let text = #"{"profiles": {"p": {"provider": "x", "client_id": "c"}}}"#
         let profile = try ConfigurationFile(text: Array(text.utf8), name: "authflow.json").profile("p")

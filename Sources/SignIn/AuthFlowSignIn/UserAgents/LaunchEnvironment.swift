@@ -25,7 +25,7 @@ public struct LaunchEnvironment: Sendable {
     public var wantsPrivateWindow = false
 
     /// Returns the path of a program, given its name or path, with symbolic links resolved; nil when it is not installed.
-    private let locate: @Sendable (_ program: String) -> String?
+    package let locate: @Sendable (_ program: String) -> String?
 
     /// Creates a launch environment.
     /// - Parameters:

@@ -35,10 +35,10 @@ struct ConfigCommand: AsyncParsableCommand {
                 choice.config = try ConfigCommand.trusted(path)
             }
             let file = try choice.file()
-            var issues: [ConfigurationIssue] = []
+            var findings = CheckFindings()
             for name in try options.profile.map({ [try file.profile($0).name] }) ?? file.profileNames {
-                guard issues.count <= ConfigurationError.limit else { break }
-                do {
+                guard findings.issues.count <= ConfigurationError.limit else { break }
+                try findings.check(name) {
                     let profile = try file.profile(name)
                     _ = try profile.helpers()
                     let client = try AuthClient(
@@ -51,14 +51,16 @@ struct ConfigCommand: AsyncParsableCommand {
                     )
                     try client.methods.createUserAgents()
                     let isKnown = client.isWithoutUser || client.client.identifiesUsers
-                    let unknown = isKnown ? "" : " (\(DoctorCommand.unknownUser))"
-                    Terminal.result("  ok  \(name)\(unknown)")
-                } catch let error as ConfigurationError {
-                    issues += error.issues
+                    return isKnown ? nil : DoctorCommand.unknownUser
                 }
             }
-            if file.hasResourceClient, options.profile == nil {
-                do {
+            if options.profile == nil { try check(sectionsOf: file, &findings) }
+            try findings.throwErrors()
+        }
+
+        private func check(sectionsOf file: ConfigurationFile, _ findings: inout CheckFindings) throws {
+            if file.hasResourceClient {
+                try findings.check("resource_client") {
                     // A placeholder resource, to which no request is sent.
                     let client = try ResourceClient(
                         "https://resource.invalid",
@@ -68,39 +70,65 @@ struct ConfigCommand: AsyncParsableCommand {
                         host: ToolEnvironment.host
                     )
                     try client.methods.createUserAgents()
-                    Terminal.result("  ok  resource_client")
-                } catch let error as ConfigurationError {
-                    issues += error.issues
+                    return nil
                 }
             }
-            if file.resourceServer != nil, options.profile == nil {
-                do {
+            if file.resourceServer != nil {
+                try findings.check("resource_server") {
                     _ = try ResourceServer(configuration: file, host: ToolEnvironment.host)
-                    Terminal.result("  ok  resource_server")
-                } catch let error as ConfigurationError {
-                    issues += error.issues
+                    return nil
                 }
             }
-            if file.hasServer, options.profile == nil {
-                do {
-                    // The stores of its profiles were checked together with the profiles.
+            if file.hasServer {
+                try findings.check("server") {
                     _ = try SessionServer(
                         configuration: file,
                         providers: Known.providers,
                         stores: Known.stores,
                         assertions: Known.assertions,
-                        store: MemoryTokenStore(),
                         host: ToolEnvironment.host
                     )
-                    Terminal.result("  ok  server")
-                } catch let error as ConfigurationError {
-                    issues += error.issues
+                    return nil
                 }
             }
+        }
+    }
+
+    /// The result of checking each part of a file.
+    private struct CheckFindings {
+        /// The errors with a position in the file.
+        private(set) var issues: [ConfigurationIssue] = []
+        /// The first error without a position, such as that of a store that cannot be opened.
+        private var failure: AuthError?
+        private var messages: Set<String> = []
+
+        /// Checks a part of the file and prints the result.
+        /// - Parameter body: Throws the error, or returns a remark.
+        mutating func check(_ name: String, _ body: () throws -> String?) throws {
+            do {
+                let remark = try body()
+                Terminal.result("  ok  \(name)\(remark.map { " (\($0))" } ?? "")")
+            } catch let error as ConfigurationError {
+                issues += error.issues
+            } catch let error as AuthError {
+                failure = failure ?? error
+                // A web application uses the store of its profile.
+                guard messages.insert(error.message).inserted else { return }
+                Terminal.result("  !!  \(name): \(error.message)")
+            }
+        }
+
+        func throwErrors() throws {
             // Several parts of the file may use the same secret.
             var known: Set<ConfigurationIssue> = []
-            issues.removeAll { !known.insert($0).inserted }
+            let issues = issues.filter { known.insert($0).inserted }
             if !issues.isEmpty { throw ConfigurationError(issues: issues) }
+            guard let failure else { return }
+            throw AuthError(
+                failure.code,
+                "A part of the configuration cannot be used: see the lines marked with !!.",
+                underlyingError: failure
+            )
         }
     }
 

@@ -140,6 +140,11 @@ struct LoginCommand: AsyncParsableCommand {
             coversDetails: client.coversAuthorizationDetails(signIn.credential),
             tokens: client.tokensWithoutSignIn
         )
+        if client.credentials.store is MemoryTokenStore, !options.quiet {
+            Terminal.talk(
+                "The tokens were not stored, because \"store\" is \"memory\": other commands cannot use them."
+            )
+        }
         // The sign-in has succeeded, but the next command will not find the credential.
         if let error = signIn.storageError { throw error }
     }
