@@ -133,6 +133,61 @@ import Testing
         }
     }
 
+    /// A process that signs in may be killed after it has stored the tokens, so the record must name them even if another process signs out
+    /// while the page is open.
+    @Test func aSignOutKeepsTheRecordOfASignInThatIsNotFinished() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            let key = RecordKey(name: scene.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
+            let record = Mutex<[UInt8]?>(nil)
+            let transport = BeforeFirstRequest(base: scene.transport, to: "/token") {
+                let signOut = try await scene.client(store: store).signOut()
+                #expect(signOut.credential == nil)
+                let bytes = await store.bytes(for: key)
+                record.withLock { $0 = bytes }
+            }
+            let client = try ResourceScene(emulator: scene.emulator, transport: transport).client(store: store)
+            #expect(try await Self.list(client) == 200)
+            // The record at the time of the kill.
+            try await store.withLease(on: key) { try await store.write(record.withLock { $0 }, under: $0) }
+            #expect(try await scene.client(store: store).signOut().credential != nil)
+        }
+    }
+
+    /// The first lease on the sign-in page is lost before the page is opened, as after a pause.
+    @Test func aPageIsNotOpenedUnderALostLease() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = LostTurnStore()
+            let status = try await Self.list(try scene.client(store: store))
+            #expect(status == 200)
+            #expect(scene.emulator.authorizations.count == 1)
+            #expect(store.turns == 2)
+        }
+    }
+
+    /// A store in which the first lease on the sign-in page is lost at once.
+    private final class LostTurnStore: TokenStore {
+        private let base = MemoryTokenStore()
+        private let count = Mutex(0)
+
+        var turns: Int { count.withLock { $0 } }
+
+        func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
+        func withLease<Return: Sendable>(
+            on key: RecordKey,
+            _ body: (Lease) async throws -> Return
+        ) async throws -> Return {
+            let isFirst = count.withLock { count in
+                if key.kind == .signInTurn { count += 1 }
+                return key.kind == .signInTurn && count == 1
+            }
+            return try await base.withLease(on: key) { lease in
+                try await body(isFirst ? Lease(key: key, fence: lease.fence, isHeld: { false }) : lease)
+            }
+        }
+    }
+
     @Test func signOutRemovesAUsersTokensAlsoWhenTheClientNoLongerNeedsAUser() async throws {
         var settings = Self.settings()
         settings.registeredClients = ["pre-registered": "secret"]

@@ -1,3 +1,5 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
 import AuthFlowJSON
 
 /// The stored state of a protected resource from the last sign-in: the issuer of its tokens, and the parameters of the token request. It
@@ -86,10 +88,19 @@ extension KnownResource {
 struct ResourceRecord: Sendable, Hashable {
     /// The last sign-in; nil when no user has signed in.
     private(set) var current: KnownResource?
-    /// Other sign-ins: unfinished, or with a server or client that the resource no longer uses.
+    /// Other sign-ins: unsuccessful, or with a server or client that the resource no longer uses.
     private(set) var others: [KnownResource] = []
+    /// The sign-ins that have begun, and have neither succeeded nor failed. A process that is killed leaves its sign-in here.
+    private(set) var unfinished: [Unfinished] = []
 
-    /// The maximum number of other sign-ins.
+    /// A sign-in that may store tokens.
+    struct Unfinished: Sendable, Hashable {
+        let signIn: KnownResource
+        /// The time after which its process, if it still exists, has given up.
+        let end: Date
+    }
+
+    /// The maximum number of other sign-ins, and of unfinished sign-ins.
     private static let limit = 16
 
     /// Decodes the output of ``bytes``. A record that cannot be decoded is treated as empty.
@@ -97,37 +108,67 @@ struct ResourceRecord: Sendable, Hashable {
         guard let json = bytes.flatMap({ try? JSON(parsing: $0) }) else { return }
         current = KnownResource(json)
         others = (json["others"]?.array ?? []).compactMap { KnownResource($0) }
+        unfinished = (json["unfinished"]?.array ?? []).compactMap { json in
+            guard let signIn = KnownResource(json), let end = json["end"]?.number else { return nil }
+            return Unfinished(signIn: signIn, end: Date(secondsSince1970: end))
+        }
     }
 
     /// The record to store; nil when there are no sign-ins.
     var bytes: [UInt8]? {
         get throws {
-            guard current != nil || !others.isEmpty else { return nil }
+            guard !all.isEmpty else { return nil }
             var members = current?.json.object ?? [:]
             if !others.isEmpty { members["others"] = .array(others.map(\.json)) }
+            if !unfinished.isEmpty {
+                members["unfinished"] = .array(
+                    unfinished.map { unfinished in
+                        var members = unfinished.signIn.json.object ?? [:]
+                        members["end"] = .double(unfinished.end.timeIntervalSince1970)
+                        return .object(members)
+                    }
+                )
+            }
             return try JSON.object(members).serialized()
         }
     }
 
     /// All sign-ins: the last successful sign-in, then the others.
-    var all: [KnownResource] { [current].compactMap { $0 } + others }
+    var all: [KnownResource] {
+        var all = [current].compactMap { $0 } + others
+        for signIn in unfinished.map(\.signIn) where !all.contains(where: signIn.sharesTokens) { all.append(signIn) }
+        return all
+    }
 
     /// Records the start of a sign-in.
-    mutating func begin(_ known: KnownResource) {
-        guard !all.contains(where: { $0.sharesTokens(with: known) }) else { return }
-        others = (others + [known]).suffix(Self.limit)
+    /// - Parameter end: The time by which it has succeeded or failed.
+    mutating func begin(_ known: KnownResource, until end: Date) {
+        unfinished.removeAll { $0.signIn.sharesTokens(with: known) }
+        unfinished = (unfinished + [Unfinished(signIn: known, end: end)]).suffix(Self.limit)
     }
 
-    /// Records the success of a sign-in.
+    /// Records the success of a sign-in. No other sign-in is in progress, because only one process at a time signs in.
     mutating func use(_ known: KnownResource) {
-        others = all.filter { !$0.sharesTokens(with: known) }
-        current = known
+        others = all.filter { !$0.sharesTokens(with: known) }.suffix(Self.limit)
+        (current, unfinished) = (known, [])
     }
 
-    /// Records the removal of the tokens of a sign-in.
-    mutating func remove(_ known: KnownResource) {
+    /// Records the failure of a sign-in.
+    mutating func fail(_ known: KnownResource) {
+        let all = all
+        unfinished.removeAll { $0.signIn.sharesTokens(with: known) }
+        others = all.filter { signIn in
+            signIn != current && !unfinished.contains { $0.signIn.sharesTokens(with: signIn) }
+        }
+        .suffix(Self.limit)
+    }
+
+    /// Records the removal of the tokens of a sign-in. An unfinished sign-in, which may still store tokens, remains recorded until its end.
+    mutating func remove(_ known: KnownResource, at now: Date) {
         if current?.sharesTokens(with: known) == true { current = nil }
         others.removeAll { $0.sharesTokens(with: known) }
+        // After a clock was set back, the end may be far away.
+        unfinished.removeAll { $0.signIn.sharesTokens(with: known) && !(now...(now + 86_400)).contains($0.end) }
     }
 }
 

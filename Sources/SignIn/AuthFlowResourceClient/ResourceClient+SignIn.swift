@@ -75,8 +75,10 @@ extension ResourceClient {
         let began = host.now()
         let finish = began + options.timeout.seconds
         while true {
+            let hasTurn = Atomic(false)
             do {
                 return try await store.withLease(on: turnKey) { lease in
+                    hasTurn.store(true, ordering: .relaxed)
                     // Another process may have requested more scopes in the meantime, which must not be lost.
                     _ = try await known(reading: true)
                     let scopes = try await scopes(for: challenge, found)
@@ -94,7 +96,7 @@ extension ResourceClient {
                         limits,
                         address: address
                     ) {
-                        try await store.write(try counted.bytes, under: lease)
+                        try await begin(counted, under: lease)
                     }
                     let shown = Atomic(0)
                     func end(_ error: (any Error)?) async {
@@ -103,16 +105,39 @@ extension ResourceClient {
                         try? await store.write(try after?.bytes, under: lease)
                     }
                     do {
-                        try await signIn(found, challenge, scopes, cause) { shown.add(1, ordering: .relaxed) }
+                        try await signIn(found, challenge, scopes, cause) {
+                            // While this process was paused, another process may have opened a page.
+                            do { try lease.requireTime() } catch { throw LostTurn() }
+                            let count = shown.load(ordering: .relaxed)
+                            try history.requireRoom(after: count, for: cause, self.limits, address: self.address)
+                            shown.store(count + 1, ordering: .relaxed)
+                        }
                     } catch {
-                        await end(error)
+                        // Another request or process signs in instead, so this is not a failure.
+                        await end(error is LostTurn ? CancellationError() : error)
                         throw error
                     }
                     await end(nil)
                 }
-            } catch let error as AuthError where error.code == .leaseBusy && host.now() < finish {
+            } catch is LostTurn {
+                guard host.now() < finish else { throw Lease.lost }
+            } catch let error as AuthError
+                where error.code == .leaseBusy && !hasTurn.load(ordering: .relaxed) && host.now() < finish
+            {
                 continue
             }
+        }
+    }
+
+    /// The lease for opening a page was lost before a page was opened.
+    private struct LostTurn: Error {}
+
+    /// - Throws: ``LostTurn``, or any other error from the store.
+    private func begin(_ history: SignInHistory, under lease: Lease) async throws {
+        do {
+            try await store.write(try history.bytes, under: lease)
+        } catch let error as AuthError where error.code == .leaseLost {
+            throw LostTurn()
         }
     }
 
@@ -202,7 +227,7 @@ extension ResourceClient {
         _ challenge: ResourceChallenge?,
         _ scopes: [String],
         _ cause: SignInHistory.Cause,
-        _ willShow: @escaping @Sendable () -> Void
+        _ willShow: @escaping @Sendable () throws -> Void
     ) async throws {
         let known = try await identify(found, scopes: scopes, usesDPoP: usesDPoP(challenge, found))
         guard let client = try await client(of: known) else {
@@ -237,7 +262,7 @@ extension ResourceClient {
         _ client: AuthClient,
         _ challenge: ResourceChallenge?,
         by registration: KeptRegistration? = nil,
-        _ willShow: @escaping @Sendable () -> Void
+        _ willShow: @escaping @Sendable () throws -> Void
     ) async throws {
         var request = AuthorizationOptions(scopes: known.scopes, resources: [known.resource])
         request.acrValues = challenge.map(\.acrValues).flatMap { $0.isEmpty ? nil : $0 } ?? options.acrValues
@@ -263,20 +288,27 @@ extension ResourceClient {
             FlowReporter(host: host, observer: observer).report(.authorizationRequest, details: details)
         }
         // Recorded first, so that a sign-out finds the tokens even if this process is killed before it has recorded that
-        // the sign-in succeeded.
+        // the sign-in succeeded. The requests and the store may take longer than the user.
+        let end = host.now() + options.timeout.seconds + 300
         do {
-            try await changeRecord { [known] in $0.begin(known) }
+            try await changeRecord { [known] in $0.begin(known, until: end) }
             await list()
         } catch {
             // A machine-to-machine client shows no page, and can work without the store.
             guard methods.withoutUser != nil else { throw error }
         }
-        let signIn = try await client.signIn(
-            .replaceAccount,
-            options: request,
-            usesSharedSessions: true,
-            willShow: willShow
-        )
+        let signIn: SignIn
+        do {
+            signIn = try await client.signIn(
+                .replaceAccount,
+                options: request,
+                usesSharedSessions: true,
+                willShow: willShow
+            )
+        } catch {
+            _ = try? await changeRecord { [known] in $0.fail(known) }
+            throw error
+        }
         var storageError = signIn.storageError
         do {
             if let registration { try await registrations.keep(registration, for: redirectURI) }
@@ -300,7 +332,7 @@ extension ResourceClient {
         _ found: FoundServer,
         _ challenge: ResourceChallenge?,
         isForgotten: Bool,
-        _ willShow: @escaping @Sendable () -> Void
+        _ willShow: @escaping @Sendable () throws -> Void
     ) async throws {
         let made = try await register(found, scopes: old.scopes)
         var known = old

@@ -119,7 +119,7 @@ extension ResourceClient {
                 let clients = try await clientsForSignOut(of: known)
                 var hasTokens = false
                 for client in clients where !hasTokens { hasTokens = try await client.credential() != nil }
-                if !hasTokens { record.remove(known) }
+                if !hasTokens { record.remove(known, at: host.now()) }
             }
         }
         state.withLock { state in

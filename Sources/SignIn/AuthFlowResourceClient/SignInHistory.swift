@@ -69,11 +69,14 @@ struct SignInHistory: Sendable {
     private(set) var pages: [Double]
     private(set) var failure: Failure?
 
-    /// Decodes the output of ``bytes``. Times after `now` are dropped, so that a clock that was set back does not block
-    /// requests forever.
+    /// The maximum difference between the clocks of two machines, in seconds.
+    private static let clockDifference = 10.0
+
+    /// Decodes the output of ``bytes``. Later times than `now` are dropped, unless the clock of another machine may be ahead by as much, so
+    /// that a clock that was set back does not block requests forever.
     init(_ bytes: [UInt8]?, at now: Date) {
         let json = bytes.flatMap { try? JSON(parsing: $0) }
-        let end = now.timeIntervalSince1970
+        let end = now.timeIntervalSince1970 + Self.clockDifference
         self.pages = (json?["pages"]?.array ?? []).compactMap(\.number).filter { end - 3600 < $0 && $0 <= end }
         self.failure = Failure(json?["failure"]).flatMap { $0.time <= end ? $0 : nil }
     }
@@ -90,14 +93,22 @@ struct SignInHistory: Sendable {
     {
         guard cause.isRequest else { return nil }
         if let error = error(since: began, cooldown: limits.cooldown) { throw error }
-        guard let pagesPerHour = limits.pagesPerHour else { return nil }
-        guard pages.count < pagesPerHour else {
-            throw AuthError(
-                .loginRequired,
-                "Requests to \(address) have opened \(pages.count) sign-in pages within an hour. No further page is opened until the oldest of them is an hour old, or you sign in to the resource yourself."
-            )
-        }
+        guard limits.pagesPerHour != nil else { return nil }
+        try requireRoom(after: 0, for: cause, limits, address: address)
         return adding(1, at: now)
+    }
+
+    /// Checks that another page may be opened. A sign-in opens a second page if the authorization server does not recognize the client.
+    /// - Parameter shown: The number of pages that this sign-in has opened.
+    /// - Throws: ``AuthError`` with `login_required`.
+    func requireRoom(after shown: Int, for cause: Cause, _ limits: Limits, address: Endpoint) throws(AuthError) {
+        guard cause.isRequest, let pagesPerHour = limits.pagesPerHour, pages.count + shown >= pagesPerHour else {
+            return
+        }
+        throw AuthError(
+            .loginRequired,
+            "Requests to \(address) have opened \(pages.count + shown) sign-in pages within an hour. No further page is opened until the oldest of them is an hour old, or you sign in to the resource yourself."
+        )
     }
 
     /// The history after a sign-in.

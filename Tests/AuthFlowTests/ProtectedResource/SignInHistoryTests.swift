@@ -49,6 +49,26 @@ import Testing
         #expect(later.pages == [])
     }
 
+    @Test func aPageCountsEvenIfTheClockOfTheMachineThatOpenedItIsAhead() throws {
+        let full = try Self.history(pages: 2)
+        #expect(throws: AuthError.self) { try begin(try Self.stored(full, at: Self.now - 5)) }
+    }
+
+    @Test(arguments: [(0, true), (1, true), (2, false)])
+    func aSignInOpensNoSecondPageBeyondThoseOfAnHour(pages: Int, isAllowed: Bool) throws {
+        let limits = SignInHistory.Limits(pagesPerHour: 3, cooldown: .zero)
+        let history = try Self.history(pages: pages)
+        try history.requireRoom(after: 1, for: .user, limits, address: address)
+        let second = Result { () throws(AuthError) in
+            try history.requireRoom(after: 1, for: Self.request, limits, address: address)
+        }
+        guard case .failure(let error) = second else {
+            #expect(isAllowed)
+            return
+        }
+        #expect(!isAllowed && error.code == .loginRequired && error.message.contains("3 sign-in pages"))
+    }
+
     @Test func aUserWhoRequestsAPageIsNeitherLimitedNorCounted() throws {
         let failed = try #require(
             try Self.history(pages: 2).ending(for: Self.request, Self.failure, pages: 1, at: Self.now)

@@ -186,12 +186,12 @@ public final class AuthClient: Sendable {
 
     /// - Parameters:
     ///   - usesSharedSessions: Whether the user agent may use a session that another app has shared.
-    ///   - willShow: Called before the user is shown anything.
+    ///   - willShow: Called before the user is shown anything; may throw to show nothing.
     package func signIn(
         _ policy: AccountPolicy,
         options: AuthorizationOptions,
         usesSharedSessions: Bool,
-        willShow: @escaping @Sendable () -> Void
+        willShow: @escaping @Sendable () throws -> Void
     ) async throws -> SignIn {
         // A sign-in whose result cannot be stored would waste the user's time.
         _ = try await current().probe()
@@ -209,7 +209,7 @@ public final class AuthClient: Sendable {
             do {
                 return try await signIn(by: method, policy, options, usesSharedSessions, reporter) {
                     hasBegun.set()
-                    willShow()
+                    try willShow()
                 }
             } catch let error as AuthError where Self.mayTryAnother(error) && !hasBegun.isSet {
                 passOver(method.flow.rawValue, error, reporter)
@@ -269,14 +269,14 @@ public final class AuthClient: Sendable {
         [.unsupported, .userAgentFailed, .noUserAgent, .portBusy].contains(error.code)
     }
 
-    /// - Parameter willShow: Called before the user is shown anything.
+    /// - Parameter willShow: Called before the user is shown anything; may throw to show nothing.
     private func signIn(
         by method: SignInMethod,
         _ policy: AccountPolicy,
         _ authorization: AuthorizationOptions,
         _ usesSharedSessions: Bool,
         _ reporter: FlowReporter,
-        willShow: @escaping @Sendable () -> Void
+        willShow: @escaping @Sendable () throws -> Void
     ) async throws -> SignIn {
         switch method {
         case .userAgent(let userAgent):
@@ -320,7 +320,7 @@ public final class AuthClient: Sendable {
         case .device(let presenter):
             let flow = DeviceSignIn(client: client, reporter: reporter, unfinished: credentials.unfinished)
             let code = try await flow.begin(authorization, longestWait: presenter.longestWait)
-            willShow()
+            try willShow()
             return try await presenter.present(code) {
                 try await flow.finish(code) { credential in
                     try await self.keep(credential, [:], policy, reporter)

@@ -23,7 +23,7 @@ struct AuthorizationCodeSignIn: Sendable {
     let unfinished: UnfinishedWork
     let notes: VisitNotes
     /// Called before the user agent shows anything.
-    let willShow: @Sendable () -> Void
+    let willShow: @Sendable () throws -> Void
     /// Called when the redirect has arrived: from then on, only the provider's servers can cause a delay.
     let didRespond: @Sendable () -> Void
 
@@ -64,7 +64,7 @@ struct AuthorizationCodeSignIn: Sendable {
             let request = try await reporter.step(.authorizationRequest) {
                 try await client.authorizationRequest(options, redirectURI: session.redirectURI, state: state)
             }
-            willShow()
+            try willShow()
             let callback = try await reporter.step(.userAgentVisit) {
                 do {
                     return try await visits.visit(request.url, in: session, expected)

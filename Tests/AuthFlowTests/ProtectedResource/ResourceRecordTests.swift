@@ -1,0 +1,75 @@
+import AuthFlowEssentials
+import Foundation
+import Testing
+
+@testable import AuthFlowResourceClient
+
+/// The sign-ins that the record of a protected resource names.
+@Suite struct ResourceRecordTests {
+    private static let now = Date(timeIntervalSince1970: 1_800_000_000)
+    private static let known = KnownResource(
+        resource: "https://api.example/mcp",
+        issuer: "https://id.example",
+        clientID: "client",
+        identification: .dynamic,
+        scopes: ["read"],
+        usesDPoP: false
+    )
+
+    /// The record that another process reads.
+    private func stored(_ record: ResourceRecord) throws -> ResourceRecord {
+        let read = ResourceRecord(try record.bytes)
+        #expect(read == record)
+        return read
+    }
+
+    struct Removal: CustomTestStringConvertible {
+        let testDescription: String
+        /// The time of the removal, in seconds after the start of the sign-in, which takes at most 600 seconds.
+        let time: Double
+        let isNamed: Bool
+    }
+
+    @Test(arguments: [
+        Removal(testDescription: "while the sign-in is in progress", time: 100, isNamed: true),
+        Removal(testDescription: "after the end of the sign-in", time: 601, isNamed: false),
+        Removal(testDescription: "after the clock was set back by two days", time: -172_800, isNamed: false),
+    ]) func aSignInThatMayStillStoreTokensRemainsNamed(_ removal: Removal) throws {
+        var record = ResourceRecord(nil)
+        record.begin(Self.known, until: Self.now + 600)
+        record = try stored(record)
+        record.remove(Self.known, at: Self.now + removal.time)
+        #expect(record.all == (removal.isNamed ? [Self.known] : []))
+        let bytes = try record.bytes
+        #expect((bytes == nil) == !removal.isNamed)
+    }
+
+    @Test func aSignInThatHasSucceededIsNamedOnce() throws {
+        var record = ResourceRecord(nil)
+        record.begin(Self.known, until: Self.now + 600)
+        record.use(Self.known)
+        record = try stored(record)
+        #expect(record.current == Self.known && record.all == [Self.known] && record.unfinished.isEmpty)
+    }
+
+    @Test func aSignInThatHasFailedIsNamedUntilItsTokensAreRemoved() throws {
+        var record = ResourceRecord(nil)
+        record.begin(Self.known, until: Self.now + 600)
+        record.fail(Self.known)
+        record = try stored(record)
+        #expect(record.all == [Self.known] && record.current == nil)
+        record.remove(Self.known, at: Self.now)
+        #expect(record.all.isEmpty)
+    }
+
+    @Test func aFailedStepUpKeepsTheEarlierSignIn() throws {
+        var record = ResourceRecord(nil)
+        record.use(Self.known)
+        var wider = Self.known
+        wider.scopes = ["read", "write"]
+        record.begin(wider, until: Self.now + 600)
+        record.fail(wider)
+        record = try stored(record)
+        #expect(record.current == Self.known && record.all == [Self.known])
+    }
+}
