@@ -100,9 +100,11 @@ extension History {
     }
 }
 
-/// The history for a seed: one in eight covers the sessions of a web application; the others cover credentials.
+/// The history for a seed: one in eight covers the sessions of a web application, and one in eight protected resources; the others cover credentials.
 package func history(of seed: UInt64, recordsTrace: Bool = false) -> any History {
-    seed % 8 == 0
-        ? ServerHistory(seed: seed, recordsTrace: recordsTrace)
-        : CredentialHistory(seed: seed, recordsTrace: recordsTrace)
+    switch seed % 8 {
+    case 0: ServerHistory(seed: seed, recordsTrace: recordsTrace)
+    case 1: ResourceHistory(seed: seed, recordsTrace: recordsTrace)
+    default: CredentialHistory(seed: seed, recordsTrace: recordsTrace)
+    }
 }

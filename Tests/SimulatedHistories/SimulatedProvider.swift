@@ -45,6 +45,8 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     package var lifetime: Int64
     /// The policy that restricts tokens for one resource.
     var policy: ResourcePolicy?
+    /// The protected resources whose users sign in at this provider.
+    weak var resources: SimulatedResources?
 
     package init(world: World) {
         self.world = world
@@ -58,6 +60,13 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     package func signIn(_ user: String, session: String, resources: [String], at now: Date) -> Credential {
         grants.append(Grant(user: user, session: session, resources: resources))
         return Self.credential(grants.count - 1, of: user, resources: resources, at: now, lifetime: lifetime)
+    }
+
+    /// Adds a grant for one protected resource.
+    /// - Returns: The number of the grant.
+    func addGrant(for resource: String) -> Int {
+        grants.append(Grant(user: "", session: "", resources: [resource]))
+        return grants.count - 1
     }
 
     /// The credential of a grant, as issued at sign-in.
@@ -112,7 +121,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         "revocation_endpoint": .string("\(issuer)/revoke"), "jwks_uri": .string("\(issuer)/keys"),
     ]
 
-    private static let metadata: JSON = .object(
+    static let metadata: JSON = .object(
         endpoints.merging([
             "issuer": .string(issuer), "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
@@ -156,6 +165,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     }
 
     private func send(_ call: TransportRequest, from process: Simulation.Process) async throws -> TransportResponse {
+        resources?.check(call, of: process)
         let hasFault = simulation.random.happens(world.faults.provider)
         let fault = hasFault ? Fault.allCases.randomElement(using: &simulation.random) : nil
         // The request may have to wait for a connection.
@@ -225,6 +235,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         sentAt: Duration,
         isLate: Bool
     ) -> (TransportResponse, Use?) {
+        if let response = resources?.response(to: call) { return (response, nil) }
         if call.head.path == "/keys" { return (Self.response(200, key.publicKeys), nil) }
         let parameters = FormURLEncoding.decode(String(decoding: call.body, as: UTF8.self))
         if let code = parameters?["code"] {

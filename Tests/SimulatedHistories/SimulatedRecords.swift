@@ -69,7 +69,11 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         guard before != after else { return }
         stored[digest] = after
         for (grant, serial) in after.sorted(by: { $0.key < $1.key }) {
-            world.require(removals[grant] == nil, "grant \(grant) is stored again after it was removed")
+            world.require(
+                removals[grant] == nil || world.mayStoreAgain,
+                "grant \(grant) is stored again after it was removed"
+            )
+            removals[grant] = nil
             world.require(
                 serial >= newest[grant] ?? 0,
                 "rt.\(grant).\(serial) overwrites rt.\(grant).\(newest[grant] ?? 0)"

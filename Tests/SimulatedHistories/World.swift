@@ -57,6 +57,9 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
     /// The first invariant that was violated.
     package private(set) var violation: String?
 
+    /// Whether a process may store a sign-in again after its removal, because it did not learn that the sign-in had been stored.
+    package var mayStoreAgain = false
+
     /// Whether the provider has ended a grant.
     package var isEnded: (Int) -> Bool = { _ in false }
 
@@ -108,9 +111,14 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
 
     /// Whether a kill, an outage or a pause since the given time may have prevented a process from storing a response
     /// before its lease expired (the window that docs/servers.md describes).
-    package func couldNotWrite(_ process: Simulation.Process, since: Duration) -> Bool {
+    /// - Parameter shortest: The minimum duration of an outage or a pause. Two that overlap or follow each other may be shorter.
+    package func couldNotWrite(
+        _ process: Simulation.Process,
+        since: Duration,
+        shortest: Duration = .seconds(9)
+    ) -> Bool {
         func isLong(_ range: Range<Duration>) -> Bool {
-            range.upperBound > since && range.upperBound - range.lowerBound >= .seconds(9)
+            range.upperBound > since && range.upperBound - range.lowerBound >= shortest
         }
         return simulation.isKilled(process) || outages.contains(where: isLong)
             || pauses[process.index, default: []].contains(where: isLong)

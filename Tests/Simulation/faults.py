@@ -33,6 +33,10 @@ CALLBACK = "Sources/Server/AuthFlowServer/SessionServer+Callback.swift"
 SIGN_OUT = "Sources/Server/AuthFlowServer/SignOut/SessionServer+SignOut.swift"
 LOGOUT = "Sources/Server/AuthFlowServer/SignOut/SessionServer+BackChannelLogout.swift"
 LOGOUT_EFFECT = "Sources/Server/AuthFlowServer/SignOut/ProviderLogout.swift"
+RESOURCE = "Sources/SignIn/AuthFlowResourceClient/"
+RESOURCE_SIGN_IN = RESOURCE + "ResourceClient+SignIn.swift"
+RESOURCE_RECORD = RESOURCE + "KnownResource.swift"
+SIGN_IN_HISTORY = RESOURCE + "SignInHistory.swift"
 
 # Name: file, text and replacement.
 FAULTS = {
@@ -97,6 +101,21 @@ FAULTS = {
         "                    meant[found.key] = .some(found.credential)\n                }\n            }\n            meant[key]",
         "                _ = identity\n            }\n            meant[key]")],
     "a-refused-sign-in-leaves-its-session": [(CALLBACK, "        guard !isRemoved else { return }\n", "        guard !isRemoved, false else { return }\n")],
+    "a-page-is-opened-under-a-lost-lease": [
+        (RESOURCE_SIGN_IN, "do { try lease.requireTime() } catch { throw LostTurn() }", "")],
+    "a-page-is-opened-without-a-lease": [
+        (RESOURCE_SIGN_IN, "return try await store.withLease(on: turnKey) { lease in",
+            'return try await store.withLease(on: RecordKey(name: "\\(host.randomBytes(8))", issuer: "", clientID: "")) { lease in')],
+    "a-sign-out-removes-an-unfinished-sign-in-from-the-record": [
+        (RESOURCE_RECORD, "&& !(now...(now + 86_400)).contains($0.end)", "")],
+    "the-pages-of-a-machine-whose-clock-is-ahead-do-not-count": [(SIGN_IN_HISTORY, "clockDifference = 10.0", "clockDifference = 0.0")],
+    "the-second-page-of-a-sign-in-is-not-limited": [
+        (RESOURCE_SIGN_IN, "try history.requireRoom(after: count, for: cause, self.limits, address: self.address)", "")],
+    "each-sign-in-registers-a-client": [
+        (RESOURCE + "KeptRegistration.swift", "if let kept = try await read(key), isWanted(kept) { return kept }", "")],
+    "a-token-of-another-resource-is-sent": [
+        (RESOURCE + "ResourceClient.swift", "clientOptions.resource = known.resource", "clientOptions.resource = nil"),
+        (RESOURCE + "ResourceClient.swift", "$0.resources = [known.resource]", '$0.resources = ["https://api.example/mcp"]')],
     "a-removal-leaves-the-cache": [(SESSIONS, "        defer { for key in keys { forget(key.digest) } }\n", "")],
 }
 
