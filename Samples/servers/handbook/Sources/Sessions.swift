@@ -85,8 +85,9 @@ func severalProviders(
     return server
 }
 
-func answer(_ request: HTTPRequest, _ userField: HTTPField.Name, by server: SessionServer) async -> TransportResponse? {
-    let forwardAuth = ForwardAuth(server: server, fields: [userField: .subject])  // the name X-User
+func answer(_ request: HTTPRequest, by server: SessionServer) async -> TransportResponse? {
+    let userField = HTTPField.Name("X-User")
+    let forwardAuth = ForwardAuth(server: server, fields: userField.map { [$0: .subject] } ?? [:])
     if let response = await forwardAuth.response(to: request) { return response }
     return nil
 }

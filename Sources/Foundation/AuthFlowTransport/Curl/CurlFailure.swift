@@ -102,7 +102,8 @@ struct CurlFailure {
         case 0, 1: ": it is for a different name"
         case 9, 13: ": it is not valid yet"
         case 10, 14: ": it has expired"
-        case 18: ": it is self-signed"
+        case 18:
+            ": it is self-signed, and not among the certificates that this client's settings trust (\"ca_file\")"
         case 19, 20, 21:
             ": its issuer is not among the authorities trusted by this system or by this client's settings (\"ca_file\")"
         case 23: ": it has been revoked"

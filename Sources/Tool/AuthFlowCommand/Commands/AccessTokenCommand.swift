@@ -69,6 +69,13 @@ struct AccessTokenCommand: AsyncParsableCommand {
             guard !text.isEmpty else {
                 throw AuthError(.invalidConfiguration, "There is no token on standard input.")
             }
+            // RFC 6750 section 2.1: a token contains no whitespace, unlike the field "Authorization: Bearer TOKEN".
+            guard !text.contains(where: \.isWhitespace) else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "Standard input must contain only the token, without the name of the header field and without the scheme."
+                )
+            }
             return Secret(text)
         }
 
