@@ -18,8 +18,8 @@ let issuerModules = [
 /// The modules of a program that sends OAuth and OpenID Connect requests itself.
 let protocolModules = issuerModules + ["AuthFlowOAuth", "AuthFlowStorage"]
 
-/// The modules that `import AuthFlow` re-exports. Their dependents name each of them: the build does not notice that a re-exported module
-/// has changed.
+/// The modules that `import AuthFlow` re-exports. Every target that imports AuthFlow must list all of them, because the build does not detect a
+/// change in a re-exported module otherwise.
 let engineModules =
     protocolModules + [
         "AuthFlow", "AuthFlowPKCS11", "AuthFlowCredentials", "AuthFlowStores", "AuthFlowSignIn",
@@ -88,7 +88,10 @@ let package = Package(
         .trait(name: "Jansson", description: "Read and write JSON with the system's libjansson."),
         .trait(name: "Hummingbird", description: "AuthFlowHummingbird: sessions for web applications on Hummingbird."),
         .trait(name: "Observability", description: "AuthFlowObservability: metrics and traces."),
-        .trait(name: "SwiftConfiguration", description: "AuthFlowSwiftConfiguration: settings by swift-configuration."),
+        .trait(
+            name: "SwiftConfiguration",
+            description: "AuthFlowSwiftConfiguration: settings from swift-configuration."
+        ),
         .default(enabledTraits: ["Jansson"]),
     ],
     dependencies: [

@@ -170,7 +170,7 @@ for name, _, _ in APIS:
 lines += ["", "| start to token | version | median |", "|---|---|---|"]
 for name, text, _ in STARTS:
     lines.append(f"| `{name}` | {text} | {statistics.median(starts[name]):.1f} ms |")
-lines += ["", "| library | version | request to validated tokens | fresh token from memory | 1,000 wait for a refresh: requests | time until all have the token |",
+lines += ["", "| library | version | request to validated tokens | fresh token from memory | 1,000 callers: refresh requests | time until all have the token |",
           "|---|---|---|---|---|---|"]
 for name, text, _ in FLOWS:
     callback, fresh = (statistics.median(flow_times[name, operation]) for operation in ("callback", "fresh"))

@@ -85,8 +85,8 @@ public struct ConfiguredAnswers: CallbackHandler {
     /// Creates a handler.
     /// - Parameters:
     ///   - username: The user name, for the first step of a tree and for later questions whose prompt asks for it.
-    ///   - password: The password, for the step that asks for the first user name and for questions whose prompt is
-    ///     "Password".
+    ///   - password: The password, for the first step of a tree if that step also asks for a user name, and for questions
+    ///     whose prompt is "Password".
     ///   - answers: The answers to other questions, by prompt, by name, or, for a question with neither, by type
     ///     (``TreeCallback/key``). These keys are case-insensitive. A choice is answered with its label, a yes-or-no
     ///     question with `true` or `false`; the key for terms and conditions is `terms`.

@@ -28,7 +28,7 @@ public struct TreeCallback: Sendable {
     /// The key of the answer in a configuration: the prompt, otherwise the name, otherwise the type.
     public var key: String { [prompt, name, type].first { !$0.isEmpty } ?? type }
 
-    /// Whether the prompt names a one-time code, or the answer is shown while it is typed, as no password is.
+    /// Whether the prompt refers to a one-time code, or the input is echoed, unlike the input of a password.
     var asksForCode: Bool {
         let words = prompt.lowercased().split { !$0.isLetter && !$0.isNumber }.map(String.init)
         return words.contains(where: Self.codeWords.contains) || words.joined(separator: " ").contains("one time")

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-// "Configure Native SSO": a device secret issued for one app's sign-in signs the user in to the others.
+// "Configure Native SSO": other apps can exchange the device secret that is issued at one app's sign-in, and so sign the user in.
 
 /// The device secret and the session that the apps of a group share.
 struct SharedSecret: Sendable {
@@ -43,7 +43,7 @@ struct SharedSecret: Sendable {
     /// All secrets of the user, newest first.
     var all: [Secret] { [deviceSecret] + replaced }
 
-    /// This secret, which replaces an earlier one.
+    /// A copy of this secret with the user's earlier device secrets as its replaced secrets.
     func replacing(_ old: SharedSecret?) -> SharedSecret {
         guard let old, old.subject.isIdentical(to: subject) else { return self }
         var new = self
@@ -96,7 +96,7 @@ extension OktaProvider {
         return shared
     }
 
-    /// The device secret for the sign-out page: this app's device secret, or the shared one that signed its user in.
+    /// The device secret for the sign-out page: the app's device secret, or the shared device secret with which the user was signed in.
     func deviceSecret(endedBy tokens: TokenSet?, in context: ProviderContext) async throws -> Secret? {
         if let own = tokens?.deviceSecret { return own }
         let subject = tokens?.verifiedIDToken?.claims["sub"]?.string
@@ -170,7 +170,7 @@ extension OktaProvider: SharedSignIn {
 }
 
 extension OktaProvider: TokenRevoking {
-    /// Revokes the device secret, if all apps are signed out, and then this app's tokens. The device secret of
+    /// Revokes the device secret, if the sign-out applies to all apps, and then this app's tokens. The device secret of
     /// another user, who has since signed in to another app, remains valid.
     public func revoke(_ credential: Credential, in context: ProviderContext) async throws {
         let own = credential.revocableTokens(at: context.host.now())
@@ -184,7 +184,7 @@ extension OktaProvider: TokenRevoking {
             // This app's own tokens are revoked even if the shared record cannot be read.
             failure = error
         }
-        // The user may have since signed in to another app again.
+        // The user may have signed in to another app since this app's sign-in, so the shared device secret may differ from this app's.
         let secrets = Set([credential.tokens.deviceSecret].compactMap { $0 } + (shared?.all ?? []))
         do {
             try await context.revoke(secrets.map { RevocableToken($0, typeHint: "device_secret") } + own)
@@ -201,7 +201,7 @@ extension OktaProvider: TokenRevoking {
         try await context.sharedCredentials?.change(for: issuer) { old in
             let current = old.flatMap { SharedSecret($0.exposed) }
             let isAnother = current.map { !secrets.contains($0.deviceSecret) } ?? false
-            // The sign-out page of another app must still revoke its secret.
+            // The sign-out page must still revoke the secret in the existing record, so the record is retained.
             let isAwaited = old.flatMap { SharedEnd($0.exposed) }?.unrevoked != nil
             return isAnother || isAwaited ? old : RedactedJSON(end.json)
         }

@@ -29,7 +29,7 @@ do {
     }
     let credential = try await client.signIn().credential
     let acr = credential.authentication?.contextClass ?? "none"
-    print("\(profile.name): signed in as \(credential.displayName), by \(acr)")
+    print("\(profile.name): signed in as \(credential.displayName) (acr: \(acr))")
 } catch {
     print("\((error as? AuthError)?.code.rawValue ?? "error"): \(error)")
     exit(1)

@@ -16,7 +16,7 @@ func aWrongNonceIsRefused() async throws {
         scene.emulator.fault = .idToken(.wrongNonce)
         do {
             _ = try await scene.client().signIn()
-            preconditionFailure("The fault was not noticed.")
+            preconditionFailure("The fault was not detected.")
         } catch let error as AuthError {
             precondition(error.code == .invalidIDToken)
         }

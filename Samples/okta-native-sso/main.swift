@@ -31,7 +31,7 @@ do {
     case "logout":
         let signOut = try await client.signOut()
         guard case .done = signOut.revocation else { throw AuthError(.providerRejected, "\(signOut.revocation)") }
-        print("\(profile.name): signed out, and with it every app of the group")
+        print("\(profile.name): signed out, together with every app in the group")
     default:
         throw AuthError(.invalidConfiguration, "The command must be login, status or logout.")
     }
@@ -45,7 +45,7 @@ func report(_ event: FlowEvent, of app: String) {
     if isVerbose { print("\(event)") }
     switch (event.step, event.progress) {
     case (.tokenExchange, .succeeded): print("\(app): another app's sign-in was reused, without a prompt")
-    case (.userAgentVisit, .succeeded): print("\(app): a page was shown and a password typed")
+    case (.userAgentVisit, .succeeded): print("\(app): a page was shown, and a password was entered")
     default: break
     }
 }

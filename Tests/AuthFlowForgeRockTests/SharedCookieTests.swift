@@ -26,15 +26,15 @@ import Testing
                 )
             }
             _ = try await app([ForgeRockScene.alice]).signIn()
-            // No user can be prompted.
+            // Without callback handlers, the app cannot prompt the user.
             #expect(try await app([]).signIn().credential.identity?.displayName == "Alice Example")
-            // The cookie expires, and the user is prompted again.
+            // After the cookie has expired, the user must be prompted again, which this app cannot do.
             time.advance(by: .seconds(3600))
             let error = await #expect(throws: AuthError.self) { try await app([]).signIn() }
             #expect(error?.code == .unknownCallback)
             _ = try await app([ForgeRockScene.alice]).signIn()
             _ = try await app([]).signIn()
-            // Signs the whole group out.
+            // Removing the shared cookie signs out every app in the group.
             try await scene.cookies(store).remove()
             await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await app([]).signIn() }
         }

@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    /// The first page asks for the user name together with something that is not the password.
+    /// On the first page, one of the two callbacks requests a code or an answer instead of the user name or the password.
     @Test(arguments: [
         ("NameCallback", "User Name", "PasswordCallback", "One-Time Password", false),
         ("NameCallback", "User Name", "PasswordCallback", "Enter OTP", false),

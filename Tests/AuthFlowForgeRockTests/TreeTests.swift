@@ -257,7 +257,7 @@ import Testing
             ]
             scene.emulator.settings.trees["Login"] = tree(callbacks) { answers in
                 let isProfile = answers.first?.string?.contains("identifier") == true
-                return isProfile && answers.last == "the app's" ? .goOn : .fail("the other handler was asked first")
+                return isProfile && answers.last == "the app's" ? .goOn : .fail("the other handler was called first")
             }
             _ = try await scene.client(handlers: [Device(), ForgeRockScene.alice]).signIn()
         }

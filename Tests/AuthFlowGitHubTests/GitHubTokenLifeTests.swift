@@ -148,7 +148,7 @@ import Testing
         }
     }
 
-    /// GitHub's tokens do not expire. The user's other session has a token of the same grant.
+    /// The tokens of GitHub's OAuth apps do not expire. The user's other session has a token of the same grant.
     @Test(arguments: GitHubProvider.SignOut.allCases)
     func revokesOnlyTheTokenOfARejectedSignIn(_ what: GitHubProvider.SignOut) async throws {
         try await GitHubScene.with(.inProcess) { scene in

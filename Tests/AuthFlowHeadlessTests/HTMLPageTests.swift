@@ -61,7 +61,7 @@ import Testing
     private static let evil =
         "<base href=/y/><form method=post action=/evil><input name=u><input type=password name=p></form>"
 
-    /// A browser sees only the last form in each of these documents (checked with html5lib, scripting enabled).
+    /// A browser displays only the last form in each of these documents (checked with html5lib, scripting enabled).
     @Test(arguments: [
         "<noscript>EVIL</noscript>", "<template>EVIL</template>", "<template><template></template>EVIL</template>",
         "<template></body>EVIL</template>", "<iframe>EVIL</iframe>", "<textarea>EVIL</textarea>", "<title>EVIL</title>",

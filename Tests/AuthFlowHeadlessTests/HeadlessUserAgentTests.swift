@@ -62,7 +62,7 @@ import Testing
         #expect(response == "com.example.app:/callback?code=1")
     }
 
-    /// The percent-encoding that is already there does not change.
+    /// Existing percent-encoding is preserved.
     @Test(arguments: [
         ("com.example.app:/callback", "com.example.app:/callback"),
         ("/f\u{FC}r/a%2Fb", "https://id.example.com/f%C3%BCr/a%2Fb"),
@@ -118,7 +118,7 @@ import Testing
         #expect(response.hasSuffix("&d=deny") && !response.contains("alice") && !response.contains("wonderland"))
     }
 
-    /// A wrong code may count as an attempt.
+    /// The provider may count a wrong code as a failed attempt.
     @Test(arguments: [
         "<input name=otp><button>Verify</button>", "<input name=otp><button>Continue</button>",
         "<input type=tel autocomplete=one-time-code name=c><button name=a value=n>Cancel</button><button name=a value=y>Continue</button>",

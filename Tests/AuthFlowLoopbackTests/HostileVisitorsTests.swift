@@ -5,7 +5,7 @@ import Synchronization
 import Testing
 
 /// Requests that a hostile page in the user's browser, or a hostile local process, can send to the loopback port:
-/// none of them ends, hijacks or reads the sign-in, and the genuine authorization response still arrives.
+/// none of them can end, hijack or observe the sign-in, and the genuine authorization response still arrives.
 @Suite struct HostileVisitorsTests {
     /// Waits for an authorization response on a port, runs `knock`, and then sends the genuine response.
     private func survives(

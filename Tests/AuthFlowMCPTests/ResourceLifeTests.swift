@@ -230,7 +230,7 @@ import Testing
         }
     }
 
-    /// Only the list of resources leads from a registration to the tokens that were issued to it.
+    /// The tokens that were issued to a registered client can be found only through the list of resources.
     @Test(arguments: [true, false])
     func aSignOutWithAnotherNameRemovesNoResourceFromTheList(_ isRegistered: Bool) async throws {
         try await ResourceScene.with(.inProcess, Self.settings { $0.registeredClients = ["work": "x"] }) { scene in
@@ -247,7 +247,7 @@ import Testing
             )
             _ = try await work.signIn()
             let registration = try #require(try await client.status()).clientID
-            // The list has the address once, and the named client's sign-in with the same registration is found too.
+            // The list contains the URL once, and the named client's sign-in with the same registration is also found.
             #expect(try await KnownResources(store: store).addresses() == [scene.emulator.resource])
             #expect(try await work.isUsed(clientID: registration, at: scene.emulator.origin))
             #expect(try await work.signOut().credential != nil)
@@ -377,7 +377,7 @@ import Testing
             )
             _ = try await machine.signIn(to: ResourceChallenge(status: 403, challenges: [demand]))
             #expect(await store.keys(after: nil, limit: 100).contains { $0.kind == .credential })
-            // The client ID may have been changed in the configuration since.
+            // The client ID in the configuration may have changed since then.
             #expect(try await client(clientID, store).signOutLocally())
             #expect(await !store.keys(after: nil, limit: 100).contains { $0.kind == .credential })
         }
@@ -877,7 +877,7 @@ import Testing
         }
     }
 
-    /// A long-running client reports why this request fails, not why an earlier request failed.
+    /// A long-running client reports the cause of the current failure, not that of an earlier failure.
     @Test(arguments: [true, false]) func theReasonOfAnEarlierFailureIsNotRepeated(_ refreshes: Bool) async throws {
         var settings = Self.settings()
         settings.refreshes = refreshes

@@ -42,7 +42,8 @@ import Testing
             .registration(at: scene.emulator.origin, clientID: clientID)
     }
 
-    /// An incorrect response to a refresh for the first resource, whose registration is then retired.
+    /// Signs in to both resources, and makes a refresh for the first resource fail, so that its registration is retired.
+    /// - Returns: The client ID of the registration.
     private func mistake() async throws -> String {
         _ = try await first.signIn()
         _ = try await second.signIn()

@@ -43,7 +43,7 @@ import Testing
             _ = try await client.refresh()
             _ = try await client.userInfo()
             let (atToken, atResource) = (try proofs(scene, at: "/token"), try proofs(scene, at: "/userinfo"))
-            // One request with the code, one with the refresh token, and one retry for the nonce.
+            // One request with the code, one with the refresh token and, if a nonce is required, one retry.
             #expect(atToken.count == (policy == .required ? 2 : 3))
             for (header, claims) in atToken + atResource {
                 #expect(header["typ"] == "dpop+jwt")
@@ -148,7 +148,7 @@ import Testing
             scene.emulator.dpop = .required
             let store = MemoryTokenStore()
             let signIn = try await scene.client(registration: Self.settings(), store: store).signIn()
-            // In another process, the configuration no longer matters, because the key comes from the store.
+            // Another process uses the key from the store, regardless of its configuration.
             let later = try scene.client(registration: Self.settings { $0.usesDPoP = false }, store: store)
             #expect(try await later.credential() == signIn.credential)
             _ = try await later.refresh()

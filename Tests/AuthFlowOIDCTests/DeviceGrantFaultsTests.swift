@@ -59,7 +59,7 @@ import Testing
             code: .invalidResponse
         ),
         BadResponse(
-            name: "expires_in set to a word",
+            name: "expires_in as a non-numeric string",
             fault: .deviceAuthorization(.member("expires_in", "soon")),
             code: .invalidResponse
         ),

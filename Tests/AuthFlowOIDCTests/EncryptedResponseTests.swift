@@ -188,7 +188,7 @@ import Testing
         #expect(try await client.credential() == nil)
     }
 
-    /// Only JWTs can be encrypted, so a requirement that cannot be met is rejected.
+    /// Only a JWT can be encrypted, so a client that does not request a JWT response must not require encryption.
     @Test(arguments: [EncryptedResponse.authorizationResponse, .introspection])
     func refusesADemandThatWouldBePassedOver(_ response: EncryptedResponse) throws {
         let values = try Self.registration([try DecryptionKey()]) { $0.encryptedResponses = [response] }

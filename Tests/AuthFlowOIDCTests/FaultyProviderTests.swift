@@ -200,14 +200,17 @@ import Testing
             fault: .tokenResponse(.member("scope", ["openid", "profile", "email"]))
         ),
         Tolerated(
-            row: "scope as an array of one text",
+            row: "scope as an array of one string",
             fault: .tokenResponse(.member("scope", ["openid profile email"]))
         ),
         Tolerated(row: "scope as an empty array", fault: .tokenResponse(.member("scope", []))),
         // The ID Token has identified the user, and the access token may be for another resource.
-        Tolerated(row: "userinfo refused", fault: .userInfo(.response { $0.head.status = .unauthorized })),
         Tolerated(
-            row: "userinfo refused with status 400",
+            row: "userinfo rejected with status 401",
+            fault: .userInfo(.response { $0.head.status = .unauthorized })
+        ),
+        Tolerated(
+            row: "userinfo rejected with status 400",
             fault: .userInfo(
                 .response {
                     $0.head.status = .badRequest

@@ -5,7 +5,8 @@ import Foundation
 import Synchronization
 import Testing
 
-/// A store on a full disk. A refresh would consume the stored refresh token and lose the new one with the process.
+/// A store on a full disk. A refresh would consume the stored refresh token, and the new refresh token would be lost when the
+/// process exits.
 @Suite struct FullStoreTests {
     private let scene: TokenLifeScene
     private let store = FullStore()

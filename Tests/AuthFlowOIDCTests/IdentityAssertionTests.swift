@@ -75,7 +75,7 @@ import Testing
         let exchange = try #require(scene.work.emulator.receivedRequests.last { $0.path == "/token" })
         #expect(exchange.form["audience"] == "https://api.example.com")
         #expect(exchange.form.values(for: "resource") == ["https://chat.example.com/"])
-        // The other server takes the scopes and resources from the assertion.
+        // The other server uses the scopes and resources in the assertion.
         let grant = try #require(scene.api.emulator.receivedRequests.last { $0.path == "/token" })
         #expect(grant.form["scope"] == nil && grant.form["resource"] == nil)
     }

@@ -158,7 +158,7 @@ import Testing
         }
     }
 
-    /// Responses from a provider with JWT access tokens.
+    /// A provider that issues JWT access tokens.
     private struct JWTProvider {
         let keys: EmulatorKeys
         let issuer = "https://id.example.com"

@@ -141,7 +141,7 @@ import Testing
             requests.withLock { $0 += 1 }
             return Self.response(refusal.status, refusal.error)
         }
-        // If the main access token had expired, a refused refresh would be counted.
+        // If the main access token had expired, a rejected refresh would be counted.
         life.time.advance(age)
         for round in 1...3 {
             // The second caller receives the same error, without another request.

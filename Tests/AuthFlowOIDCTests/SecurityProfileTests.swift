@@ -48,17 +48,17 @@ import Testing
         Breach(name: "another audience", clause: "5.3.3.1, 5") {
             $0.authentication = .privateKeyJWT(SigningKeySource(try PrivateKey()), audience: .tokenEndpoint)
         },
-        Breach(name: "assertions by RS256", clause: "5.4.1") {
+        Breach(name: "assertions signed with RS256", clause: "5.4.1") {
             $0.authentication = .privateKeyJWT(SigningKeySource(try PrivateKey()), algorithm: .rs256)
         },
         Breach(name: "no pushed requests", clause: "5.3.3.2, 2") { $0.pushedRequests = .never },
-        Breach(name: "pushed parameters in the browser", clause: "5.3.3.2, 6") {
+        Breach(name: "pushed parameters repeated in the authorization URL", clause: "5.3.3.2, 6") {
             $0.repeatedPushedParameters = [.scope]
         },
         Breach(name: "request objects by reference", clause: "5.3.3.2, 2") {
             $0.requestObjectReference = RequestObjectReference { _ in "https://client.example.com/request" }
         },
-        Breach(name: "ID Tokens by RS256", clause: "5.4.1") { $0.idTokenSigningAlgorithms = [.rs256] },
+        Breach(name: "ID Tokens signed with RS256", clause: "5.4.1") { $0.idTokenSigningAlgorithms = [.rs256] },
         Breach(name: "no request signing key", clause: "Message Signing section 5.3.2") {
             $0.securityProfile = .fapi2MessageSigning
         },

@@ -95,7 +95,7 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
             data: nil
         ),
         Case(
-            testDescription: "an unknown user after a known one",
+            testDescription: "an unknown user after a known user",
             user: nil,
             previousUser: "alice",
             revokesRejected: true,
@@ -201,18 +201,18 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
 
     @Test(arguments: [
         Case(testDescription: "an earlier session", first: true, again: true),
-        Case(testDescription: "a session of the same second", age: 0, first: true, again: false),
+        Case(testDescription: "a session from the same second", age: 0, first: true, again: false),
         Case(testDescription: "a later session", age: -60, first: false, again: false),
         Case(
-            testDescription: "its session, on a machine whose clock is ahead",
+            testDescription: "the session with the token's sid, on a machine whose clock is ahead",
             age: -30,
             sid: "S",
             first: true,
             again: false
         ),
-        Case(testDescription: "a later session with its identifier", age: -90, sid: "S", first: false, again: false),
+        Case(testDescription: "a later session with the token's sid", age: -90, sid: "S", first: false, again: false),
         Case(
-            testDescription: "a later session with another identifier",
+            testDescription: "a later session with a different sid",
             age: -60,
             sid: "T",
             first: false,

@@ -206,7 +206,7 @@ final class SlowRefreshes: HTTPTransport {
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .loginRequired)
         #expect(error?.message.contains("tokens for another user") == true)
-        // The provider has not revoked this user's grant.
+        // The client revokes this user's refresh token, because the provider has not revoked the grant.
         #expect(await client.drain())
         let revoked = scene.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
         #expect(revoked.contains(first.refreshToken?.exposed ?? ""))

@@ -50,7 +50,7 @@ private final class WatchedStore: SessionTokenStore {
         return try await base.withLease(on: key, body)
     }
     func touch(_ key: RecordKey) async throws -> Bool { await base.touch(key) }
-    /// Makes this many lookups of records wait for each other, both before and after reading.
+    /// Makes `size` concurrent record lookups wait for one another, both before and after reading.
     func meet(_ size: Int) { meeting.withLock { $0 = Meeting(size: size, rounds: 2) } }
     func records(tagged tag: RecordTag) async throws -> [TaggedRecord] {
         await arrive()

@@ -77,7 +77,7 @@ import Testing
         #expect(try await alice.accounts().isEmpty)
     }
 
-    /// A store whose leases or reads fail.
+    /// A store whose leases, reads or writes fail.
     private final class BrokenStore: TokenStore {
         enum Fault { case leases, reads, writes }
 
@@ -94,7 +94,7 @@ import Testing
         }
 
         func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
-            // Like a full disk: a removal needs no space.
+            // As on a full disk, removals succeed, because they need no space.
             if bytes != nil { try fail(.writes) }
             try await base.write(bytes, under: lease)
         }
@@ -142,7 +142,7 @@ import Testing
         store.fault.withLock { $0 = nil }
         let current = try await client.credential()?.identity?.displayName
         #expect(current == (policy == .sameAccount ? "Alice Example" : "Bob Example"))
-        // The next change writes the sign-in, and removes the account that it replaces.
+        // The next change to the accounts stores the sign-in, and removes the account that it replaces.
         if policy != .sameAccount { try await client.selectAccount("248289761002") }
         let names = try await life.client(store: store).accounts().map(\.displayName)
         #expect(Set(names) == Set(["Alice Example", "Bob Example"].filter { policy == .addAccount || $0 == current }))

@@ -28,7 +28,7 @@ import Testing
             #expect(second.tokens.scopes == ["openid", "profile", "offline_access"])
             #expect(steps.withLock { $0.contains(.tokenExchange) && !$0.contains(.userAgentVisit) })
 
-            // The secret survives refreshes, whose responses do not contain one.
+            // The device secret is preserved across refreshes, whose responses contain no device secret.
             #expect(try await mail.refresh().tokens.deviceSecret == first.tokens.deviceSecret)
             _ = try await calendar.refresh()
 
@@ -281,7 +281,7 @@ import Testing
         }
     }
 
-    /// Apps that signed in with an earlier secret are still signed in.
+    /// Otherwise, apps that signed in with an earlier secret would remain signed in.
     @Test func aSignOutAlsoRevokesTheSecretsThatTheUsersLaterSignInsReplaced() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let first = try await scene.app("mail", user: .alice).signIn().credential.tokens.deviceSecret
@@ -412,7 +412,7 @@ import Testing
             _ = try await scene.app("mail", user: .alice).signIn()
             scene.emulator.custom.fault = fault
             let calendar = try scene.app("calendar")
-            // No user can be prompted.
+            // This app cannot prompt the user, so the sign-in fails.
             await expectError(.userAgentFailed) { try await calendar.signIn() }
             #expect(try await calendar.credential() == nil)
         }

@@ -36,12 +36,12 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         Case("an expiry that is a string") { $0["exp"] = "1900000000" },
         Case("not valid yet") { $0["nbf"] = 1_800_000_100 },
         Case("issued in the future") { $0["iat"] = 1_800_000_100 },
-        Case("no time of issue") { $0["iat"] = nil },
+        Case("no iat") { $0["iat"] = nil },
         Case("no subject") { $0["sub"] = nil },
         Case("no client") { $0["client_id"] = nil },
         Case("no identifier") { $0["jti"] = nil },
         Case("an unknown binding") { $0["cnf"] = ["kid": "1"] },
-        Case("an unknown binding together with a known one") { $0["cnf"] = ["x5t#S256": "a", "kid": "1"] },
+        Case("an unknown binding together with a known binding") { $0["cnf"] = ["x5t#S256": "a", "kid": "1"] },
         Case("an empty binding") { $0["cnf"] = [:] },
         Case("a binding that is not an object") { $0["cnf"] = "jkt" },
     ]
@@ -60,10 +60,10 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         Case("the type of an ID Token") { $0["typ"] = "JWT" },
         Case("no type") { $0["typ"] = nil },
         Case("the type of a logout token") { $0["typ"] = "logout+jwt" },
-        Case("an extension that must be understood") { $0["crit"] = ["b64"] },
+        Case("a critical extension") { $0["crit"] = ["b64"] },
         Case("an unknown key") { $0["kid"] = "unknown" },
         Case("no algorithm") { $0["alg"] = "none" },
-        Case("a shared secret's algorithm") { $0["alg"] = "HS256" },
+        Case("a symmetric algorithm") { $0["alg"] = "HS256" },
         Case("an algorithm other than the key's") { $0["alg"] = "ES384" },
     ]
 

@@ -70,7 +70,7 @@ import Testing
             header["jwk"] = .object(jwk)
         },
         Case("another key") { $0["jwk"] = .object(ProofKey().jwk) },
-        Case("an extension that must be understood") { $0["crit"] = ["x"] },
+        Case("a critical extension") { $0["crit"] = ["x"] },
     ]
 
     @Test(arguments: refusedHeaders) func refusesAProofWhoseHeaderHas(_ header: Case<Change>) async throws {
@@ -181,7 +181,7 @@ import Testing
         }
         #expect(try isFirstUse("proof", at: used))
         var time = used - step
-        // Other proofs arrive until the clock reaches the time of the first use again.
+        // Other proofs arrive until the window of the first use has ended.
         while time < used + 120 {
             #expect(try isFirstUse("\(time)", at: time))
             time += max(1, step / 100)

@@ -37,11 +37,11 @@ import Testing
         Case("a critical extension", Fault(header: { $0["crit"] = ["x"] }, check: .header)),
         Case("another API", Fault(claims: { $0["aud"] = "https://api.example.com/other" }, check: .audience)),
         Case("an expiry in the past", Fault(claims: { $0["exp"] = 1_700_000_000 }, check: .lifetime)),
-        Case("a start in the future", Fault(claims: { $0["nbf"] = 1_900_000_000 }, check: .lifetime)),
+        Case("nbf in the future", Fault(claims: { $0["nbf"] = 1_900_000_000 }, check: .lifetime)),
         Case("no client", Fault(claims: { $0["client_id"] = nil }, check: .claims)),
         Case("a key of a different issuer", Fault(header: { $0["kid"] = "forged" }, check: .signature)),
         Case("an unknown binding", Fault(claims: { $0["cnf"] = ["kid": "1"] }, check: .signature)),
-        Case("an old sign-in", Fault(claims: { $0["auth_time"] = 1_700_000_000 }, check: .authentication)),
+        Case("an old auth_time", Fault(claims: { $0["auth_time"] = 1_700_000_000 }, check: .authentication)),
         Case(
             "too few scopes",
             Fault(

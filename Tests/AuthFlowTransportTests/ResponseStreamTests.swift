@@ -23,7 +23,7 @@ import Testing
             #expect(String(decoding: part, as: UTF8.self) == "data: a\n\n")
             break
         }
-        // When the client stops reading, the transfer also ends at the server.
+        // When the client stops reading, the connection is closed, which also ends the transfer at the server.
         response.body.cancel()
         server.stop()
     }

@@ -57,7 +57,8 @@ import Testing
         }
     }
 
-    /// All profiles are checked, even if a store cannot be opened; a store that can be opened but not used by a web application is found as well.
+    /// All profiles are checked, even if a store cannot be opened. A store that can be opened but is unsuitable for a
+    /// web application is also reported.
     @Test func everyPartIsCheckedAfterAStoreThatCannotBeOpened() async throws {
         func profile(_ store: String, _ client: String) -> String {
             #"{"provider": "oidc", "issuer": "https://id.example.com", "client_id": "\#(client)", "redirect_uri": "https://app.example.com/callback", "store": \#(store)}"#
@@ -117,7 +118,7 @@ import Testing
             name: "a path in an API's origin",
             changes: ["api_origins": #"["https://api.example.com/v1"]"#],
             status: 2,
-            words: "an origin has no path and no query: https://api.example.com"
+            words: "an origin must not have a path or a query: use https://api.example.com"
         ),
         Mistake(
             name: "an invalid scope",

@@ -80,7 +80,6 @@ import Testing
         Set(try FileManager.default.contentsOfDirectory(atPath: "\(folder)/store"))
     }
 
-    /// Otherwise, the command would lose the new refresh token when it exits.
     /// With a profile, `authflow curl` sends the profile's own token to the APIs that the profile names, and to no others.
     @Test func curlSendsTheTokenOfAProfileToItsAPIs() async throws {
         try await EmulatorServer.run {
@@ -130,6 +129,7 @@ import Testing
         }
     }
 
+    /// After a refresh, the command would lose the new refresh token when it exits.
     @Test func doesNotRefreshOnAFullDisk() async throws {
         try await withExpiredToken { emulator, path, folder in
             let before = try Self.storedFiles(folder)

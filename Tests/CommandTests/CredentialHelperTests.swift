@@ -156,7 +156,7 @@ import Testing
             let asked = #"protocol=https\nhost=git.example.com:8443\n"#
             let first = try await tool(["credential", "git", "get"], asked, [:]).output
             let password = try #require(first.split(separator: "\n").first { $0.hasPrefix("password=") })
-            // A rejection of a different password does not affect this password.
+            // An erase request for a different password does not affect this password.
             _ = try await tool(["credential", "git", "erase"], asked + #"password=other\n"#, [:])
             let same = try await tool(["credential", "git", "get"], asked, [:]).output
             #expect(same == first)

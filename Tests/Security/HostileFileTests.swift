@@ -37,7 +37,7 @@ import Testing
     @Test(arguments: ["login", "token", "logout", "status", "userinfo", "doctor"])
     func usesAConfigurationOfTheWorkingDirectoryOnlyOnceItIsTrusted(_ command: String) async throws {
         try await withHome { home in
-            // The browser in the configuration would leave a trace.
+            // If the browser in the configuration were started, it would create a file.
             let text = CommandHarness.profile(
                 "http://127.0.0.1:1",
                 ["user_agent": #"{"name": "loopback", "browser": ["/usr/bin/touch", "%s"]}"#]
@@ -85,7 +85,7 @@ import Testing
 
     @Test func aFileWithErrorsIsNotTrusted() async throws {
         try await withHome { home in
-            // The program in the file would leave a trace.
+            // If the program in the configuration were run, it would create a file.
             let trace = "\(home)/trace"
             let text = CommandHarness.profile(
                 "http://127.0.0.1:1",

@@ -329,7 +329,10 @@ import Testing
             page: { "<form " + (0..<60_000).map { "a\($0)=" }.joined(separator: " ") }
         ),
         Monster(name: "an unterminated tag", page: { "<form x='" + String(repeating: "y", count: 400_000) }),
-        Monster(name: "nested elements that others close", page: { String(repeating: "<b><p><i>", count: 40_000) }),
+        Monster(
+            name: "nested elements that later start tags close",
+            page: { String(repeating: "<b><p><i>", count: 40_000) }
+        ),
         Monster(name: "forms", page: { String(repeating: "<form><p>", count: 50_000) }),
         Monster(name: "nesting", page: { String(repeating: "<div>", count: 100_000) }),
         Monster(

@@ -1,10 +1,10 @@
 // Runs a step of a sign-in. Each step runs in a separate process, like the requests of a sign-in at a web server:
 //
-//     sign-in-steps begin ISSUER FOLDER              stores the request in FOLDER, and prints its URL
-//     sign-in-steps finish ISSUER FOLDER CALLBACK    exchanges the code, stores the credential, prints the user
-//     sign-in-steps token ISSUER FOLDER              prints the scopes of fresh tokens
-//     sign-in-steps seal ISSUER KEY                  prints the URL, and the sealed request for a cookie
-//     sign-in-steps open ISSUER KEY SEALED CALLBACK  completes the sign-in with the request from the cookie
+//     sign-in-steps begin ISSUER DIRECTORY              stores the request in DIRECTORY, and prints its URL
+//     sign-in-steps finish ISSUER DIRECTORY CALLBACK    exchanges the code, stores the credential, and prints the user
+//     sign-in-steps token ISSUER DIRECTORY              prints the scopes of fresh tokens
+//     sign-in-steps seal ISSUER KEY                     prints the URL, and the sealed request for a cookie
+//     sign-in-steps open ISSUER KEY SEALED CALLBACK     completes the sign-in with the request from the cookie
 
 import AuthFlow
 import AuthFlowOIDC

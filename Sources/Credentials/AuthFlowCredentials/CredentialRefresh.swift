@@ -27,8 +27,8 @@ import AuthFlowOAuth
 /// | another error, or no response | nothing | yes | the old tokens until they expire, then the error |
 ///
 /// If a token for one of several resources was requested, the old tokens cannot be returned instead. An error that may concern only that resource is
-/// not counted, and suspends only requests for the same resource; if it may mean that the session has ended, the main token is refreshed
-/// to find out.
+/// not counted, and suspends only requests for the same resource; if the error may mean that the session has ended, the main token is refreshed
+/// to determine whether it has.
 struct CredentialRefresh {
     /// The number of unexplained rejections after which the user is asked to sign in again. Some providers report the end of a session with an empty
     /// 400 response. The credential remains stored, because it is not known to be invalid.

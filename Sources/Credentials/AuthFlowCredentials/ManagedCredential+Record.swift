@@ -161,7 +161,7 @@ extension ManagedCredential {
         state.withLock { $0.machine.wrote(epoch, askedAt: askedAt) }
     }
 
-    /// Makes room in the store before a request whose response must not be lost.
+    /// Reserves space in the store before a request whose response must not be lost.
     /// - Throws: ``AuthError`` with `storage_failed`; ``Outdated`` when the lease is lost.
     func reserveRoom(for accounts: StoredAccounts, _ lease: Lease) async throws {
         // New tokens may be larger.

@@ -257,8 +257,8 @@ extension ManagedCredential {
         let circumstance = session.isAfterUnfinishedRefresh ? ["after": "unfinished refresh"] : [:]
         let code = error.isOfAnotherUser ? "another_user" : error.providerError?.publicCode ?? "invalid_grant"
         reporter.report(.sessionEnd, details: ["reason": code].merging(circumstance) { $1 })
-        // This runs in the background, because the lease is still held. This user's grant may still be valid, but its
-        // tokens are no longer stored, so they are revoked. An adapter's revocation could end other grants.
+        // The user's grant may still be valid, but its tokens are no longer stored, so they are revoked. The revocation runs in the background,
+        // because the lease is still held, and does not use the adapter, whose revocation could end other grants.
         if error.isOfAnotherUser {
             _ = revocations.begin { [client] in
                 try await reporter.step(.revocation) {

@@ -44,8 +44,8 @@ public struct PendingAuthorizations: Sendable {
             guard let sessions = store as? any SessionTokenStore else {
                 return try await store.write(bytes, under: lease)
             }
-            // The user may never return, so the record expires; but a late response must still get the error
-            // `timed_out` for a while.
+            // The record expires, because the user may never return. During the grace time after the request's expiry, a
+            // late response must receive the error `timed_out`.
             let rest = max(0, request.expiresAt.timeIntervalSince(now())) + Self.graceTime
             try await sessions.write(bytes, RecordAttributes(lifetime: .seconds(rest)), under: lease)
         }

@@ -31,8 +31,8 @@ struct ProviderOutage: Sendable {
     private var failedAt: Date?
     private var wait: Wait?
 
-    /// Whether refreshes are throttled because the provider failed to handle the latest refreshes. The value becomes
-    /// false if no refresh is requested for a while.
+    /// Whether refreshes are throttled because the provider failed to handle the latest refreshes. The value also becomes
+    /// false ``longest`` seconds after the end of the delay, unless another refresh has been attempted.
     func isHeldBack(at now: Date) -> Bool {
         wait.map { now >= $0.since && now < $0.until + Self.longest } ?? false
     }

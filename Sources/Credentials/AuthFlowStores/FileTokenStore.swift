@@ -8,7 +8,7 @@ import Synchronization
 ///
 /// The file contains the tokens in plaintext: any process of this user, and anyone with a backup of the disk, can read them.
 ///
-/// A lease is a kernel lock on a file next to the credential; the kernel releases it when the process exits. A holder
+/// A lease is a lock (`flock`) on a separate file in the same directory; the kernel releases it when the process exits. A holder
 /// that is paused does not renew its lease, and loses it after 30 seconds: the next holder replaces the lock file, and
 /// the old holder can no longer write.
 public struct FileTokenStore: TokenStore {
@@ -241,7 +241,7 @@ private final class HeldLocks: Sendable {
     func add(_ lock: FileLock, _ key: RecordKey) -> Lease {
         let lease = Lease(key: key, fence: Self.lastFence.add(1, ordering: .relaxed).newValue) {
             // The lease is lost when another process has replaced the lock file. After a pause, another process may be
-            // about to replace it: the renewal stops that process, or comes too late.
+            // about to replace the lock file: the renewal either prevents the replacement, or is too late.
             lock.renew()
             return lock.isNamed
         }

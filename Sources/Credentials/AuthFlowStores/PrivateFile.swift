@@ -121,24 +121,24 @@ package struct PrivateFile {
         try replace(with: bytes, in: TemporaryFile(for: self))
     }
 
-    /// Replaces the file with a temporary file that may already have room for the new bytes.
+    /// Replaces the file with a temporary file, in which space for the new bytes may already be reserved.
     func replace(with bytes: [UInt8], in temporary: TemporaryFile) throws(AuthError) {
         try temporary.write(bytes)
         guard unsafe rename(temporary.path, path) == 0 else { throw failure("cannot be replaced") }
         try makeDirectoryDurable()
     }
 
-    /// Makes room for a later replacement of this file.
+    /// Reserves space for a later replacement of this file.
     func reserve(_ size: Int) throws(AuthError) -> TemporaryFile {
         let temporary = try TemporaryFile(for: self)
         try temporary.reserve(size)
         return temporary
     }
 
-    /// Writes the file if it does not exist, or if the existing file begins with the same mark. Any other file is
+    /// Writes the file if it does not exist, or if the existing file begins with the same marker. Any other file is
     /// left unchanged, because a configuration may contain any path.
     /// - Parameters:
-    ///   - bytes: The content, which begins with the mark.
+    ///   - bytes: The content, which must begin with the marker.
     ///   - mark: The prefix of files that this method may overwrite.
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func write(_ bytes: [UInt8], markedBy mark: [UInt8]) throws(AuthError) {
@@ -187,8 +187,8 @@ package struct PrivateFile {
 
     /// Removes the temporary files of processes that were killed while they were replacing the file. The file names
     /// contain the process ID.
-    /// - Parameter isLocked: Whether no other process can be replacing the file, so that every temporary file is left over. In a container, the ID
-    ///   of a killed process is soon in use again.
+    /// - Parameter isLocked: Whether no other process can be replacing the file, so that every temporary file can be removed. Otherwise, only the
+    ///   files of processes that no longer exist are removed; in a container, the ID of a killed process is soon reused.
     func removeLeftovers(isLocked: Bool = false) {
         let directory = FilePath.directory(of: path)
         let prefix = path[(path.lastIndex(of: "/") ?? path.startIndex)...].drop { $0 == "/" } + "."

@@ -13,8 +13,8 @@ import Synchronization
 /// libsecret is loaded on first use, so that programs also run on systems without it. Secrets are
 /// encrypted when they cross the session bus. Every process of the same user can read an unlocked keyring.
 public struct SecretServiceTokenStore: Sendable {
-    /// The timeout for responses from the service. It may be exceeded when the service asks the user to unlock the
-    /// keyring.
+    /// The timeout for responses from the service. A call times out if the service prompts the user to unlock the keyring and
+    /// the user does not respond in time.
     private static let patience = Duration.seconds(3)
 
     private let host: HostServices
@@ -78,7 +78,7 @@ extension SecretServiceTokenStore: TokenStore {
         return try await withDeadline(Self.patience, clock: host.clock) {
             AuthError(
                 .storageFailed,
-                "The keyring did not respond within \(Self.patience.formattedSeconds). Is it waiting for you to unlock it?"
+                "The keyring did not respond within \(Self.patience.formattedSeconds). Check whether a prompt to unlock the keyring is open."
             )
         } _: {
             try await BlockingCall.run {

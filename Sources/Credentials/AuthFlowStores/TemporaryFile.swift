@@ -1,15 +1,15 @@
 import AuthFlowHTTP
 import AuthFlowSystem
 
-/// A new private file under a temporary name, next to the file that it will replace. It is removed when it is released,
-/// unless it has been renamed.
+/// A new private file under a temporary name, next to the file that it will replace. The file is removed when this object is deallocated,
+/// unless the file has been renamed.
 final class TemporaryFile: Sendable {
     let path: String
     private let target: PrivateFile
     private let descriptor: Int32
 
-    /// Creates an empty file. Its name contains the process ID, so that it can be removed after the process was killed.
-    /// - Throws: ``AuthError`` with `storage_failed`, as all methods.
+    /// Creates an empty file. The file name contains the process ID, so that the file can be removed if the process is killed.
+    /// - Throws: ``AuthError`` with `storage_failed`, like every method of this type.
     init(for target: PrivateFile) throws(AuthError) {
         self.path = "\(target.path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).tmp"
         self.target = target
@@ -22,7 +22,7 @@ final class TemporaryFile: Sendable {
         unsafe unlink(path)
     }
 
-    /// Makes room for later content, by writing zeros: posix_fallocate(3) is not available on every platform.
+    /// Reserves space for later content by writing zeros, because posix_fallocate(3) is not available on every platform.
     func reserve(_ size: Int) throws(AuthError) {
         guard SystemCall.write(repeatElement(0, count: size), to: descriptor) else {
             throw target.failure("cannot be written")

@@ -38,7 +38,7 @@ public struct CertificateBinding: Sendable {
         self.read = read
     }
 
-    /// `x5t#S256`: the SHA-256 of the certificate, base64url.
+    /// `x5t#S256`: the SHA-256 thumbprint of the certificate, in base64url.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the file cannot be read.
     package func thumbprint() throws(AuthError) -> String { Base64URL.encode(SHA256.hash(data: try read())) }
 

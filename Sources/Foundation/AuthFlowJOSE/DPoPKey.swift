@@ -8,7 +8,7 @@ import Crypto
 /// A key is generated for each sign-in, and stored and deleted together with its tokens. It is a P-256 key and signs
 /// with ES256. If the registration specifies a non-exportable key instead, only its public part is stored.
 package struct DPoPKey: Sendable, Hashable {
-    /// The private key, base64url; for a non-exportable key, the public JWK (RFC 7517), which starts with a brace.
+    /// The private key, in base64url; for a non-exportable key, the public JWK (RFC 7517), which starts with a brace.
     package let stored: Secret
 
     /// Whether the key is the registration's non-exportable key.

@@ -115,7 +115,7 @@ package struct JWE: Sendable {
         switch algorithm {
         case .rsaOAEP, .rsaOAEP256: return try key.unwrap(encryptedKey, algorithm)
         default:
-            // RFC 7518 section 4.6: epk is REQUIRED, a public key of the same curve.
+            // RFC 7518 section 4.6: epk is REQUIRED, and is a public key on the same curve.
             let secret = try key.agreement(with: header["epk"] ?? .null)
             func party(_ name: String) throws -> [UInt8] {
                 guard let value = header[name] else { return [] }

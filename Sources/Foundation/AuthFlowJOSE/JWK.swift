@@ -8,7 +8,7 @@ package struct JWK: Sendable {
     /// The key ID, if any.
     package let keyID: String?
 
-    /// The issuer whose tokens it signs, if a key set serves several issuers (`issuer`, which some multi-tenant servers add).
+    /// The issuer whose tokens the key verifies, if a key set serves several issuers (`issuer`, which some multi-tenant servers add).
     package let issuer: String?
 
     /// The only algorithm for which the key may be used, if it specifies one.

@@ -201,12 +201,12 @@ package struct JWTClaims: Sendable {
         self.clockOffset = clockOffset
     }
 
-    /// The time, in seconds since 1970.
+    /// The current time, in seconds since the Epoch.
     package var time: TimeInterval { now.timeIntervalSince1970 }
 
     package func refused(_ reason: String, _ cause: (any Error)? = nil) -> AuthError { profile.refused(reason, cause) }
 
-    /// The value of an optional claim; nil if it is absent or null, as some servers write it.
+    /// The value of an optional claim; nil if the claim is absent, or null, which some servers send instead of omitting it.
     package subscript(_ claim: String) -> JSON? { json[claim] == .null ? nil : json[claim] }
 
     package func missing(_ claim: String) -> AuthError {

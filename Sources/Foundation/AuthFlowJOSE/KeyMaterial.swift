@@ -4,7 +4,7 @@ import AuthFlowJSON
 import Crypto
 import CryptoExtras
 
-/// The curves of keys (RFC 7518 section 6.2.1.1, RFC 8037 section 2).
+/// The supported elliptic curves (RFC 7518 section 6.2.1.1, RFC 8037 section 2).
 enum KeyCurve: String {
     case p256 = "P-256"
     case p384 = "P-384"
@@ -34,7 +34,7 @@ enum PublicKeyMaterial {
     /// The two concatenated coordinates, or the public key of an octet key pair.
     case curve(KeyCurve, [UInt8])
 
-    /// The maximum size of an RSA key, in bits, because verification with a larger key would be too expensive.
+    /// The maximum size of an RSA key, in bits. Verification with a larger key would be too expensive.
     static let maximumRSASize = 8192
 
     /// Reads the public members of a JWK.

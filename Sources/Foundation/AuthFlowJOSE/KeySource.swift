@@ -113,7 +113,7 @@ package final class KeySource: Sendable {
     /// Whether the most recent fetch of any key set failed.
     package var lastFetchFailed: Bool { entries.withLock { $0.values.contains { $0.failure != nil } } }
 
-    /// The provider's keys for signatures.
+    /// The provider's keys for verifying its signatures.
     /// - Throws: ``AuthError`` when they are needed and cannot be fetched.
     package func signatureKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> [JWK] {
         try await usableKeys(at: endpoint, fetch: fetch).0.keys

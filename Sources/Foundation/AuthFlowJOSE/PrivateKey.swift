@@ -165,7 +165,7 @@ extension PrivateKey {
     }
 
     /// Reads a key in JWK form (RFC 7517), with its private part.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when it has no private part, is not for signing, or is damaged.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the key has no private part, is not for signing, or is damaged.
     public init(jwk json: JSON) throws(AuthError) {
         guard json["d"] == nil || Self.isForSigning(json) else {
             throw Self.refusal("its \"use\" or \"key_ops\" does not allow signing")
@@ -191,7 +191,7 @@ extension PrivateKey {
             && (json["key_ops"] == nil || json["key_ops"]?.strings?.contains("sign") == true)
     }
 
-    /// Parses a private key: PEM, a JWK, or a JWK set with only one signing key, or with one that has this `kid`.
+    /// Parses a private key: PEM, a JWK, or a JWK set with exactly one signing key (with this `kid`, if specified).
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     package init(text: Secret, keyID: String? = nil) throws(AuthError) {
         let keys: [JSON]

@@ -3,7 +3,7 @@ package import AuthFlowHTTP
 public import AuthFlowJSON
 import Crypto
 
-/// A private key that signs client assertions and request objects for this client.
+/// A private key that signs client assertions, request objects and DPoP proofs for this client.
 ///
 /// ``PrivateKey`` stores a key in memory. A key that cannot be exported from its hardware requires a separate type that conforms to this
 /// protocol.

@@ -1,6 +1,7 @@
 package import AuthFlowHTTP
 
-/// The source of a client's signing key: a fixed value, or a file that is reloaded after it has been replaced.
+/// The source of a client's signing key: a fixed value, a file that is reloaded after it has been replaced, or a hardware
+/// token.
 public struct SigningKeySource: Sendable {
     private let read: @Sendable () throws(AuthError) -> any SigningKey
 

@@ -43,8 +43,8 @@ extension JSON {
     }
 }
 
-/// The `userInfo` key for the paths of the numbers that are written with a fraction or an exponent. The initializer is
-/// failable, but never fails.
+/// The `userInfo` key for the paths of the numbers that are written with a fraction or an exponent. The failable
+/// initializer never returns nil.
 private let fractionsKey = CodingUserInfoKey(rawValue: "fractions")
 
 /// A wrapper for encoding and decoding a ``JSON`` with Foundation without making ``JSON`` itself `Codable`.

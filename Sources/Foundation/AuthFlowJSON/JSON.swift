@@ -1,4 +1,4 @@
-/// A JSON value (RFC 8259), copied out of the parser into a Swift value.
+/// A JSON value (RFC 8259), independent of the parser that produced it.
 ///
 /// AuthFlow uses this type for the JSON text that it reads and writes, such as provider responses, ID Token payloads,
 /// configuration files and stored credentials. Parsing is strict, because signed data can be forged if two parsers

@@ -17,8 +17,8 @@ public struct JSONLimits: Sendable, Hashable {
     ///   - maximumBytes: The maximum size of the text, in bytes; default: 4 MiB.
     ///   - maximumDepth: The maximum nesting depth; default: 64. Values above 512 are reduced to 512, which keeps the
     ///     recursive copy within the smallest thread stack in use (512 KiB on Apple platforms).
-    ///   - maximumValues: The maximum number of values; default: 200,000. A value of two bytes of
-    ///     text takes many times as much memory once it has been parsed.
+    ///   - maximumValues: The maximum number of values; default: 200,000. A value that
+    ///     occupies two bytes of text occupies many times as much memory once it has been parsed.
     public init(maximumBytes: Int = 4 * 1024 * 1024, maximumDepth: Int = 64, maximumValues: Int = 200_000) {
         self.maximumBytes = maximumBytes
         self.maximumDepth = min(maximumDepth, 512)

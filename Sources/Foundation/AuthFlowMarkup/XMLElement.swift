@@ -30,7 +30,10 @@ package struct XMLElement: Sendable {
         guard let text = String(validating: bytes, as: UTF8.self), !text.hasTooManyCombiningMarks,
             !text.contains("<!"), !bytes.contains(0), let root = read(bytes)
         else {
-            throw AuthError(.invalidResponse, "\(service)'s response is not acceptable XML, or contains a declaration.")
+            throw AuthError(
+                .invalidResponse,
+                "\(service)'s response is not well-formed XML, or contains \"<!\" (a document type declaration, a comment or a CDATA section)."
+            )
         }
         return root
     }

@@ -41,7 +41,7 @@ package final class PKCS11Key: SigningKey {
     private static let refusedPINs = Mutex<Set<String>>([])
 
     /// Opens a session, and finds the key.
-    /// - Throws: ``AuthError`` with `key_unavailable`, whose message states what is missing.
+    /// - Throws: ``AuthError`` with `key_unavailable`, whose message states the reason.
     package init(_ uri: PKCS11URI, pin: Secret?, keyID: String? = nil) throws(AuthError) {
         let session = try Self.open(uri, pin)
         self.uri = uri
@@ -196,7 +196,7 @@ package final class PKCS11Key: SigningKey {
                 uri
             )
         }
-        // Otherwise, a program that is started repeatedly would lock a token whose PIN has changed.
+        // Otherwise, a program that is started repeatedly would lock a PKCS #11 token whose PIN has changed.
         guard token.flags & UInt(AUTHFLOW_PKCS11_PIN_FINAL_TRY) == 0 else {
             throw refusal(
                 "one more wrong PIN would lock the token; enter the correct PIN with another program first",

@@ -123,7 +123,7 @@ public struct TaggedRecord: Sendable, Hashable {
 }
 
 extension TaggedRecord: CustomStringConvertible, WithoutReflection {
-    /// The key without the bytes.
+    /// The name of the key, without the bytes.
     public var description: String { "record \(key.name)" }
 }
 

@@ -21,7 +21,7 @@ public protocol TokenStore: Sendable {
     /// - Throws: ``AuthError`` with `lease_lost` when the lease is no longer held, `storage_failed` otherwise.
     func bytes(under lease: Lease) async throws -> [UInt8]?
 
-    /// Makes room for a write under the same lease. Called before a request whose response must not be lost, such as a
+    /// Reserves space for a write under the same lease. Called before a request whose response must not be lost, such as a
     /// refresh with a rotating refresh token. The default implementation does nothing, which is sufficient for a store
     /// that cannot grant a lease when its disk is full. A file system that reports a full disk only when data is made
     /// durable, such as NFS, can still make the write fail.

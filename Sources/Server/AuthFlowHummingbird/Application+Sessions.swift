@@ -19,7 +19,7 @@ extension Application {
     ///   - patience: The time for which requests in progress may continue after the signal; default: five seconds. Then their
     ///     connections are closed, and every service of the application stops immediately, so run any service that a custom store depends on
     ///     outside the application. The session service may wait for another ten seconds, so the supervisor's stop timeout must be longer
-    ///     than the sum of both.
+    ///     than the sum of both times.
     /// - Throws: The error that prevented the application from starting, such as an address that is already in use.
     public func runService(sessions server: SessionServer, patience: Duration = .seconds(5)) async throws {
         var application = self

@@ -31,8 +31,8 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
     }
 
     /// Responds to the request, or forwards it with its session. An ``/AuthFlow/AuthError`` that a handler throws is
-    /// converted to a response if possible: 401 for an ended session, 503 for an outage. Such errors are logged, except
-    /// for ended sessions.
+    /// converted to a response if possible: 401 for an ended session, 503 for an outage. These errors are logged, except
+    /// those for ended sessions.
     @concurrent public func handle(
         _ request: Request,
         context: Context,

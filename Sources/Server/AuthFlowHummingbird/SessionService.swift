@@ -7,7 +7,7 @@ public import ServiceLifecycle
 /// results of all refreshes in progress are stored, or until a time limit is reached.
 ///
 /// `Application.runService(sessions:)` runs it. With a custom service group, add the service to the application and set
-/// `maximumGracefulShutdownDuration`: by default, a graceful shutdown waits for clients that do not read.
+/// `maximumGracefulShutdownDuration`: by default, a graceful shutdown waits indefinitely for clients that do not read.
 public struct SessionService: Service {
     private let server: SessionServer
     private let patience: Duration

@@ -9,7 +9,7 @@ extension MCPBridge {
     func exchange(_ message: MCPMessage, _ id: JSON) async -> MCPMessage? {
         do {
             var response = try await attempt(message, id)
-            // MCP 2026-07-28, "Custom Headers": on this error, list the tools again, and retry the call once.
+            // MCP 2026-07-28, "Custom Headers": after a header mismatch (-32020), list the tools again, and retry the call once.
             if response?.errorCode == -32020, message.method == "tools/call", message.version != nil,
                 await listTools(for: message)
             {

@@ -1,7 +1,7 @@
 import AuthFlow
 import Synchronization
 
-// Everything that is not a single request: notifications, batches, and sessions that the server has lost.
+// Notifications and responses from the host, batches, and the replacement of sessions that the server has lost.
 
 extension MCPBridge {
     /// Delivers a notification or a response from the host.

@@ -87,7 +87,7 @@ struct ServerSentEventReader {
             if !value.isEmpty, value.allSatisfy({ (0x30...0x39).contains($0) }),
                 let milliseconds = Int(String(decoding: value, as: UTF8.self))
             {
-                // The time is clamped, so that a server cannot make this client poll continuously or almost never.
+                // The time is clamped, so that a server can cause neither continuous polling nor an excessive delay.
                 retry = .milliseconds(min(max(milliseconds, 250), 3_600_000))
             }
         default: break

@@ -9,7 +9,7 @@ enum MirroredHeaders {
     static let session = HTTPField.Name(known: "Mcp-Session-Id")
     static let lastEventID = HTTPField.Name(known: "Last-Event-ID")
 
-    /// The fields of a message: its method, the name of its target, and the annotated arguments of a tool.
+    /// The fields of a message: the revision, the method, the name of the target, and the annotated arguments of a tool.
     static func fields(of message: MCPMessage, version: String, tools: [String: [ToolParameter]]) -> HTTPFields {
         var fields = HTTPFields()
         fields[Self.version] = encoded(version)
@@ -51,7 +51,7 @@ struct ToolParameter: Sendable, Hashable {
     /// The property names on the path to the argument.
     let path: [String]
 
-    /// The argument as text; nil when it is absent or null, so that no field is sent.
+    /// The argument as text; nil, so that no field is sent, unless it is a string, an integer or a Boolean.
     func value(in arguments: JSON?) -> String? {
         var value = arguments
         for name in path { value = value?[name] }

@@ -92,7 +92,7 @@ struct PostgreSQLRecords: RecordTable {
             }
             return .taken(fence: fence, isAfterUnfinished: PostgreSQLValue.flag(row[1]))
         }
-        // The holder sends a message only if a process is waiting, because NOTIFY acquires a lock that serializes the
+        // The holder sends a notification only if a process is waiting, because NOTIFY acquires a lock that serializes the
         // commits of all notifying transactions. If the remaining lifetime of a lease exceeds its duration, the clock
         // was set back, so the lifetime is reduced; a live holder renews its lease in time.
         let busy = try await rows(

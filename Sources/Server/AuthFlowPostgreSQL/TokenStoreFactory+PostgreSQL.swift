@@ -39,7 +39,7 @@ extension TokenStoreFactory {
         }
     }
 
-    /// Accepts a plaintext URL if it has no password, because other users may be able to read the configuration file.
+    /// Rejects a plaintext URL that contains a password, because other users may be able to read the configuration file.
     @Sendable private static func plainAddress(_ text: String) throws(AuthError) -> Secret {
         let authority = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst(2).first ?? ""
         let user = authority.contains("@") ? authority.prefix { $0 != "@" } : ""

@@ -35,7 +35,7 @@ extension TokenStoreFactory {
         }
     }
 
-    /// A plaintext URL from the configuration file, which other users may be able to read.
+    /// Rejects a plaintext URL that contains a password, because other users may be able to read the configuration file.
     @Sendable private static func plainAddress(_ text: String) throws(AuthError) -> Secret {
         guard !text.contains("@") || text.hasPrefix("unix:") else {
             throw AuthError(

@@ -119,7 +119,7 @@ public final class ResourceServer: Sendable {
 
     /// Decides whether an authorized request also meets the requirement of another route. A request with a DPoP
     /// proof cannot be authorized twice, because the proof is accepted only once.
-    /// - Returns: Whether this API created the authorization; another API's authorization is not checked.
+    /// - Returns: `true` if the authorization meets the requirement; `false`, without a check, if another API created it.
     /// - Throws: ``Rejection`` when the token does not meet the requirement of the route.
     public func isAuthorized(
         _ authorization: Authorization,

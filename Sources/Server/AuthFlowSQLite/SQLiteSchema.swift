@@ -74,7 +74,7 @@ enum SQLiteSchema {
     }
 
     /// The version of the tables; zero for a new file.
-    /// - Throws: ``DatabaseFailure`` when the file is another program's, or requires a later version of this program.
+    /// - Throws: ``DatabaseFailure`` when the file belongs to another program, or requires a later version of this program.
     private static func version(of connection: SQLiteConnection) throws(DatabaseFailure) -> Int64 {
         func number(_ pragma: String) throws(DatabaseFailure) -> Int64 {
             try connection.run("PRAGMA \(pragma)").first?.first?.integer ?? 0

@@ -74,8 +74,8 @@ public struct SessionServerOptions: Sendable {
     /// 6.1.3.3); default: `X-AuthFlow`. Pages on other sites cannot send it without this site's permission (CORS).
     public var headerName = "X-AuthFlow"
 
-    /// The HMAC keys for hashing the users and provider sessions by which the store indexes sessions: new sessions
-    /// use the first key, and lookups use all keys. Default: none; any reader of the store can then determine whether a
+    /// The HMAC keys for the hashes of users and provider sessions that index sessions in the store: new sessions use the
+    /// first key, and lookups use all keys. Default: none; any reader of the store can then determine whether a
     /// known user has a session.
     ///
     /// Sessions that were created without a key cannot be found with a key. To rotate keys, append the new key in every

@@ -39,9 +39,9 @@ public struct SessionSignInOptions: Sendable {
     }
 }
 
-/// A parameter of the sign-in route that is forwarded to the provider.
+/// A parameter of the sign-in route that is forwarded to the provider (OpenID Connect Core section 3.1.2.1).
 public enum SignInParameter: String, Sendable, CaseIterable {
-    /// `prompt` (OpenID Connect Core section 3.1.2.1, as for all of these parameters).
+    /// `prompt`.
     case prompt
     /// `login_hint`.
     case loginHint = "login_hint"

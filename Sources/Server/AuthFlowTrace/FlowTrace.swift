@@ -17,7 +17,8 @@ import Synchronization
 /// try Data(trace.html().utf8).write(to: file)
 /// ```
 ///
-/// No secrets are recorded: values are recorded only for parameters that are never secret, and otherwise lengths.
+/// No secrets are recorded: the value of a parameter is recorded only if the parameter is never secret; otherwise, only
+/// the length of the value is recorded.
 public final class FlowTrace: Sendable {
     /// A party to a sign-in.
     enum Party: Int, Sendable, CaseIterable {

@@ -36,7 +36,7 @@ package struct ClientKey: Sendable {
     private static let token = ConfigurationKey(
         "pkcs11",
         .text,
-        "Instead of a file: the URI of a key in a PKCS #11 token (RFC 7512), such as pkcs11:token=Work;object=signing. Its module-path names the PKCS #11 library; default: p11-kit's."
+        "Instead of a file: the URI of a key in a PKCS #11 token (RFC 7512), such as pkcs11:token=Work;object=signing. Its module-path names the PKCS #11 library; without it, all modules registered with p11-kit are searched."
     )
     private static let pin = ConfigurationKey("pin", .secret, "The PIN of the PKCS #11 token, by reference.")
 

@@ -2,7 +2,8 @@ import AuthFlowHTTP
 import AuthFlowJSON
 
 extension ConfigurationFile {
-    /// Reads a configuration from values that are looked up by key. A secret is read directly, not by reference.
+    /// Reads a configuration from values that are looked up by key. A secret is either the value itself or a reference, as in
+    /// a file.
     ///
     /// Values whose names are user-defined (extra request parameters) and objects in a list cannot be looked up. A
     /// misspelled key is treated as a missing key.

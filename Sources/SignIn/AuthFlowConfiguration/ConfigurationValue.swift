@@ -97,14 +97,14 @@ extension ConfigurationValue<Endpoint> {
     /// An absolute URL: `https`, or `http` for loopback.
     public static var url: Self { .parsed("uri") { text throws(AuthError) in try Endpoint(text) } }
 
-    /// An origin: a URL without a path and a query, because a restriction to a path could not be enforced.
+    /// An origin: a URL without a path or query, because a restriction to a path could not be enforced.
     package static var origin: Self {
         .parsed("uri") { text throws(AuthError) in
             let endpoint = try Endpoint(text)
             guard endpoint.path == "" || endpoint.path == "/", endpoint.query == nil else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "an origin has no path and no query: \(endpoint.origin)"
+                    "an origin must not have a path or a query: use \(endpoint.origin)"
                 )
             }
             return endpoint
@@ -138,7 +138,7 @@ extension ConfigurationValue<Bool> {
 }
 
 extension ConfigurationValue where Value: RawRepresentable<String> {
-    /// One of these values, by its raw value.
+    /// One of the given values, identified by its raw value.
     public static func choice(of values: [Value]) -> Self {
         Self(.choice(values.map(\.rawValue)), write: { .string($0.rawValue) }) { node throws(ConfigurationError) in
             try node.required(values.first { $0.rawValue == node.json.string })

@@ -54,7 +54,7 @@ package struct CredentialHelperSettings: Sendable {
     package let kubernetes: Kubernetes?
     package let aws: AWS?
 
-    /// Settings that return no token to any program.
+    /// Settings that allow no program to receive a token.
     init() { (git, docker, kubernetes, aws) = (nil, nil, nil, nil) }
 
     private init(_ object: ConfigurationObject) throws(ConfigurationError) {

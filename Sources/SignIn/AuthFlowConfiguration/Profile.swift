@@ -30,7 +30,7 @@ public struct Profile: Sendable {
         }
     }
 
-    /// Validates the profile against the components that a program lists, and returns its values.
+    /// Validates the profile against the available components, and returns its values.
     /// - Throws: ``ConfigurationError`` with every issue.
     func checked(
         providers: [ProviderFactory],

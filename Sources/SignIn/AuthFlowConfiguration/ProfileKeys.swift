@@ -167,7 +167,7 @@ public enum ProfileKeys {
         "bearer_token_types",
         .list(.text),
         default: [],
-        "The values of token_type, other than Bearer, that the provider documents for bearer tokens; none stands for a missing token_type. Every other type is rejected (RFC 6749 section 7.1)."
+        "The values of token_type, other than Bearer, that the provider documents for bearer tokens; the value none represents a missing token_type. Every other type is rejected (RFC 6749 section 7.1)."
     )
     static let requiresAnnouncedPKCE = ConfigurationKey(
         "announced_pkce",

@@ -55,8 +55,8 @@ public struct ProviderPreset: Sendable {
                     switch kind {
                     case .name: "name"
                     case .host: "host"
-                    case .url: "URL without a trailing slash"
-                    case .choice(let values): "value: \(values.joined(separator: " or "))"
+                    case .url: "URL, or ends with a slash"
+                    case .choice(let values): "value: expected \(values.joined(separator: " or "))"
                     }
                 throw AuthError(
                     .invalidConfiguration,
@@ -121,7 +121,7 @@ public struct ProviderPreset: Sendable {
         for name in values.keys.sorted() where !parameters.contains(where: { $0.name == name }) {
             throw AuthError(
                 .invalidConfiguration,
-                "the preset \(self.name) has no \"\(DisplayText.sanitized(name, limit: 60))\""
+                "the preset \(self.name) has no parameter \"\(DisplayText.sanitized(name, limit: 60))\""
             )
         }
         var known: [(placeholder: String, value: String)] = []

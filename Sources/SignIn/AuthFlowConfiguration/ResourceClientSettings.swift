@@ -168,7 +168,7 @@ extension ResourceClient {
         transport: any HTTPTransport,
         observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) throws {
-        // The user of a resource is not identified, so nothing could reject another user.
+        // The user of a resource is not identified, so sign-ins of other users could not be rejected.
         guard client.options.account == nil else {
             throw AuthError(
                 .invalidConfiguration,

@@ -53,7 +53,8 @@ public struct RedirectHandOver: Sendable {
         guard FileManager.default.fileExists(atPath: directory) else { return .nobody }
         try PrivateFile.createDirectory(directory)
         removeLeftovers()
-        // The parameters are in the query or in the fragment; the waiting process knows which of the two it requested.
+        // The parameters are in the query or in the fragment, depending on the response mode, which only the waiting process
+        // has.
         let states = url.unicodeScalars.split { $0 == "?" || $0 == "#" }.dropFirst()
             .compactMap { RedirectResponse.parameters(in: Substring($0))?["state"] }
         guard let state = states.first, let descriptor = LocalSocket.connect(to: path(for: Secret(state))) else {

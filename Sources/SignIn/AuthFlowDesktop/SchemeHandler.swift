@@ -79,7 +79,7 @@ public struct SchemeHandler: Sendable {
         if !replacing, let handler = try currentHandler(), handler != entryName {
             throw AuthError(
                 .invalidConfiguration,
-                "\(scheme): is already handled by \(DisplayText.sanitized(handler)), which is replaced only on request."
+                "The scheme \(scheme) is already handled by \(DisplayText.sanitized(handler)), which is replaced only on request."
             )
         }
         do {

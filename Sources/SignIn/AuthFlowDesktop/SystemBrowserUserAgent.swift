@@ -1,7 +1,7 @@
 public import AuthFlow
 
 /// Opens the user's browser and receives the redirect through a private-use URI scheme or a claimed https URI (RFC 8252 sections
-/// 7.1 and 7.2): the system opens the redirect with the app, or with another process, which passes it on.
+/// 7.1 and 7.2): the system passes the redirect to the app, or to another process, which forwards it.
 ///
 /// An app calls ``/AuthFlow/AuthClient/resume(with:)-(String)`` with the URL that it was opened with. A command-line tool cannot be opened
 /// with a URL: the system starts `authflow handle-redirect` instead, and a ``RedirectHandOver`` passes the redirect to the tool.
@@ -12,7 +12,7 @@ public struct SystemBrowserUserAgent: Sendable {
     /// Creates an agent.
     /// - Parameters:
     ///   - launcher: Opens the browser; nil to leave that to the user, who is shown the URL.
-    ///   - handOver: Receives redirects that the system opens with another process; nil if it opens them with this process.
+    ///   - handOver: Receives redirects that the system passes to another process; nil if it passes them to this process.
     public init(launcher: BrowserLauncher? = .system(), handOver: RedirectHandOver? = nil) {
         self.launcher = launcher
         self.handOver = handOver

@@ -1,11 +1,11 @@
 /// The text of a button, and the decision that it expresses.
 ///
-/// The first decisive word decides: "Allow (you can cancel any time)" grants, "No, do not allow" refuses.
+/// The first decisive word determines the decision: "Allow (you can cancel any time)" grants, "No, do not allow" denies.
 struct ButtonText {
     enum Decision: Hashable {
         /// Grants a request: "Allow", "Yes".
         case grant
-        /// Continues without a word that grants: "Continue".
+        /// Continues without granting explicitly: "Continue".
         case proceed
         /// Denies a request, or cancels: "Deny", "Don't allow".
         case refuse
@@ -39,7 +39,7 @@ struct ButtonText {
             && !words.contains { Self.negations.contains($0) || Self.refusals.contains($0) }
     }
 
-    /// Whether the text only signs in or continues: "Log in".
+    /// Whether the text consists only of words for signing in or continuing: "Log in".
     var isPlainSignIn: Bool { words.allSatisfy(Self.signIns.contains) }
 
     /// Whether the text names an alternative to a sign-in with a password.

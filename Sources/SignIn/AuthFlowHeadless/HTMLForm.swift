@@ -26,7 +26,7 @@ struct HTMLForm: Sendable {
         /// Whether a user can type text.
         var isText: Bool { ["text", "email", "tel", "number", "search", "url", "textarea"].contains(type) && !isFixed }
 
-        /// Whether the page asks for a one-time code, possibly in a field that hides it.
+        /// Whether the page asks for a one-time code, possibly in a password field.
         var isOneTimeCode: Bool {
             let parts = name.lowercased().split { !$0.isLetter }
             let isHidden = type == "password" && !parts.contains { $0.contains("pass") || $0.contains("pwd") }
@@ -40,7 +40,7 @@ struct HTMLForm: Sendable {
                 || ["username", "user", "login", "identifier", "email", "loginfmt", "uid"].contains(name.lowercased())
         }
 
-        /// The decision that one of the button's texts expresses, if no more visible text expresses one.
+        /// The decision that one of the button's texts expresses; nil if a more visible text expresses a decision.
         func decision(in text: KeyPath<Field, String>) -> ButtonText.Decision? {
             for visible in [\Field.label, \.value, \.name] {
                 let decision = ButtonText(self[keyPath: visible]).decision
@@ -63,7 +63,7 @@ struct HTMLForm: Sendable {
     let method: String
     var fields: [Field]
 
-    /// Whether the form has a text input field.
+    /// Whether the form has a field for text or for a password.
     var asksForText: Bool { fields.contains { $0.isText || $0.type == "password" } }
     /// The buttons that submit the form. A button with the method `dialog` only closes a dialog.
     var buttons: [Field] { submitButtons.filter { ($0.method ?? method) != "dialog" } }
@@ -81,7 +81,8 @@ struct HTMLForm: Sendable {
     private var passwordFields: [Field] {
         fields.filter { $0.type == "password" && !$0.isFixed && !$0.isOneTimeCode && !$0.name.isEmpty }
     }
-    /// The field for the user name: the one that the page names so, otherwise the last text field before the password field, preferably without a value.
+    /// The field for the user name: the one that the page identifies as such, otherwise the last text field before the
+    /// password field, preferably an empty field.
     var userNameField: Field? {
         let end = fields.firstIndex { $0.type == "password" && !$0.name.isEmpty } ?? fields.endIndex
         let texts = fields[..<end].filter { ["text", "email", "tel"].contains($0.type) && !$0.name.isEmpty }
@@ -134,8 +135,8 @@ struct HTMLForm: Sendable {
         return try HeadlessBrowser.endpoint(address, name: "base URL")
     }
 
-    /// The button that signs in: one that says only that, otherwise the first, which is the form's default button. Buttons such as
-    /// "Cancel" and "Forgot password?" are skipped if there is another button.
+    /// The button that signs in: the first whose label contains only words for signing in, otherwise the first button, which is
+    /// the form's default button. Buttons such as "Cancel" and "Forgot password?" are skipped if there is another button.
     var signInButton: Field? {
         let candidates = buttons.filter { !$0.refuses }
         return candidates.first { !$0.label.isEmpty && ButtonText($0.label).isPlainSignIn }
@@ -145,17 +146,17 @@ struct HTMLForm: Sendable {
     /// The first button, ignoring buttons such as "Cancel"; nil if there is no other button.
     var continueButton: Field? { buttons.first { !$0.refuses } }
 
-    /// Whether the form contains a value that grants a request, whichever button is pressed, so that a denial may depend on a script.
+    /// Whether the form submits a value that grants the request regardless of the button; a denial may then depend on a script.
     var grantsByDefault: Bool {
         parameters(pressing: nil).pairs.contains { pair in
             let isSet = ["1", "on", "true"].contains(pair.value.lowercased())
-            // OpenID Connect has the value `prompt=consent`.
+            // In OpenID Connect, `consent` is a value of the parameter `prompt`.
             return !pair.name.lowercased().contains("remember") && pair.value.lowercased() != "consent"
                 && ButtonText(isSet ? pair.name : pair.value).decision == .grant
         }
     }
 
-    /// The only button in all forms of which a text matches: its label, or else its value, or else its name.
+    /// The only button in all forms with a matching text. Labels are compared first, then values, then names.
     /// - Parameter acceptsDefault: Whether the first button of a form may submit the same data as another button.
     /// - Throws: ``/AuthFlow/AuthError`` when another button also matches, or submits the same data.
     static func button(

@@ -12,7 +12,7 @@ public struct HTMLFormDriver: Sendable {
         /// Deny it.
         case deny
 
-        /// The decisions of buttons that make this decision, in order of preference.
+        /// The button decisions that express this consent decision, in order of preference.
         fileprivate var decisions: [ButtonText.Decision] {
             switch self {
             case .allow: [.grant, .proceed]
@@ -63,7 +63,7 @@ extension HTMLFormDriver: LoginDriver {
         guard !usable.contains(where: \.asksForOneTimeCode) else {
             throw refusal(page, "asks for a one-time code, which cannot be configured", html)
         }
-        // After the password, a text field asks for something else.
+        // After the password has been entered, a text field is not for the user name.
         let naming = page.hasTypedCredentials ? [] : usable.filter { $0.userNameField != nil && !grantsDenied($0) }
         if let form = naming.first(where: { $0.userNameField?.isUserName == true }) ?? naming.first,
             let field = form.userNameField
@@ -82,7 +82,7 @@ extension HTMLFormDriver: LoginDriver {
         return try answer(usable, on: page, html)
     }
 
-    /// Makes the consent decision.
+    /// Submits the configured consent decision.
     private func answer(
         _ forms: [HTMLForm],
         on page: HeadlessPage,
@@ -106,7 +106,7 @@ extension HTMLFormDriver: LoginDriver {
         guard consent == .allow || !form.grantsByDefault else {
             throw refusal(
                 page,
-                "would grant the request if its JavaScript does not change it, so nothing was sent",
+                "would grant the request unless its JavaScript changes the form, so nothing was sent",
                 html
             )
         }
@@ -141,8 +141,8 @@ extension HTMLFormDriver: LoginDriver {
         return refusal(page, "has no form that can be filled in\(reason)", html)
     }
 
-    /// Whether submitting a form would grant the request, although consent is denied. A button that may do more than sign in is not pressed if another
-    /// one refuses.
+    /// Whether submitting a form would grant the request, although consent is denied. A button that may do more than sign in is
+    /// not pressed if another button denies.
     private func grantsDenied(_ form: HTMLForm) -> Bool {
         guard consent == .deny, let button = form.signInButton else { return false }
         let grants = [\HTMLForm.Field.label, \.value, \.name].contains { button.decision(in: $0) == .grant }
@@ -150,7 +150,7 @@ extension HTMLFormDriver: LoginDriver {
     }
 
     /// Submits a form. The origins of the form's page and target must be listed, whatever the form contains, because a
-    /// page of another site could otherwise misuse the user's session with the provider.
+    /// page on another site could otherwise misuse the user's session with the provider.
     private func submit(
         _ form: HTMLForm,
         on page: HeadlessPage,

@@ -183,7 +183,7 @@ struct HTMLReader {
         if name == "template" { templates = max(templates - 1, 0) }
         guard templates == 0, !page.isUnclear else { return }
         if !foreign.isEmpty {
-            // The tag may close a form of the page, a foreign form, or an element that, in HTML, contains only text.
+            // It is unclear whether the tag closes a form of the page, a foreign element, or an element that contains only text in HTML.
             let isInside = foreign.last.map { Self.integrationPoints.contains($0) && $0 != name } == true
             if isInside || Self.decisive.contains(name) || Self.breakouts.contains(name) { return giveUp() }
             if let index = foreign.lastIndex(of: name) { foreign.removeSubrange(index...) }
@@ -272,7 +272,7 @@ extension HTMLForm.Field {
         let written = tag.keyword(.type)
         let kind =
             switch tag.name {
-            // Section 4.10.5: a type that is unknown is text.
+            // Section 4.10.5: an unknown type is treated as text.
             case "input": written.flatMap { HTMLForm.Field.types.contains($0) ? $0 : nil } ?? "text"
             case "button": written == "reset" || written == "button" ? written ?? "" : "submit"
             default: tag.name

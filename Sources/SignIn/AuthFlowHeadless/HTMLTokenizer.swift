@@ -119,7 +119,7 @@ struct HTMLTokenizer {
                 if has("</", "script") { return }
                 if state == .normal, has("<!--") {
                     state = .escaped
-                    // The dashes may also be the end: "<!-->".
+                    // The dashes of "<!--" may also belong to "-->", as in "<!-->".
                     position += 1
                 } else if state == .escaped, has("<", "script") {
                     state = .escapedTwice

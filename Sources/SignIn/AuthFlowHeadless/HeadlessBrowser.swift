@@ -221,8 +221,8 @@ public actor HeadlessBrowser {
         return url.absoluteURL.absoluteString
     }
 
-    /// A reference whose path and query contain only the characters that RFC 3986 allows. Foundation would encode the percent signs, too, of a path or a
-    /// query with any other character, and so change parameters that are already encoded.
+    /// A reference whose path and query contain only the characters that RFC 3986 allows. If a path or a query
+    /// contains any other character, Foundation would also encode its percent signs, and so change parameters that are already encoded.
     private static func percentEncoded(_ reference: String) -> String {
         let bytes = Array(reference.utf8)
         func isDelimiter(_ byte: UInt8) -> Bool { "/?#".utf8.contains(byte) }

@@ -94,13 +94,13 @@ extension HeadlessUserAgent: UserAgent {
                 }
                 throw AuthError(
                     .userAgentFailed,
-                    "After \(Self.maximumPages) pages, the provider had still not redirected back. Sign in with a browser instead."
+                    "After \(Self.maximumPages) pages, the provider had still not redirected back. Use a user agent with a browser instead."
                 )
             }
         )
     }
 
-    /// The cookies that other apps have shared; nil when they cannot be read.
+    /// The cookies that other apps have shared; nil when sharing is not configured or the cookies cannot be read.
     private func known(_ reporter: FlowReporter) async -> SharedCookies.Snapshot? {
         guard let sharedCookies else { return nil }
         do {

@@ -100,14 +100,14 @@ public struct HeadlessPage: Sendable {
         response.status == 204 || response.status == 200 && (try? JSON(parsing: response.body)) == .object([:])
     }
 
-    /// A sentence that quotes the visible text of the page, without the secrets that were entered.
+    /// A sentence that quotes the error or the visible text of the page, without the secrets that were entered.
     func words(_ html: HTMLPage) -> String {
         if let error = response.providerError(without: secrets) { return quotation(": \(error)") }
         // Many error pages repeat their title as the heading.
         let title = html.title.split(whereSeparator: \.isWhitespace).joined(separator: " ")
         let parts = html.text.hasPrefix(title) ? [html.text] : [title, html.text]
         let text = parts.filter { !$0.isEmpty }.joined(separator: ": ")
-        // The page may repeat a secret as it looks in the text of a page.
+        // If a secret contains markup, the visible text of the page may contain it in its rendered form.
         let displayed = secrets.map { Secret(HTMLReader.page(Array($0.exposed.utf8)).text) }
         let shown = DisplayText.sanitized((secrets + displayed).redacted(in: text), limit: 200)
         return shown.isEmpty ? "The page at \(endpoint) is empty." : quotation(": \"\(shown)\"")
@@ -134,7 +134,7 @@ public struct HeadlessNavigation: Sendable {
     /// Whether the form contains the user name, but no credentials.
     var typesUserName = false
 
-    /// The secrets that the form contains, which no message may show.
+    /// The secrets that the form contains, which must not appear in any message.
     var secrets: [Secret] = []
 
     /// Navigates to a URL.

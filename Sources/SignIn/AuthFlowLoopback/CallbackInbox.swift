@@ -149,7 +149,7 @@ final class CallbackInbox: Sendable {
         default:
             return notLikeThis
         }
-        // A page of any site can redirect the user here, so a request without the state is rejected, even during a
+        // A page on any site can redirect the user here, so a request without the state is rejected, even during a
         // sign-out.
         guard let received = expected.response(response, at: redirectURI) else {
             reportIgnoredRedirect()
@@ -176,7 +176,7 @@ final class CallbackInbox: Sendable {
         return appearance.response(await resultPage())
     }
 
-    /// Whether a page of another site sent the request. Only the page of this server forwards a fragment.
+    /// Whether a page on another site sent the request. Only the page of this server forwards a fragment.
     private func isFromElsewhere(_ request: HTTPRequest) -> Bool {
         guard let origin = request.headerFields[HTTPField.Name.origin], origin != "null" else { return false }
         return !authorities.contains { "http://\($0)" == origin.lowercased() }

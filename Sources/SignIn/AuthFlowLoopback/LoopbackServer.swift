@@ -193,8 +193,8 @@ private final class Connections: Sendable {
         }
     }
 
-    /// Closes a connection under the lock, so that no task can close a new connection that was just assigned the same
-    /// descriptor.
+    /// Closes a connection under the lock, so that `makeRoom()` cannot shut down a new connection that has just been assigned the
+    /// same descriptor.
     private func end(_ number: UInt64, _ socket: Socket) {
         state.withLock { state in
             state.waiting.removeAll { $0.number == number }

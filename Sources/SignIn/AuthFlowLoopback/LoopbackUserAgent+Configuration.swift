@@ -35,7 +35,7 @@ extension UserAgentFactory {
     )
 
     /// Without a display, the URL can still be printed. The user can open it in a browser that can reach this machine.
-    /// With any other browser, they can paste the URL of its last page into the terminal.
+    /// With any other browser, the user can paste the URL of the browser's last page into the terminal.
     @Sendable private static func availability(
         _ options: ConfigurationObject,
         _ context: UserAgentContext

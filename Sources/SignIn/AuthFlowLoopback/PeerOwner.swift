@@ -70,7 +70,7 @@ struct PeerOwner: Sendable {
             }
             // sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
             guard fields.count > 9, fields[1] == peer, fields[2] == own, let id = uid_t(fields[7]) else { continue }
-            // A socket that no process has open is listed without its inode, and with the user ID 0.
+            // A socket that no process has open is listed with the inode 0 and the user ID 0.
             return fields[9] == "0" ? .gone : .user(id)
         }
         return nil

@@ -70,7 +70,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
             throw refuse("its \"token_endpoint_auth_method\" requires a secret, but the document is public")
         }
         guard (try? json.serialized())?.count ?? .max <= Self.maximumSize else {
-            throw refuse("it is larger than 5 kB, so servers may reject it")
+            throw refuse("it is larger than 5 KiB, so servers may reject it")
         }
         self.clientID = address
         self.json = json

@@ -105,8 +105,8 @@ public struct DynamicRegistration: Sendable {
             TransportRequest(.post, endpoint, headerFields: fields, body: try request.json.serialized())
         )
         try response.requireAvailable(from: endpoint.host, now: server.host.now())
-        // RFC 7591 section 3.2.1: "201 Created"; several providers respond with 200. Section 3.2.2: errors have status 400; the
-        // errors from non-standard validation come in many formats.
+        // RFC 7591 section 3.2.1: "201 Created"; several providers respond with 200. Section 3.2.2: errors have status 400, but
+        // some providers use other statuses and formats.
         guard response.status == 201 || response.status == 200 else {
             throw AuthError(
                 .providerRejected,

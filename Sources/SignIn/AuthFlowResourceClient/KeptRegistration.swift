@@ -149,7 +149,7 @@ extension RecordKey.Kind {
     package static let protectedResource: Self = "protected_resource"
     /// A list of records of another kind.
     package static let list: Self = "list"
-    /// The lock held while the user is shown a sign-in page, and the outcome of the last sign-in.
+    /// The lock held during a sign-in, and the `SignInHistory`.
     package static let signInTurn: Self = "sign_in_turn"
 }
 

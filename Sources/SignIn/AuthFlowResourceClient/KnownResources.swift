@@ -14,7 +14,7 @@ public struct KnownResources: Sendable {
         self.store = store
     }
 
-    /// The URLs of the protected resources that users have signed in to with clients of the default name, sorted.
+    /// The URLs of the protected resources that users have signed in to with clients that have the default name, sorted.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func addresses() async throws -> [String] { try await records().filter { !$0.contains(" ") } }
 

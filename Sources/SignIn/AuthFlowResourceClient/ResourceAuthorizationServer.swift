@@ -11,7 +11,7 @@ struct ResourceAuthorizationServer: MixUpDefending {
     /// Whether the issuer is only assumed to be an authorization server, as in MCP revision 2025-03-26.
     var isAssumed = false
 
-    /// Whether the user has listed the issuer, and therefore trusts its metadata.
+    /// Whether the issuer is one of the trusted issuers in the options, so that its metadata is trusted.
     var isListed = false
 
     func metadata(in context: ServerContext) async throws -> ProviderMetadata {

@@ -4,7 +4,7 @@ import AuthFlowJSON
 import AuthFlowOAuth
 
 /// The sign-in pages that requests in any process have opened for one resource within the last hour, and the last sign-in failure.
-/// Both determine whether a sign-in may begin, and which failures are shared with other processes. It performs no I/O: the
+/// Both determine whether a sign-in may begin, and which failures are shared with other processes. This type performs no I/O: the
 /// holder of the lease reads the history, and writes the returned history.
 ///
 /// | event | cause: a request | cause: the user |
@@ -21,7 +21,7 @@ struct SignInHistory: Sendable {
     enum Cause: Sendable {
         /// The user requested the page.
         case user
-        /// A request needs a token. All waiting requests share one page, and its failure.
+        /// A request needs a token. All waiting requests share one page and its outcome.
         /// - Parameter rejected: The credential whose access token was rejected; nil for none.
         case request(rejected: Credential?)
 

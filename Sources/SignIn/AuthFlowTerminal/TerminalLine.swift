@@ -24,7 +24,7 @@ struct TerminalLine {
         var line: [UInt8] = []
         var byte: UInt8 = 0
         while line.count < maximumSize {
-            // A cancelled program does not wait for the user.
+            // A cancelled task must not wait for the user.
             if isCancelled() { throw CancellationError() }
             var ready = pollfd(fd: terminal, events: Int16(POLLIN), revents: 0)
             guard unsafe poll(&ready, 1, Self.interval) != 0 else { continue }

@@ -126,7 +126,7 @@ public final class TerminalRedirects: Sendable {
         let text =
             switch notice {
             case .ready:
-                "If your browser is on another machine, or its last page does not load: paste that page's URL here."
+                "If your browser is on another machine, or its last page does not load, paste that page's URL here."
             case .refused:
                 "That is not the URL that this sign-in is waiting for. Paste the complete URL of the last page."
             case .tooLong:

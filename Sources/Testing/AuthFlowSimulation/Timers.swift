@@ -13,7 +13,7 @@ struct Timers {
     private var heap: [Timer] = []
     /// The numbers of the cancelled timers in the heap.
     private var removed: Set<UInt64> = []
-    /// The timers that became due while their process was paused.
+    /// The timers of paused processes, removed from the heap.
     private var held: [Timer] = []
     private var waiting: [UInt64: Timer] = [:]
     private var last: UInt64 = 0

@@ -57,7 +57,7 @@ import AuthFlowSystem
         if let command = DirectCommand(CommandLine.arguments.dropFirst()) { return try await command.run() }
         let command: any ParsableCommand
         let arguments = ProgramName.arguments(CommandLine.arguments)
-        // A library that changes the environment while it is loaded may hide the arguments from Swift. The help must
+        // If a library changes the environment while it is being loaded, `CommandLine.arguments` may be empty. The help must
         // not be printed in that case.
         guard !arguments.isEmpty else { throw CommandLineError(error: ValidationError("No command was specified.")) }
         if let misspelled = MisspelledCommand(arguments) { throw misspelled }
@@ -94,7 +94,7 @@ import AuthFlowSystem
         }
     }
 
-    /// Exits without running the libraries' exit handlers, because OpenSSL's frees memory used by the network thread.
+    /// Exits without running the libraries' exit handlers: OpenSSL's handler frees memory that the network thread uses.
     private static func leave(with code: ExitCode) -> Never {
         _ = fflush(nil)
         _exit(code.rawValue)
@@ -120,7 +120,7 @@ enum StandardStreams {
     /// the descriptor of a standard stream, and output would be written to that file.
     static func openMissing() {
         for descriptor in Int32(0)...2 where fcntl(descriptor, F_GETFD) == -1 {
-            // This is the lowest free descriptor. It is read-only, so a result that cannot be printed is an error.
+            // open(2) returns the lowest free descriptor. It is read-only, so that writing a result fails with an error.
             _ = unsafe open("/dev/null", O_RDONLY)
         }
     }

@@ -130,7 +130,7 @@ private final class KeyProvider: Sendable {
     }
 
     @Test func fetchesOnceForATokenWithAnUnknownKey() async throws {
-        // A key set that was fetched after the token arrived is final: it is not fetched again.
+        // A key set that was fetched after the token arrived is not fetched again.
         #expect(try await verdict(token(keys, keyID: "nowhere")) == .noKey)
         #expect(provider.fetches == 1)
     }
@@ -178,7 +178,7 @@ private final class KeyProvider: Sendable {
         provider.advance(40)
         #expect(try await verdict(token(forger, keyID: "forged")) == .noKey)
         #expect(provider.fetches == 2)
-        // This leaves the next lookup for tokens that need it.
+        // The next lookup therefore remains available for tokens that need it.
         let rotated = try EmulatorKeys()
         try provider.publish(rotated)
         #expect(try await verdict(token(rotated)) == .verified)

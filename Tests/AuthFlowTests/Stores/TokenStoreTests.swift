@@ -87,7 +87,7 @@ import Testing
                 #expect(try await store.bytes(for: key) == [1])
                 try await store.write(written, under: lease)
                 #expect(try await store.bytes(for: key) == written)
-                // The reserved space has been used, so this write needs its own.
+                // The reserved space has been used, so this write requires additional space.
                 try await store.write([3], under: lease)
                 try await store.reserve(100, under: lease)
             }

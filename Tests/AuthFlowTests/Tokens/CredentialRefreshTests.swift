@@ -61,7 +61,7 @@ import Testing
         Stored("nothing", nil, ("login_required", "renew")),
         Stored("fresh tokens", credential(), ("return", "return")),
         Stored("tokens that an API has rejected", credential(), rejected: "old", ("send", "send")),
-        Stored("other tokens than the rejected ones", credential(), rejected: "older", ("return", "return")),
+        Stored("tokens other than the rejected tokens", credential(), rejected: "older", ("return", "return")),
         Stored("tokens within the margin", credential(), at: 541, ("send", "send")),
         Stored("expired tokens", credential(), at: 601, ("send", "send")),
         Stored("no refresh token, fresh", credential(refreshes: false), ("return", "return")),
@@ -214,7 +214,7 @@ import Testing
         #expect(after(empty) == "invalid_reply, stores nothing, backs off for this resource")
     }
 
-    /// A refused refresh that checks whether the session has ended is counted even if the old tokens are usable.
+    /// A rejected refresh that checks whether the session has ended is counted even if the old tokens are usable.
     @Test func aRefusedConfirmationIsCountedBeforeTheTokensExpire() {
         var refresh = Self.refresh()
         let empty = AuthError(.invalidResponse, "", status: 400)

@@ -20,7 +20,7 @@ import Testing
             with open(sys.argv[1], "w") as note:
                 print(*sys.argv[2:], sep="\\n", file=note)
                 print(*sorted(os.environ), sep="\\n", file=note)
-                print("session of its own" if os.getsid(0) == os.getpid() else "session of ours", file=note)
+                print("new session" if os.getsid(0) == os.getpid() else "the test's session", file=note)
                 for name in set(os.listdir("/proc/self/fd")) - {str(note.fileno())}:
                     if os.path.exists("/proc/self/fd/" + name):
                         print("open:", os.readlink("/proc/self/fd/" + name), file=note)
@@ -49,7 +49,7 @@ import Testing
         #expect(lines.contains("XDG_RUNTIME_DIR"))
         for name in ["GH_TOKEN", "AWS_SECRET_ACCESS_KEY", "LD_PRELOAD", "PASSWORD"] { #expect(!lines.contains(name)) }
         // Ctrl-C in the terminal does not terminate the browser, and the browser inherits no open file descriptors.
-        #expect(lines.contains("session of its own"))
+        #expect(lines.contains("new session"))
         #expect(Set(lines.filter { $0.hasPrefix("open:") }) == ["open: /dev/null"])
         #expect(reason == "python3 exited with status 3")
     }

@@ -36,7 +36,11 @@ extension ConformanceTable {
                     try ConformanceRow.require(request.query.pairs.isEmpty, "The query must be empty.")
                 }
             },
-            .notApplicable("45", "oidcc-client-test-userinfo-bearer-body", "An alternative to row 44, which is used."),
+            .notApplicable(
+                "45",
+                "oidcc-client-test-userinfo-bearer-body",
+                "An alternative to row 44: the client sends the token in the header."
+            ),
             .notApplicable("46", "oidcc-client-test-aggregated-claims", "Aggregated claims are passed on unchanged."),
             .notApplicable("47", "oidcc-client-test-distributed-claims", "Distributed claims are passed on unchanged."),
             certified(
@@ -136,7 +140,10 @@ extension ConformanceTable {
                 "The refresh token must change."
             )
             let claims = try await client.userInfo()
-            try ConformanceRow.require(claims["sub"] == "248289761001", "Userinfo must accept the new token.")
+            try ConformanceRow.require(
+                claims["sub"] == "248289761001",
+                "The UserInfo endpoint must accept the new token."
+            )
             let asked = scene.emulator.receivedRequests.last { $0.path == "/token" }?.form["scope"]
             let granted = Set(first.tokens.scopes)
             let isWithin = asked.map { granted.isSuperset(of: $0.split(separator: " ").map(String.init)) } ?? true
@@ -180,7 +187,11 @@ extension ConformanceTable {
         .row("62", "oidcc-client-test-rp-init-logout-no-state", "Detect a missing state in the redirect.") { scene in
             try await noticesTheReturn(scene, .missingState)
         },
-        .notApplicable("63 to 70", "back-channel logout", "The provider posts to a server; an app is not reachable."),
+        .notApplicable(
+            "63 to 70",
+            "back-channel logout",
+            "The provider sends a POST request, which cannot reach an app."
+        ),
         .notApplicable(
             "71 to 73",
             "front-channel logout, session management",

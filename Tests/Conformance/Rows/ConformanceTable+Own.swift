@@ -45,7 +45,7 @@ extension ConformanceTable {
             let isElsewhere = scene.emulator.receivedRequests.contains {
                 $0.query["access_token"] != nil || $0.form["access_token"] != nil
             }
-            try ConformanceRow.require(!isElsewhere, "It may only be in the header.")
+            try ConformanceRow.require(!isElsewhere, "The access token must be sent only in the header.")
         },
         bound("I11", "DPoP proofs", "Create a new proof for each request, with ath only for resources.") { scene in
             scene.emulator.dpop = .requiredWithNonce

@@ -32,7 +32,7 @@ extension ConformanceTable {
             let least: [Double] = [5, 10, 10, 10, 15, 15]
             try ConformanceRow.require(
                 trial.waits.count == least.count && zip(trial.waits, least).allSatisfy { $0 >= $1 },
-                "The waits must be at least \(least): \(trial.waits)."
+                "The polling intervals must be at least \(least): \(trial.waits)."
             )
         },
         .polls("128", "access_denied", "Stop polling.", responses: [.error("access_denied")]) { trial in

@@ -498,7 +498,10 @@ extension ConformanceTable {
             }
             let post = await proxy.response(to: browser.request(.post, url, WebBrowser.ownPage))
             try ConformanceRow.require(post?.status == 405, "Only listed methods may be forwarded.")
-            try ConformanceRow.require(web.scene.emulator.requests.count == count, "None of these may reach an API.")
+            try ConformanceRow.require(
+                web.scene.emulator.requests.count == count,
+                "None of these requests may reach an API."
+            )
             try ConformanceRow.require(
                 await proxy.response(to: browser.request(.get, "/other")) == nil,
                 "Other paths must be left to the application."
@@ -511,10 +514,13 @@ extension ConformanceTable {
                 "The API must return 200, not \(response?.status ?? 0)."
             )
             let body = String(decoding: response?.body ?? [], as: UTF8.self)
-            try ConformanceRow.require(body.contains("248289761001"), "It must receive the session's token.")
+            try ConformanceRow.require(body.contains("248289761001"), "The API must receive the session's token.")
             let fields = web.scene.emulator.receivedRequests.last?.request.headerFields ?? [:]
             let own = try [HTTPField.Name.cookie, .origin, HTTPField.Name("X-AuthFlow").required()]
-            try ConformanceRow.require(own.allSatisfy { fields[$0] == nil }, "It must not receive the page's fields.")
+            try ConformanceRow.require(
+                own.allSatisfy { fields[$0] == nil },
+                "The API must not receive the page's header fields."
+            )
             let signOut = "/api/end_session?client_id=web&post_logout_redirect_uri=\(WebScene.origin)/"
             let redirected = await proxy.response(to: browser.request(.get, signOut, WebBrowser.ownPage))
             try ConformanceRow.require(

@@ -1,7 +1,7 @@
 // Runs the flows whose files are listed in docs/architecture.md, with a provider in another process. Run by
 // `make trace-flows`.
 //
-//     flow-trace ISSUER BROWSER FOLDER    writes the calls of each flow to FOLDER
+//     flow-trace ISSUER BROWSER DIRECTORY    writes the calls of each flow to DIRECTORY
 
 import AuthFlow
 import AuthFlowDesktop

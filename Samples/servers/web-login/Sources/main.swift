@@ -1,5 +1,5 @@
-// A web application whose users sign in with a provider. Tokens stay on the server; the browser has only a random
-// identifier.
+// A web application whose users sign in with a provider. Tokens stay on the server; the browser stores only a random
+// session identifier.
 //
 //     web-login CONFIGURATION [--port PORT] [--api URL]
 //

@@ -59,7 +59,7 @@ extension AuthError {
         public static let invalidConfiguration = Self(rawValue: "invalid_configuration")
         /// The provider's metadata cannot be fetched or used.
         public static let discoveryFailed = Self(rawValue: "discovery_failed")
-        /// A document names an issuer other than the one that was requested.
+        /// The issuer in a document differs from the requested issuer.
         public static let issuerMismatch = Self(rawValue: "issuer_mismatch")
         /// No response was received: name resolution, the connection or TLS failed, or the connection was lost.
         public static let networkFailed = Self(rawValue: "network_failed")

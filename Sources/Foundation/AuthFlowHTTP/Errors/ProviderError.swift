@@ -54,7 +54,8 @@ extension ProviderError: CustomStringConvertible {
 
 extension ProviderError {
     /// Parses the error members of a JSON response (RFC 6749 section 5.2).
-    /// - Returns: nil when there is no `error` string, or it only names the status, as the default error responses of some web frameworks do.
+    /// - Returns: nil when there is no `error` string, or the string is only the reason phrase of the status, as in the default error responses of
+    ///   some web frameworks.
     public init?(_ json: JSON, status: Int) {
         // RFC 6749 appendix A.7: error = 1*NQSCHAR. An empty value counts as absent.
         guard let error = json["error"]?.string, !error.isEmpty,
@@ -68,7 +69,7 @@ extension ProviderError {
         )
     }
 
-    /// The names of status codes (RFC 9110 section 15, and the earlier name of 422).
+    /// The reason phrases of status codes (RFC 9110 section 15, and the earlier reason phrase of 422).
     private static let reasonPhrases = [
         400: ["Bad Request"], 401: ["Unauthorized"], 403: ["Forbidden"], 404: ["Not Found"],
         405: ["Method Not Allowed"], 406: ["Not Acceptable"], 409: ["Conflict"], 410: ["Gone"],

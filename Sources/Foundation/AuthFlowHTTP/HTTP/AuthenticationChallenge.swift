@@ -45,7 +45,8 @@ package struct AuthenticationChallenge: Sendable, Hashable {
         private var ends: [Int] = []
         private var position = 0
 
-        /// RFC 9110 section 5.3: several fields with the same name are equivalent to one, joined by commas, in order.
+        /// RFC 9110 section 5.3: several field lines with the same name are equivalent to one field line with their values, in order,
+        /// separated by commas.
         init(fields: [String]) {
             for field in fields {
                 bytes += field.utf8
@@ -82,7 +83,7 @@ package struct AuthenticationChallenge: Sendable, Hashable {
             let end = position
             skip(separators: false)
             guard position > end else {
-                // Parameters must follow a space; without a space, only the next element may follow.
+                // A space must separate the parameters from the scheme (RFC 9110 section 11.3); without a space, the challenge ends here.
                 guard isAtEndOfElement else { throw Malformed() }
                 return AuthenticationChallenge(scheme: scheme)
             }

@@ -76,8 +76,8 @@ struct EchoedSecrets {
     }
 
     /// The error response without the secrets. The names of members are unchanged.
-    /// - Parameter issuesTokens: Whether the server issues the tokens, and the program depends on its error codes: the codes, and a
-    ///   response with tokens, are unchanged.
+    /// - Parameter issuesTokens: Whether the server issues tokens. Error codes from such a server, and its responses with tokens, are not redacted,
+    ///   because the program depends on them.
     fileprivate func redacted(_ response: TransportResponse, issuesTokens: Bool) -> TransportResponse {
         guard !secrets.isEmpty else { return response }
         var response = response

@@ -87,7 +87,7 @@ public struct TransportRequest: Sendable {
     /// connection is closed after a request whose body comes from a browser. Linux only.
     package var isLastOnConnection = false
 
-    /// The connections that the request uses; default: those to authorization servers.
+    /// The connection pool that the request uses; default: the pool for authorization servers.
     public var pool = ConnectionPool.authorizationServers
 
     /// The most local scope of addresses that the connection may use, from the endpoint. A transport rejects a more

@@ -116,7 +116,8 @@ package enum NetworkReach: Int, Sendable, Comparable {
     }
 
     private static func reach(ofIPv6 bytes: [UInt8]) -> NetworkReach {
-        // Addresses that embed an IPv4 address: mapped (RFC 4291 section 2.5.5.2), translated (RFC 6052), 6to4 (RFC 3056).
+        // Addresses that embed an IPv4 address: IPv4-mapped (RFC 4291 section 2.5.5.2), the well-known prefix for translation (RFC 6052),
+        // and 6to4 (RFC 3056).
         if bytes.prefix(12).elementsEqual([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF])
             || bytes.prefix(12).elementsEqual([0, 0x64, 0xFF, 0x9B, 0, 0, 0, 0, 0, 0, 0, 0])
         {

@@ -39,7 +39,7 @@ public struct NetworkSettings: Sendable {
     public enum Proxy: Sendable {
         /// No proxy.
         case none
-        /// One proxy for everything except loopback.
+        /// One proxy for all requests, except to loopback addresses.
         case server(ProxyServer)
         /// The `https_proxy`, `all_proxy` and `no_proxy` environment variables. Address ranges in `no_proxy` are ignored.
         case environment([String: String])
@@ -78,7 +78,7 @@ public struct NetworkSettings: Sendable {
             guard !place.utf8.contains(UInt8(ascii: "@")) else {
                 throw refuse("its URL contains a user name, which must be specified separately")
             }
-            // Without a port, libcurl would use 1080.
+            // If the URL had no port, libcurl would use port 1080.
             let digits = place.utf8.lastIndex(of: UInt8(ascii: ":")).map { place[place.utf8.index(after: $0)...] }
             guard let port = digits.flatMap({ UInt16($0) }), port > 0 else { throw refuse("its URL has no valid port") }
             guard !place.isEmpty, place.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#\\".utf8.contains($0) }) else {

@@ -9,8 +9,8 @@ extension TransportResponse {
     ///
     /// Status 429 (RFC 6585 section 4) and 503 (RFC 9110 section 15.6.4) may specify the delay before a retry in
     /// `Retry-After`. Many providers report the number of remaining requests in `X-RateLimit-Remaining` and the time
-    /// of the next reset, in seconds since 1970, in `X-RateLimit-Reset` (or with the prefix `X-Rate-Limit-`). When no
-    /// requests remain, some respond with 403.
+    /// of the next reset, in seconds since the Epoch, in `X-RateLimit-Reset` (or with the prefix `X-Rate-Limit-`). When no
+    /// requests remain, some providers respond with status 403.
     /// - Parameters:
     ///   - source: The server that responded, for the message.
     ///   - now: The current time.

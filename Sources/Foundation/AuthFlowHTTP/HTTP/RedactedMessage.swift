@@ -36,7 +36,7 @@ package struct RedactedMessage: Sendable, Hashable {
         } else if let members = try? JSON(parsing: call.body).object {
             parameters += Self.members(members)
         }
-        // Their presence shows how the client authenticated; their values stay hidden.
+        // The presence of these fields shows how the client authenticated; the values are hidden.
         for name in [.authorization, .cookie] as [HTTPField.Name] {
             for value in call.head.headerFields[values: name] {
                 parameters.append(Parameter(name: name.rawName, value: Self.length(value)))

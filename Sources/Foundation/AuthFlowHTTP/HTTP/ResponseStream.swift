@@ -75,7 +75,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
     /// Offers a part to a reader that may be slower than the server.
     package func offer(_ part: [UInt8]) -> Offer {
         let isFull = state.withLock { state in
-            // A part that is larger than the limit fits into an empty buffer.
+            // An empty buffer accepts a part of any size, even if it is larger than the limit.
             guard state.end == nil, state.reader == nil, state.size > 0, state.size + part.count > limit else {
                 return false
             }

@@ -6,7 +6,7 @@ extension TransportResponse {
     /// challenge (RFC 6750 section 3), in a problem document (RFC 9457), or in a member that APIs commonly use; nil
     /// when there is none.
     ///
-    /// It is intended for users. Only the standard error codes are suitable for decisions.
+    /// The description is intended for users. Programs should make decisions only based on the standard error codes.
     public var providerError: ProviderError? {
         let json = (try? parsed()).flatMap { $0.object == nil ? nil : $0 }
         if let error = json.flatMap({ ProviderError($0, status: status) }) { return error }

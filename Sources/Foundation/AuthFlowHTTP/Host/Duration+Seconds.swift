@@ -4,7 +4,7 @@ extension Duration {
         Double(components.seconds) + Double(components.attoseconds) / 1e18
     }
 
-    /// The duration in milliseconds, at least one.
+    /// The duration in whole milliseconds; at least 1.
     package var wholeMilliseconds: Int { max(1, Int(min(seconds, 1_000_000) * 1000)) }
 
     /// The duration in words, for a message.

@@ -27,7 +27,7 @@ package final class FirstResult<Value: Sendable>: Sendable {
                 begin()
             }
         } onCancel: {
-            // The result is set first, so that work that is just starting either finds it or receives `onCancel`.
+            // The result is set first, so that work that is just starting either detects the cancellation or receives the `onCancel` call.
             finish(.failure(CancellationError()))
             onCancel()
         }

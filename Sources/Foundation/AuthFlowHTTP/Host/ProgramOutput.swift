@@ -108,7 +108,7 @@ private final class Child: Sendable {
         return (awaitEnd(), bytes)
     }
 
-    /// The program's output up to its exit; nil if it is too large or too late. A process that the program leaves
+    /// The program's output up to its exit; nil if the output is too large or the program timed out. A process that the program leaves
     /// behind may hold the pipe open, so reading stops when the program exits, not at the end of the pipe.
     private func contents(of input: Int32, maximumSize: Int, until end: ContinuousClock.Instant?) -> [UInt8]? {
         var bytes: [UInt8] = []

@@ -141,7 +141,7 @@ private struct RunningTransfers {
 
     mutating func add(_ transfer: CurlTransfer) {
         guard !transfer.result.isFinished else { return }
-        // Whatever happens to the transfer, its first deadline is not earlier than this.
+        // Regardless of its state changes, the first deadline of the transfer is not earlier than this.
         nextLook = min(nextLook, .now + transfer.shortestTimeout)
         if let next = queue.add(transfer) { begin(next) }
     }

@@ -118,7 +118,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             easy.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
         }
         // Several servers close a connection after 5 s without a request. A request that is sent at that moment is lost, and only safe
-        // requests are sent again. libcurl compares whole seconds, so this limits the idle time to less than 4 s.
+        // requests are retried. libcurl compares whole seconds, so this limits the idle time to less than 4 s.
         if !isSafe { easy.set(AUTHFLOW_CURL_MAX_IDLE_TIME, 3) }
         if method == .head { easy.set(AUTHFLOW_CURL_NO_BODY, 1) }
         // Otherwise, libcurl would send POST or PUT with a body.
@@ -140,7 +140,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         easy.set(AUTHFLOW_CURL_CERT_INFO, 1)
         // RFC 9325 section 3.1.1: "Implementations MUST NOT negotiate TLS version 1.1".
         easy.set(AUTHFLOW_CURL_SSL_VERSION, 6)  // TLS 1.2 or later
-        // If libcurl is built with a certificate directory, it still trusts the CA certificates in it as well.
+        // If libcurl is built with a certificate directory, it also trusts the CA certificates in that directory.
         if let file = settings.certificateAuthorities {
             easy.set(AUTHFLOW_CURL_CA_INFO, file)
             if proxy != nil { easy.set(AUTHFLOW_CURL_PROXY_CA_INFO, file) }
@@ -203,7 +203,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         stream?.finish(throwing: error)
     }
 
-    /// Ends the transfer before libcurl does.
+    /// Aborts the transfer with an error, before libcurl has completed it.
     func end(_ error: any Error) {
         easy = nil
         fail(error)

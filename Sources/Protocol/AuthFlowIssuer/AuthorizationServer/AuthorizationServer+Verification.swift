@@ -85,7 +85,7 @@ extension AuthorizationServer {
         IssuerKeys(server: self, metadata: metadata, template: template ?? metadata.tokenIssuer)
     }
 
-    /// The server's keys for its signatures.
+    /// The server's keys for verifying its signatures.
     package func signatureKeys(_ metadata: ProviderMetadata) async throws -> [JWK] {
         let place = try metadata.required(\.jwksURI, "key set (jwks_uri)")
         return try await keys.signatureKeys(at: place, fetch: fetchKeys)

@@ -32,7 +32,7 @@ public final class AuthorizationServer: Sendable {
     /// Creates a server. No request is sent until one is needed.
     /// - Parameters:
     ///   - source: The source of the metadata, such as the provider's adapter.
-    ///   - transport: Sends every request concerning this server; default: the system's.
+    ///   - transport: Sends all requests to this server's endpoints; default: the system's.
     ///   - host: The clock, random number generator and environment; default: the system's.
     public init(
         _ source: any MetadataSource,
@@ -131,7 +131,7 @@ public final class AuthorizationServer: Sendable {
     /// server's time.
     package var clockOffset: TimeInterval? { offset.withLock { $0 } }
 
-    /// Records the server's time from a response, and returns how far this machine's clock is ahead of it.
+    /// Records the server's time from a response, and returns the number of seconds by which this machine's clock is ahead.
     package func learnClock(from response: TransportResponse) -> TimeInterval? {
         let difference = response.clockOffset(at: host.now())
         if let difference { offset.withLock { $0 = difference } }

@@ -6,8 +6,8 @@ package struct AnotherUser: Error {
 }
 
 extension AuthError {
-    /// Whether the provider has issued tokens for another user. The session then ends, because the response to this
-    /// user's refresh request is lost.
+    /// Whether the provider has issued tokens for another user. The session then ends, because the response does
+    /// not contain this user's new refresh token.
     package var isOfAnotherUser: Bool {
         underlyingError is AnotherUser || (underlyingError as? AuthError)?.isOfAnotherUser == true
     }

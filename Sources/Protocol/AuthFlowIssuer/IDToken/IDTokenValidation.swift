@@ -75,7 +75,7 @@ package struct IDTokenValidation: Sendable {
         guard let issuer = template.issuer(for: claims) else {
             throw AuthError(
                 .invalidIDToken,
-                "The ID Token is not accepted: its tenant (\(template.claim)) is not a tenant that this client accepts."
+                "The ID Token is not accepted: this client does not accept its tenant (\(template.claim))."
             )
         }
         return issuer
@@ -118,7 +118,7 @@ package struct IDTokenValidation: Sendable {
 
         // "2. The Issuer Identifier for the OpenID Provider ... MUST exactly match the value of the iss (issuer) Claim."
         let issuer = try rules.requireIssuer(try expectedIssuer(claims))
-        passed?("iss", "OpenID Connect Core section 3.1.3.7, 2")
+        passed?("iss", "OpenID Connect Core section 3.1.3.7, item 2")
 
         // Section 2: sub is REQUIRED.
         let subject = try rules.requireSubject()

@@ -65,7 +65,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// must be issued by ``issuer``.
     public var tokenIssuer: TokenIssuerTemplate?
 
-    /// The whole document, for members without a property.
+    /// The complete metadata document, which also contains members without a property here.
     public var json: JSON
 
     /// The location of the document; nil when nothing was discovered.
@@ -211,7 +211,7 @@ extension ProviderMetadata {
         Self.namedEndpoints.map { ($0.name, self[keyPath: $0.path]) }
     }
 
-    /// The endpoints that a client calls, which may have an alias.
+    /// The endpoints whose mutual TLS aliases a client uses.
     private static let aliasedEndpoints = namedEndpoints.filter {
         ![
             "authorization_endpoint", "jwks_uri", "end_session_endpoint", "registration_endpoint",

@@ -192,7 +192,8 @@ public struct ProviderContext: Sendable {
     /// - Parameters:
     ///   - form: The parameters. The client authentication parameters are added.
     ///   - endpoint: The endpoint.
-    /// - Throws: Any error thrown by ``send(_:)``; `temporarily_unavailable` when the provider responds with that error.
+    /// - Throws: Any error thrown by ``send(_:)``; ``AuthError`` with `temporarily_unavailable` when the provider limits the
+    ///   request rate, or reports a server error.
     public func post(form: FormParameters, to endpoint: Endpoint) async throws -> ProviderResponse {
         let request = ProviderRequest(purpose: .providerSpecific, endpoint: endpoint, protectedParameters: form)
         return try await client.sendForm(request)
@@ -204,7 +205,7 @@ public struct ProviderContext: Sendable {
     ///   - tokens: The tokens.
     /// - Returns: A response with status 200.
     /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
-    ///   provider limits the request rate, `invalid_reply` for any other status.
+    ///   provider limits the request rate or reports a server error, `invalid_reply` for any other status.
     public func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         try await client.resource(request, with: tokens)
     }

@@ -20,8 +20,8 @@ public struct Assertion: Sendable, Hashable {
     /// Creates an assertion.
     /// - Parameters:
     ///   - jwt: A signed JWT of at most 64 KiB.
-    ///   - scopes: The scopes that it was issued for; default: nil, for an assertion that does not specify any.
-    /// - Throws: ``AuthError`` with `assertion_unusable` when it is not a signed JWT.
+    ///   - scopes: The scopes for which the assertion was issued; default: nil, for an assertion that specifies no scopes.
+    /// - Throws: ``AuthError`` with `assertion_unusable` when `jwt` is not a signed JWT.
     public init(_ jwt: Secret, scopes: [String]? = nil) throws(AuthError) {
         do throws(AuthError) {
             _ = try JWS(jwt)

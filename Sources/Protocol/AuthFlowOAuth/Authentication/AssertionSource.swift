@@ -7,9 +7,9 @@ public import AuthFlowHTTP
 public struct AssertionSource: Sendable {
     /// The request that needs an assertion.
     public struct Request: Sendable {
-        /// The `client_id` of the client that sends it.
+        /// The `client_id` of the client that sends the request.
         public let clientID: String
-        /// The issuer of the server that receives it.
+        /// The issuer of the server that receives the request.
         public let issuer: String
         /// The time, according to the server's clock if it is known.
         public let time: Date
@@ -32,7 +32,7 @@ public struct AssertionSource: Sendable {
     /// never returned for another source.
     package let identity: String
 
-    /// Returns the current owner of its assertions, such as the account of another sign-in; nil when the owner cannot
+    /// Returns the current owner of the source's assertions, such as the account of another sign-in; nil when the owner cannot
     /// change.
     package let owner: (@Sendable () async throws -> String)?
 
@@ -42,10 +42,10 @@ public struct AssertionSource: Sendable {
     /// Creates a source.
     /// - Parameters:
     ///   - name: The name of the source in messages, such as a file path.
-    ///   - identity: The identity that distinguishes it from other sources of this client, such as the subject of its assertions: a
+    ///   - identity: The identity that distinguishes the source from other sources of this client, such as the subject of its assertions: a
     ///     token that was obtained through one source is not returned for another. Default: the name.
     ///   - audience: The audience that its assertions must have; default: the issuer of the server. A server that receives an
-    ///     assertion intended for another server could present it there.
+    ///     assertion intended for another server could present the assertion to that server.
     ///   - make: Obtains an assertion. It is called for each use.
     public init(
         _ name: String,

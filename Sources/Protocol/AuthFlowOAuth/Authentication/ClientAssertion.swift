@@ -8,7 +8,7 @@ import Crypto
 ///
 /// It expires after one minute, and a new assertion is created for each request, because servers reject a reused `jti`.
 package struct ClientAssertion: Sendable {
-    /// The key or secret that signs it.
+    /// The key or secret that signs the assertion.
     enum Signer: Sendable {
         case key(SigningKeySource)
         case secret(Secret)

@@ -93,7 +93,7 @@ public struct ClientAuthentication: Sendable {
     /// Whether the proof contains timestamps, and is therefore rejected if the clock is wrong.
     let isTimed: Bool
 
-    /// Whether the server's metadata selects the way in which the secret is sent.
+    /// Whether the server's metadata determines how the secret is sent.
     private var followsMetadata = false
 
     private let prove: @Sendable (Request) async throws -> Proof

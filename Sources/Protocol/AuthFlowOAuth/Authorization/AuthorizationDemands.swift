@@ -1,5 +1,5 @@
-// A sign-in without an authorization request cannot enforce the request's parameters: an app that requires a recent
-// authentication must not receive tokens for an older authentication.
+// A sign-in without an authorization request cannot enforce authorization request parameters: an app that requires a
+// recent authentication must not receive tokens for an older authentication.
 
 extension OAuthClient {
     /// The authorization request parameters, from the options and the registration, that a token exchange for a shared

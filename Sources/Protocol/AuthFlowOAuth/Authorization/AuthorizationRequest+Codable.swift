@@ -103,7 +103,7 @@ extension AuthorizationRequest {
     }
 
     /// Opens a sealed request.
-    /// - Throws: ``AuthError`` with `invalid_callback` when it was sealed with another key, or was tampered with.
+    /// - Throws: ``AuthError`` with `invalid_callback` when the request was sealed with another key, or was tampered with.
     public init(sealed text: String, by key: Secret) throws {
         let symmetric = try Self.symmetric(key)
         guard text.utf8.count <= 32 * 1024, let bytes = Base64URL.decode(text),

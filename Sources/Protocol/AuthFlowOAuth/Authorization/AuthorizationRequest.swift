@@ -4,8 +4,8 @@ package import AuthFlowIssuer
 import AuthFlowJOSE
 public import AuthFlowJSON
 
-/// An authorization request that awaits its response (RFC 6749 section 4.1.1): the URL to visit, and the values that the
-/// response is checked against.
+/// An authorization request that awaits its response (RFC 6749 section 4.1.1): the URL to visit, and the values for
+/// checking the response.
 ///
 /// It is a value that can be stored (`Codable`) and completed in another process. It contains the code verifier, so store it
 /// as securely as tokens: in a ``PendingAuthorizations``, which also ensures that it is used only once, or encrypted

@@ -80,7 +80,7 @@ extension OAuthClient {
         else {
             throw AuthError(
                 .invalidCallback,
-                "The authorization request was made with weaker settings than the client's current ones. Sign in again."
+                "The authorization request does not meet the client's current security requirements. Sign in again."
             )
         }
         let received = try arrival.response(to: request, of: self)

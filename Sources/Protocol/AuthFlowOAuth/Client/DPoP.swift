@@ -24,13 +24,13 @@ extension OAuthClient {
         guard announced?.contains(SignatureAlgorithm.es256.rawValue) ?? true else {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) does not accept proofs signed with ES256, the only algorithm of generated keys (RFC 9449)."
+                "The provider \(metadata.issuer) does not accept DPoP proofs signed with ES256, the only algorithm of generated keys (RFC 9449)."
             )
         }
         return try DPoPKey(host: host)
     }
 
-    /// Sends a request, with a proof when tokens are bound to a key.
+    /// Sends a request, with a DPoP proof if the tokens are bound to a key.
     ///
     /// If the server requires a nonce, the request is retried once with that nonce (RFC 9449 sections 8 and 9).
     /// - Parameters:
@@ -159,7 +159,7 @@ extension OAuthClient {
     /// Sends a request to one of the provider's resources with the access token.
     /// - Returns: A response with status 200.
     /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
-    ///   provider limits the request rate, `invalid_reply` for any other status.
+    ///   provider limits the request rate or reports a server error, `invalid_reply` for any other status.
     func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         var sent = request
         sent.head.headerFields[.authorization] = tokens.authorization

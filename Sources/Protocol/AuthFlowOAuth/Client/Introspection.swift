@@ -11,7 +11,7 @@ extension OAuthClient {
     /// - Parameters:
     ///   - token: The token.
     ///   - typeHint: `token_type_hint`: the type of the token; nil to send no hint.
-    /// - Returns: The response. It always contains `active`; when that is false, ignore the other members. If the registration requires signed
+    /// - Returns: The response, which always contains `active`; if `active` is false, ignore the other members. If the registration requires signed
     ///   introspection, the response was signed for this client (RFC 9701).
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint, `provider_rejected` when the endpoint
     ///   rejects this client, `invalid_reply` when a required signature is missing or invalid.
@@ -51,7 +51,7 @@ extension OAuthClient {
     private func signedIntrospection(_ response: ProviderResponse, _ demand: SignedIntrospection) async throws -> JSON {
         guard response.status == 200 else { throw silence(response) }
         let profile = JWTProfile(
-            "The signed response about the token",
+            "The signed introspection response",
             // Section 5: "typ ... REQUIRED. Value: token-introspection+jwt", so that no other JWT from the provider is accepted.
             type: .required(["token-introspection+jwt"]),
             specification: "RFC 9701 section 5",

@@ -49,7 +49,7 @@ public struct OAuthClient: Sendable {
     /// The metadata at the start of the flow, if this client is limited to one flow; nil otherwise.
     private var flowMetadata: ProviderMetadata?
 
-    /// The client for one flow. The server's metadata is fixed when the flow starts, so that the values that are
+    /// A copy of this client for one flow. The server's metadata is fixed when the flow starts, so that the values that are
     /// used are the values that were checked.
     /// - Throws: ``AuthError``.
     package func forOneFlow() async throws -> OAuthClient {

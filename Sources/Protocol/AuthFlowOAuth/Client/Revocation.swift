@@ -71,7 +71,7 @@ extension OAuthClient {
                 where adapter.standardName(of: error.providerError) == "unsupported_token_type"
             {
                 // Section 2.1: if a refresh token is revoked, the server "SHOULD also invalidate all access tokens based on the same
-                // authorization grant". Servers that do so, such as Amazon Cognito, may revoke only refresh tokens.
+                // authorization grant". Servers that do so, such as Amazon Cognito, may support only the revocation of refresh tokens.
                 if hasRevokedRefreshToken, token.typeHint == "access_token" { return }
                 // Section 2.2.1: "the authorization server does not support the revocation of the presented token type".
                 throw AuthError(
@@ -85,7 +85,7 @@ extension OAuthClient {
 
     private static func isUnanswered(_ error: any Error) -> Bool { (error as? AuthError)?.isUnanswered == true }
 
-    /// `refresh_token` is a protocol name, not English.
+    /// The type of a token for a message: "refresh token" instead of `refresh_token`.
     private static func words(for token: RevocableToken) -> String {
         DisplayText.sanitized((token.typeHint ?? "token").replacing("_", with: " "), limit: 40)
     }
@@ -99,7 +99,7 @@ extension OAuthClient {
         request.protectedParameters["token_type_hint"] = token.typeHint
         let response = try await sendFormRequest(request)
         // RFC 7009 section 2.2: "The authorization server responds with HTTP status code 200 if the token has been revoked
-        // successfully or if the client submitted an invalid token"; the body has no meaning. Some providers respond
+        // successfully or if the client submitted an invalid token"; the body is ignored. Some providers respond
         // with 204.
         guard response.http.isSuccessful else {
             let error = (try? adapter.responseParameters(response)).flatMap {

@@ -51,7 +51,7 @@ extension OAuthClient {
         request.headerFields[.contentType] = "application/x-www-form-urlencoded"
         let correction = server.clockCorrection
         var (last, assertion) = try await sendAuthenticated(request, key, check, signed)
-        // Proofs are rejected if the clock is wrong. The server's time is known now, so the request is retried once.
+        // JWTs with timestamps are rejected if the clock is wrong. The server's time is now known, so the request is retried once.
         let isTimed = registration.authentication.isTimed || key != nil || signed != nil
         if isTimed, refusesClock(last), abs(server.clockCorrection - correction) >= 5 {
             (last, assertion) = try await sendAuthenticated(request, key, check, signed)
@@ -73,7 +73,7 @@ extension OAuthClient {
         return response
     }
 
-    /// The assertion in a rejected request: the grant's assertion, or the client assertion.
+    /// A description of the assertion in a rejected request, for the message: the grant's assertion, or the client assertion.
     private func refusedProof(_ response: TransportResponse, assertion: String?, client: String?) -> String? {
         guard assertion != nil || client != nil else { return nil }
         let refused: (name: String, jwt: String)? =
@@ -215,7 +215,7 @@ extension OAuthClient {
         )
     }
 
-    /// The tokens, if the type of the access token is supported. The ID Token is not validated here.
+    /// Returns the tokens if the access token has the expected type and certificate binding. The ID Token is not validated here.
     func requireUsable(_ response: TokenResponse) throws(AuthError) -> TokenSet {
         var tokens = response.tokens
         let expected = response.key == nil ? "bearer" : "dpop"
@@ -253,7 +253,7 @@ extension OAuthClient {
 extension TokenSet {
     /// Parses a token endpoint's response as RFC 6749 sections 5.1 and 5.2 describe it.
     ///
-    /// An `error` member is an error regardless of the status: some providers send it with status 200.
+    /// A response with an `error` member is an error response regardless of its status: some providers send it with status 200.
     /// - Parameters:
     ///   - response: The response.
     ///   - parameters: The response's parameters, or the error from parsing them.

@@ -53,7 +53,7 @@ extension OAuthClient {
         guard withoutIDToken || tokens.verifiedIDToken != nil else {
             throw AuthError(
                 .unsupported,
-                "Userinfo must be compared with an ID Token. Request the \"openid\" scope."
+                "The userinfo response cannot be checked without an ID Token. Request the \"openid\" scope."
             )
         }
         return try await claims(of: try await userInfoResponse(tokens), comparedWith: tokens)
@@ -104,7 +104,7 @@ extension OAuthClient {
     /// The claims of a response that is encrypted, signed, or both.
     private func protectedClaims(_ response: TransportResponse, _ metadata: ProviderMetadata) async throws -> JSON {
         let profile = JWTProfile(
-            "The signed userinfo",
+            "The signed userinfo response",
             type: .optional(["jwt"]),
             specification: "OpenID Connect Core section 5.3.2",
             code: .invalidUserInfo

@@ -82,7 +82,7 @@ extension DeviceAuthorization: CustomStringConvertible, WithoutReflection {
 
 extension OAuthClient {
     /// Requests a code for a sign-in on another device (RFC 8628 section 3.1).
-    /// - Parameter scopes: Default: the scopes of the registration.
+    /// - Parameter scopes: The scopes to request; default: the registration's.
     /// - Throws: ``AuthError`` with `unsupported` when the provider does not support this grant, or does not allow it
     ///   for this client.
     public func deviceAuthorization(scopes: [String]? = nil) async throws -> DeviceAuthorization {

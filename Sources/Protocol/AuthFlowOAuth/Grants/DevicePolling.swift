@@ -76,7 +76,7 @@ package struct DevicePolling: Sendable {
             let backedOff = min(interval * (1 << min(silences, 8)), max(interval, Self.longestWaitAfterSilence))
             let wait = max(backedOff * (1 + 0.2 * Double(min(slowDowns, 10))), asked)
             let remaining = authorization.lifetime - elapsed()
-            // The provider requests a delay that exceeds the code's remaining lifetime, so waiting is useless.
+            // The provider requests a delay that is not shorter than the code's remaining lifetime, so no further poll can succeed.
             if asked >= remaining, let lastSilence { throw lastSilence }
             guard wait < remaining else {
                 try await client.host.clock.sleep(for: max(remaining, .zero))

@@ -36,8 +36,8 @@ extension OAuthClient {
         // RFC 8693 section 2.2.1: scope is "OPTIONAL if the scope of the issued security token is identical to the scope requested".
         let granted = response.tokens.scopes
         var assertion = try Assertion(response.tokens.accessToken, scopes: granted.isEmpty ? nil : granted)
-        // Section 4.3.3: with a proof in this request the assertion may be bound to the proof's key, and the next
-        // request then needs the same key. A server that ignores the proof does not bind the assertion.
+        // Section 4.3.3: with a DPoP proof in this request, the assertion may be bound to the proof's key, and the next
+        // request then requires the same key. A server that ignores the proof does not bind the assertion.
         if let key = response.key, try JWS(assertion.jwt).payload["cnf"]?["jkt"]?.string == key.thumbprint {
             assertion.key = key
         }

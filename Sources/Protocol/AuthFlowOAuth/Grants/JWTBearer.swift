@@ -8,7 +8,7 @@ extension OAuthClient {
     /// Exchanges an assertion for an access token (RFC 7523 section 2.1), without user interaction.
     /// - Parameters:
     ///   - assertion: The assertion.
-    ///   - scopes: Default: the assertion's, or if it does not specify any, the registration's without `openid`.
+    ///   - scopes: The scopes to request; default: the assertion's, or if it specifies none, the registration's without `openid`.
     ///   - resources: The resources that the token is for (RFC 8707); default: the registration's.
     /// - Returns: A credential without an identity, because only the server reads the assertion. Send another assertion when the
     ///   access token expires, because there is no refresh token.

@@ -6,8 +6,8 @@ import HTTPTypes
 extension OAuthClient {
     /// Exchanges a token for other tokens (RFC 8693): for a downstream service, or to act on a user's behalf.
     /// - Returns: The new tokens. If they include an ID Token, it has passed every check.
-    /// - Throws: ``AuthError`` with `provider_rejected` when the provider does not allow it; `unsupported` when it
-    ///   issues a token that is not of the requested type, or is not an access token.
+    /// - Throws: ``AuthError`` with `provider_rejected` when the provider does not allow the exchange; `unsupported` when the
+    ///   issued token is not of the requested type, or is not an access token although one was requested.
     public func tokenExchange(_ exchange: TokenExchange) async throws -> TokenSet {
         let metadata = try await metadata()
         let response = try await sendTokenExchange(exchange, metadata)

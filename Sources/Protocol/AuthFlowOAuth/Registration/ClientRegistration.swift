@@ -123,7 +123,7 @@ public import AuthFlowJSON
         public var repeatedPushedParameters: [RepeatedPushedParameter] = []
 
         /// The values of `token_type`, other than `Bearer`, that the server documents for bearer tokens; an empty string means that
-        /// `token_type` is missing. Default: none; every type except `Bearer` is then rejected (RFC 6749 section 7.1).
+        /// `token_type` is missing. Default: none; without DPoP, every type except `Bearer` is then rejected (RFC 6749 section 7.1).
         public var bearerTokenTypes: Set<String> = []
 
         /// Whether the server must advertise PKCE with S256 (`code_challenge_methods_supported`) before a code is requested; default:

@@ -7,7 +7,7 @@ public import HTTPTypes
 /// One type serves the front channel (the browser) and the back channel, because in OAuth both consist of parameters that are
 /// sent to an endpoint.
 public struct ProviderRequest: Sendable {
-    /// The purpose of a request, from an extensible set.
+    /// The purpose of a request. More purposes may be added.
     public struct Purpose: RawRepresentable, Sendable, Hashable, CustomStringConvertible {
         public let rawValue: String
         public init(rawValue: String) { self.rawValue = rawValue }

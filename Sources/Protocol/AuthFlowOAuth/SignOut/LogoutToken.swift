@@ -98,7 +98,7 @@ extension OAuthClient {
         let leeway = registration.clockLeeway.seconds
         // "4. Validate the iss, aud, iat, and exp Claims in the same way they are validated in ID Tokens."
         let named = metadata.tokenIssuer.map { $0.issuer(for: claims) } ?? server.issuer
-        guard let named else { throw rules.refused("its tenant is not a tenant that this client accepts") }
+        guard let named else { throw rules.refused("this client does not accept its tenant") }
         let issuer = try rules.requireIssuer(named)
         _ = try rules.requireAudience(registration.clientID, trusting: registration.trustedAudiences)
         let issuedAt: Double

@@ -4,7 +4,7 @@ import AuthFlowIssuer
 import AuthFlowJOSE
 package import AuthFlowJSON
 
-/// The result of a sign-in, as a store saves it: the tokens and the user to whom they belong.
+/// The result of a sign-in, as it is stored: the tokens and the user to whom they belong.
 public struct Credential: Sendable, Hashable {
     /// The tokens.
     public var tokens: TokenSet

@@ -24,7 +24,8 @@ final class TokenCache<Value: Sendable>: Sendable {
     /// - Parameter limit: The maximum number of tokens; 0 disables the cache.
     init(limit: Int) { self.limit = limit }
 
-    /// Returns the value if it is currently valid. Setting the clock back to a time before its start invalidates it.
+    /// Returns the value if it is valid at `now`. A value that is not valid, for example because the clock was set back to
+    /// a time before its start, is removed.
     func value(_ digest: TokenDigest, at now: Date) -> Value? {
         guard limit > 0 else { return nil }
         let time = now.timeIntervalSince1970

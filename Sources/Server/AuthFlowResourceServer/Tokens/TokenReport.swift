@@ -25,7 +25,7 @@ package struct TokenReport: Sendable {
         case introspection
         /// The binding of the token to its client.
         case binding
-        /// The method and the time of the user's authentication.
+        /// The context class (`acr`) and the time (`auth_time`) of the user's authentication.
         case authentication
         /// The scopes.
         case scopes

@@ -57,7 +57,7 @@ public struct PageTexts: Sendable {
             .chooseProvider: Text("Sign in", "Choose where you want to sign in."),
             .confirmSignIn: Text(
                 "Sign in again?",
-                "A link from another site asks you to sign in again. You are already signed in."
+                "Another site requested a new sign-in, but you are already signed in."
             ),
             .denied: Text("Not signed in", "The sign-in was canceled or denied."),
             .refused: Text("Not signed in", "You do not have access to this application."),
@@ -74,7 +74,7 @@ public struct PageTexts: Sendable {
                 "Try again later",
                 "Sign-in is currently unavailable. Try again in a few minutes."
             ),
-            .failed: Text("Not signed in", "The sign-in failed. Try again; if it happens again, contact support."),
+            .failed: Text("Not signed in", "The sign-in failed. Try again. If the problem persists, contact support."),
             .signOutFailed: Text("Still signed in", "You could not be signed out. Try again in a few minutes."),
             .signOutNeedsSession: Text(
                 "Sign in again",
@@ -91,30 +91,30 @@ public struct PageTexts: Sendable {
         language: "de",
         texts: [
             .signedIn: Text("Angemeldet", "Sie sind angemeldet."),
-            .continuing: Text("Einen Moment", "Die Seite öffnet sich von selbst."),
+            .continuing: Text("Einen Moment", "Die Seite wird automatisch geöffnet."),
             .chooseProvider: Text("Anmelden", "Wählen Sie, wo Sie sich anmelden möchten."),
             .confirmSignIn: Text(
                 "Neu anmelden?",
-                "Ein Link von einer anderen Seite fordert Sie auf, sich neu anzumelden. Sie sind schon angemeldet."
+                "Eine andere Website verlangt eine neue Anmeldung, Sie sind aber bereits angemeldet."
             ),
             .denied: Text("Nicht angemeldet", "Die Anmeldung wurde abgebrochen oder abgelehnt."),
-            .refused: Text("Nicht angemeldet", "Sie können diese Anwendung nicht benutzen."),
+            .refused: Text("Nicht angemeldet", "Sie haben keinen Zugriff auf diese Anwendung."),
             .stale: Text(
                 "Bitte neu anmelden",
                 "Diese Anmeldung hat zu lange gedauert, war schon abgeschlossen oder wurde in einem anderen Browser begonnen."
             ),
             .ended: Text("Bitte neu anmelden", "Ihre Sitzung wurde während der Anmeldung beendet."),
             .insufficientAuthentication: Text(
-                "Das genügt nicht",
-                "Diese Seite verlangt eine stärkere oder neuere Anmeldung als die, die Sie abgeschlossen haben."
+                "Weitere Anmeldung erforderlich",
+                "Diese Seite erfordert eine stärkere oder neuere Anmeldung als die bereits abgeschlossene."
             ),
             .unavailable: Text(
-                "Bitte später versuchen",
+                "Bitte versuchen Sie es später erneut",
                 "Die Anmeldung ist im Moment nicht möglich. Versuchen Sie es in einigen Minuten noch einmal."
             ),
             .failed: Text(
                 "Nicht angemeldet",
-                "Die Anmeldung ist fehlgeschlagen. Versuchen Sie es noch einmal, und wenden Sie sich sonst an den Support."
+                "Die Anmeldung ist fehlgeschlagen. Versuchen Sie es noch einmal. Wenn das Problem weiterhin besteht, wenden Sie sich an den Support."
             ),
             .signOutFailed: Text(
                 "Noch angemeldet",
@@ -122,7 +122,7 @@ public struct PageTexts: Sendable {
             ),
             .signOutNeedsSession: Text(
                 "Bitte neu anmelden",
-                "Diese Sitzung war schon beendet, deshalb konnten Ihre anderen Sitzungen nicht gefunden werden. Melden Sie sich an und dann überall ab."
+                "Diese Sitzung war schon beendet, deshalb konnten Ihre anderen Sitzungen nicht gefunden werden. Melden Sie sich erneut an, und melden Sie sich dann überall ab."
             ),
         ],
         continueLink: "Weiter",

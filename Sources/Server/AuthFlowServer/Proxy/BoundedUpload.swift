@@ -2,7 +2,7 @@ import AuthFlow
 
 /// The parts of an upload, limited to a maximum size and a maximum duration.
 struct BoundedUpload: AsyncSequence, Sendable {
-    /// Thrown instead of returning the part that exceeds the maximum size.
+    /// Thrown when the upload exceeds the maximum size; the part that exceeds it is not returned.
     struct TooLarge: Error {}
     /// Thrown when the upload exceeds the maximum duration.
     struct TooSlow: Error {}

@@ -160,8 +160,8 @@ public struct ResourceProxy: Sendable {
     /// Like ``streamedResponse(to:body:)``, but for routes with `streamsRequests`: the API receives the body as it arrives, and the function
     /// returns once the API has received the whole body or has stopped accepting it.
     ///
-    /// 503: the API requires a nonce (RFC 9449 section 9), which it provides only in a response, and the body cannot be read twice. The
-    /// next request includes the nonce.
+    /// 408: the upload exceeded its maximum duration. 503: the API requires a nonce (RFC 9449 section 9), which it provides only in a
+    /// response, and the body cannot be read twice. The next request includes the nonce.
     public func streamedResponse(to request: HTTPRequest, upload: UploadBody) async -> ResponseStream? {
         await streamedResponse(to: request, .upload(upload))
     }

@@ -15,7 +15,8 @@ extension AuthClient {
     ///   the session; `storage_failed`.
     package func requiredCredential() async throws -> Credential { try await current().lastCredential() }
 
-    /// Whether a credential has the registration's authorization details (RFC 9396), in any order; nil when there are none.
+    /// Whether a credential has the registration's authorization details (RFC 9396), in any order; nil when the registration
+    /// has none.
     package func coversAuthorizationDetails(_ credential: Credential) -> Bool? {
         client.coversAuthorizationDetails(credential.tokens)
     }

@@ -157,8 +157,8 @@ extension AuthClient {
     }
 
     /// Removes every stored credential of this client, including unreadable ones; with ``Options/account``, only that account. For a
-    /// machine-to-machine client, these are the tokens that it requests with its current scopes, resources and parameters. It sends no request to the
-    /// provider, where the tokens and the session stay valid.
+    /// machine-to-machine client, these are the tokens that it requests with its current scopes, resources and parameters. No request is sent to the
+    /// provider, where the tokens and the session remain valid.
     /// - Parameter discardingUnreadable: Whether a client with ``Options/account`` also removes a record that cannot be read, with all accounts in it;
     ///   default: no.
     /// - Returns: Whether there was a credential.

@@ -62,7 +62,7 @@ public enum SignInMethod: Sendable {
                 guard owner == nil || present == owner else {
                     throw AuthError(
                         .accountMismatch,
-                        "Another user has signed in at \(source.name) in the meantime. Try again."
+                        "The user of \(source.name) has changed in the meantime. Try again."
                     )
                 }
                 return try await client.jwtBearer(assertion, resources: resource.map { [$0] })
@@ -82,7 +82,7 @@ package enum TokensWithoutUser: Sendable {
 
 /// A sign-in flow, identified by the name that configurations use.
 public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
-    /// In a user agent on this machine: the authorization code grant (RFC 6749 section 4.1).
+    /// The authorization code grant (RFC 6749 section 4.1), with a user agent on this machine.
     case authorizationCode = "authorization_code"
 
     /// On another device: the device authorization grant (RFC 8628).

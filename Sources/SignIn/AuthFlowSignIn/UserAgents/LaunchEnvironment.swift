@@ -63,7 +63,7 @@ public struct LaunchEnvironment: Sendable {
                 || environment["KUBERNETES_SERVICE_HOST"] != nil,
             isWSL: environment["WSL_DISTRO_NAME"] != nil
                 || String(decoding: kernel, as: UTF8.self).lowercased().contains("microsoft"),
-            // Symbolic links are resolved: `x-www-browser` may be a text browser.
+            // Symbolic links are resolved, because `x-www-browser` may be a link to a text browser.
             locate: { find($0, environment).map { URL(fileURLWithPath: $0).resolvingSymlinksInPath().path } }
         )
     }
@@ -90,7 +90,9 @@ public struct LaunchEnvironment: Sendable {
         guard mayOpenBrowser else { return .none(because: "opening a browser is disabled") }
         if wantsPrivateWindow { return privateBrowser }
         #if os(macOS)
-        guard !isRemoteShell else { return .none(because: "a browser would open on the display of another machine") }
+        guard !isRemoteShell else {
+            return .none(because: "a browser would open on the display of this machine, not on the user's")
+        }
         return .command(["/usr/bin/open"], because: "this is a desktop")
         #elseif os(Linux)
         return linuxBrowser
@@ -137,7 +139,8 @@ public struct LaunchEnvironment: Sendable {
         return .none(because: "none of \(launchers.joined(separator: ", ")) is installed")
     }
 
-    /// The browser that `BROWSER` requests: its first usable command, where colons separate commands. nil when the variable is not set.
+    /// The first usable command in `BROWSER`, a list separated by colons, or the reason why none is usable; nil when the variable
+    /// is not set.
     private var wishedBrowser: Browser? {
         guard let value = environment["BROWSER"], !value.isEmpty else { return nil }
         var reason = "BROWSER does not name an installed program"

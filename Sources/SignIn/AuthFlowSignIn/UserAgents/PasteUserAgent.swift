@@ -28,7 +28,7 @@ public struct PasteUserAgent: UserAgent {
 }
 
 extension RedirectSession {
-    /// Waits until the task is cancelled, for a redirect that can arrive only through ``AuthClient/resume(with:)-(String)``.
+    /// Waits until the task is cancelled. The redirect can arrive only through ``AuthClient/resume(with:)-(String)``.
     public static func neverByItself() async throws -> String {
         let (never, continuation) = AsyncStream<Never>.makeStream()
         for await _ in never {}

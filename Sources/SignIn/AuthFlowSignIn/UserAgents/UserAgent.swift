@@ -1,12 +1,12 @@
 public import AuthFlowOAuth
 
-/// A type that shows a page to the user (or acts for them) and receives the redirect that ends the visit.
+/// A type that shows a page to the user (or acts on the user's behalf) and receives the redirect that ends the visit.
 ///
 /// A user agent does not handle tokens. Its resources, such as the port and the cookie jar, exist only during the call.
 /// `body` is the rest of the sign-in: when it returns, the sign-in has succeeded; when it throws, it has
 /// failed. An interactive agent can then show the user the outcome.
 ///
-/// `nonisolated(nonsending)` means that the method and `body` run where their caller runs; a module with the upcoming
+/// `nonisolated(nonsending)` means that the method and `body` run on the caller's actor; a module with the upcoming
 /// feature `NonisolatedNonsendingByDefault` can omit it.
 ///
 /// A grant without a redirect (the device authorization grant) does not use a user agent.

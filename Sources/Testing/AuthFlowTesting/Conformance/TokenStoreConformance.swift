@@ -146,7 +146,7 @@ public struct TokenStoreConformance: Sendable {
         try ConformanceFailure.require(fences[0] != fences[1], "Two leases must not have the same fence.")
         try ConformanceFailure.require(
             try await store.bytes(for: key) == [1],
-            "Bytes written under a lease must not change."
+            "A rejected write must not change the record."
         )
         try await write(nil, for: key)
     }

@@ -7,7 +7,7 @@ import Synchronization
 
 extension OIDCEmulator {
     /// The client, if it has authenticated with its registered method.
-    /// - Parameter address: The URL that the client requested; nil to use the URL of the request.
+    /// - Parameter address: The URL that the client requested; nil to derive it from the emulator's origin and the request's path.
     func authenticatedClient(_ form: FormParameters, _ request: HTTPRequest, _ address: String? = nil) -> Client? {
         let basic = request.headerFields[.authorization]
         if let basic, basic.hasPrefix("Basic ") {

@@ -84,7 +84,7 @@ extension OIDCEmulator {
         guard let session = state.withLock({ $0.deviceSecrets[form["actor_token"] ?? ""] }) else {
             return refuse(settings.unknownSecretError, "'actor_token' is invalid.")
         }
-        // An expired ID Token is accepted: only its issuer and its session matter.
+        // An expired ID Token is accepted, because only its issuer and its session are checked.
         let parts = (form["subject_token"] ?? "").split(separator: ".")
         let claims = parts.count == 3 ? Base64URL.decode(parts[1]).flatMap { try? JSON(parsing: $0) } : nil
         guard claims?["iss"]?.string == issuer, claims?["sid"]?.string == session.sid else {

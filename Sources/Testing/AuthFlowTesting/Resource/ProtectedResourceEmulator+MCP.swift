@@ -16,7 +16,7 @@ extension ProtectedResourceEmulator {
         let isCall = message?["method"]?.string == "tools/call"
         if settings.servesPostAlone, received.request.method != .post {
             if received.request.headerFields[.authorization] == nil, received.request.method == .get {
-                // A probe from a client that has not yet determined what kind of server this is.
+                // A probe from a client that has not yet determined the kind of this server.
                 return Self.notFound
             }
             return settings.version == nil

@@ -5,7 +5,7 @@ import Synchronization
 /// A protected resource that is an MCP server, and the authorization servers that it trusts, at one origin.
 ///
 /// Its user consents immediately, so the response to an authorization request is a redirect. A client's violations of
-/// the rules are recorded in ``violations``; ``settings`` determine how the resource behaves and misbehaves.
+/// the rules are recorded in ``violations``; ``settings`` determine the behavior of the resource, including its faults.
 ///
 /// ```swift
 /// let emulator = ProtectedResourceEmulator(origin: "https://api.example.com")

@@ -121,7 +121,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
             ]
         }
 
-        /// The error for a token that is not accepted; nil for a token that is.
+        /// The error for a token that is not accepted; nil for an accepted token.
         private static func failure(_ report: TokenReport) -> TokenIsNotAccepted? {
             guard !report.isAccepted else { return nil }
             let skipped = report.steps.first { step in

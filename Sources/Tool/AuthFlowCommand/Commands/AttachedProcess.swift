@@ -9,8 +9,8 @@ enum AttachedProcess {
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
     ///   - environment: The complete environment of the program.
-    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when the program cannot be started. Otherwise this
-    ///   function does not return, or throws `CancellationError` if a signal has arrived.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when the program cannot be started; `CancellationError` if
+    ///   a signal has arrived. On success, this function does not return.
     static func replace(with command: [String], environment: [String: String]) throws -> Never {
         // execve(2) preserves ignored signals and the signal mask, so SIGPIPE and the mask are reset.
         signal(SIGPIPE, SIG_DFL)
@@ -68,7 +68,7 @@ extension AttachedProcess {
         unsafe posix_spawnattr_setsigmask(&attributes, &none)
         unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF) | Int16(POSIX_SPAWN_SETSIGMASK))
         var (arguments, variables) = unsafe strings(command, environment)
-        // A terminal sends its signals to both processes. The program decides how to handle them, and this process exits when the program does.
+        // The terminal sends SIGINT and SIGQUIT to both processes. The program decides how to handle them, and this process exits when the program does.
         signal(SIGINT, SIG_IGN)
         signal(SIGQUIT, SIG_IGN)
         for number in ignoresHangup ? [SIGTERM] : [SIGTERM, SIGHUP] {

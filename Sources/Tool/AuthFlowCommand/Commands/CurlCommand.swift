@@ -128,7 +128,7 @@ struct CurlCommand: AsyncParsableCommand {
                 throw ValidationError("\"\(header)\" is not a header field of the form Name: value.")
             }
             guard !Self.ownFields.contains(name.canonicalName) else {
-                throw ValidationError("The header field \(name.rawName) cannot be set: it follows from the request.")
+                throw ValidationError("The header field \(name.rawName) cannot be set, because the transport sets it.")
             }
             fields.append(HTTPField(name: name, value: header[header.index(after: colon)...].trimmingSpaces()))
         }

@@ -60,7 +60,7 @@ struct ExecCommand: AsyncParsableCommand {
         }
     }
 
-    /// The names that every shell accepts (POSIX.1-2017, Base Definitions 3.235).
+    /// Whether the text is a name (POSIX.1-2017, Base Definitions 3.235), which every shell accepts.
     private static func isName(_ text: String) -> Bool {
         text.utf8.allSatisfy { byte in
             (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20) || byte == UInt8(ascii: "_")

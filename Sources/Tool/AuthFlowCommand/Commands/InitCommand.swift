@@ -92,7 +92,7 @@ struct InitCommand: AsyncParsableCommand {
         let server = try provider.server(members)
         let metadata = try await server.metadata(with: \.registrationEndpoint)
         Terminal.talk(provider.found(metadata))
-        // A profile may have its own algorithms, so only an OpenID provider's own list is checked.
+        // Algorithms are checked only if the provider's metadata lists them; otherwise, the profile may specify them.
         let algorithms = metadata.idTokenSigningAlgorithms.map { _ in metadata.usableIDTokenAlgorithms }
         for obstacle in try await server.obstacles(idTokenAlgorithms: algorithms) {
             Terminal.talk("Warning: a sign-in will fail at \(obstacle.name). \(obstacle.error)")
@@ -103,7 +103,7 @@ struct InitCommand: AsyncParsableCommand {
         members.merge(client) { $1 }
         try writer.write(.object(members), as: profile)
         Terminal.result(writer.path)
-        Terminal.talk("Written: the profile \"\(profile)\".")
+        Terminal.talk("The profile \"\(profile)\" was written.")
         let choice = ProfileChoice(config: output == nil ? nil : writer.path, profile: profile)
         let command = ShellWord.line(["authflow", "login"] + choice.words)
         guard try await wantsSignIn(orLater: command) else { return Terminal.talk("Sign in: \(command)") }

@@ -54,7 +54,9 @@ struct KeysCommand: AsyncParsableCommand {
                 guard let pem = key.pem else { throw AuthError(.unsupported, "The key cannot be encoded as PEM.") }
                 try write(pem, publicKey: key.publicJWK)
                 if algorithm == .rsaOAEP {
-                    Terminal.talk(#"Configure the algorithm with the file: {"file": "...", "algorithm": "RSA-OAEP"}."#)
+                    Terminal.talk(
+                        #"In the configuration, specify the algorithm together with the file: {"file": "...", "algorithm": "RSA-OAEP"}."#
+                    )
                 }
                 return
             }

@@ -51,7 +51,7 @@ struct LogoutCommand: AsyncParsableCommand {
         if browser { try client.methods.createUserAgents() }
         await forgetAWSKeys(of: client)
         if local {
-            // An account that is only configured is not a reason to keep a record that cannot be read.
+            // An unreadable record is kept only if --account is given; an account in the configuration is not sufficient.
             let hadTokens = try await client.signOutLocally(discardingUnreadable: options.account == nil)
             await forgetAWSKeys(of: client)
             guard hadTokens || options.account == nil else { throw unknownAccount }

@@ -78,8 +78,8 @@ struct MCPCommand: AsyncParsableCommand {
                 write: output.write
             )
             for await line in StandardInput.lines(limit: 64 * 1024 * 1024) { bridge.receive(line) }
-            // This runs in a separate task, because a signal may have cancelled this one. At the end
-            // of the input, there is time to wait for responses; after a signal, there is not.
+            // This runs in a separate task, because a signal may have cancelled this one. The bridge waits for pending
+            // responses only at the end of the input, not after a signal.
             let grace = Task.isCancelled ? Duration.zero : .seconds(2)
             await Task { await bridge.close(within: grace) }.value
             await output.finish()

@@ -72,7 +72,7 @@ private struct StoreTrial {
                     _ = try await store.bytes(for: key)
                     let connected = elapsed()
                     _ = try await store.bytes(for: key)
-                    return "in \(Self.text(connected)); a read takes \(Self.text(elapsed() - connected))"
+                    return "established in \(Self.text(connected)); a read takes \(Self.text(elapsed() - connected))"
                 }
             )
         else { return false }
@@ -92,7 +92,7 @@ private struct StoreTrial {
         guard try await store.bytes(for: key) == bytes else {
             throw AuthError(.storageFailed, "The record read does not match the record written.")
         }
-        return "under a lease, durable and read back in \(Self.text(elapsed() - began))"
+        return "written under a lease and read back in \(Self.text(elapsed() - began))"
     }
 
     /// Removes the record. If no notification arrives, writes and removes the record again, because the connection for

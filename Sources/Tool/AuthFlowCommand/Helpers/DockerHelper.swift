@@ -89,7 +89,7 @@ extension CredentialCommand {
             return name.contains("://") ? [] : [String(name.prefix { $0 != "/" })]
         }
 
-        /// The message by which the calling programs recognize that there is no credential, and continue without one.
+        /// The error message for a missing credential, after which the calling programs continue without credentials.
         private static let notFound = "credentials not found in native keychain"
 
         private func refuse(_ message: String) throws {

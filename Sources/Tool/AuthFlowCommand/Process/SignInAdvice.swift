@@ -5,7 +5,7 @@ import Synchronization
 enum SignInAdvice {
     private struct Chosen {
         var profile: [String]
-        /// The arguments that select the same profile or resource and, for a sign-in, request the same access.
+        /// The arguments that select the same profile or resource.
         var place: [String]
         var signIn: [String]
         /// Whether another user can sign in, in addition to the signed-in user.

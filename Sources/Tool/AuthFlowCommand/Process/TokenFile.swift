@@ -3,7 +3,7 @@ import AuthFlowEssentials
 
 /// A file with an access token that is kept up to date while another program reads it.
 struct TokenFile: Sendable {
-    /// The pause after a failed refresh, unless the next attempt is possible earlier.
+    /// The maximum delay after a failed refresh; an error with a shorter `retryAfter` reduces it.
     static let pauseAfterFailure = Duration.seconds(30)
 
     let file: PrivateFile

@@ -91,7 +91,7 @@ struct ConfigurationTrust {
 
 /// Chooses the configuration file, and records why.
 struct ConfigurationChoice {
-    /// The way in which the file was chosen.
+    /// The source of the choice.
     enum Origin: String {
         case option = "named by --config"
         case environment = "named by AUTHFLOW_CONFIG"
@@ -110,7 +110,8 @@ struct ConfigurationChoice {
         self.origin = origin
     }
 
-    /// The existing files that can be used without `--config`, in order of preference.
+    /// The files that can be used without `--config`, in order of preference. A file that AUTHFLOW_CONFIG names is included
+    /// even if it does not exist.
     static func existing(environment: [String: String] = ToolEnvironment.host.environment) -> [ConfigurationChoice] {
         let chosen = ConfigurationChoice(option: nil, environment: environment)
         let user = ConfigurationChoice(path: userPath(environment), origin: .user)

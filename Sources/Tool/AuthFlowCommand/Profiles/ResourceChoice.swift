@@ -105,7 +105,7 @@ struct ResourceChoice: Hashable {
     }
 
     /// The URL, or a placeholder for a URL with a query, which may contain a key and must not be repeated.
-    private var shownAddress: String { address.contains("?") ? "ADDRESS" : address }
+    private var shownAddress: String { address.contains("?") ? "URL" : address }
 
     private var profileWords: [String] {
         (choice.config.map { ["--config", $0] } ?? []) + (choice.profile.map { ["--profile", $0] } ?? [])

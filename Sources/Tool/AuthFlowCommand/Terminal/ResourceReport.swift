@@ -28,7 +28,7 @@ enum ResourceReport {
             try Terminal.result(.object(members.merging(end) { $1 }))
             return credential
         }
-        let title = state == .ended ? "The session has ended at" : "Signed in to"
+        let title = state == .ended ? "The session has ended for" : "Signed in to"
         Terminal.result("\(title) \(DisplayText.sanitized(status.resource, limit: 300))")
         let lines = [
             ("issuer", DisplayText.sanitized(status.issuer, limit: 300)),

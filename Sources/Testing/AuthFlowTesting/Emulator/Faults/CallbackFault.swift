@@ -17,7 +17,7 @@ public struct CallbackFault: Sendable {
     public static let wrongState = parameters { $0["state"] = "another" }
     /// No state (rows 62 and 104).
     public static let missingState = parameters { $0["state"] = nil }
-    /// The code twice (row O4).
+    /// A second code, with another value (row O4).
     public static let repeatedCode = parameters { $0.append("code", "another") }
     /// The state twice (row O4).
     public static let repeatedState = parameters { $0.append("state", $0["state"] ?? "") }
