@@ -107,15 +107,12 @@ FAULTS = {
         (RESOURCE_SIGN_IN, "return try await store.withLease(on: turnKey) { lease in",
             'return try await store.withLease(on: RecordKey(name: "\\(host.randomBytes(8))", issuer: "", clientID: "")) { lease in')],
     "a-sign-out-removes-an-unfinished-sign-in-from-the-record": [
-        (RESOURCE_RECORD, "&& !(now...(now + 86_400)).contains($0.end)", "")],
+        (RESOURCE_RECORD, "return isOver && unfinished", "return unfinished")],
     "the-pages-of-a-machine-whose-clock-is-ahead-do-not-count": [(SIGN_IN_HISTORY, "clockDifference = 10.0", "clockDifference = 0.0")],
     "the-second-page-of-a-sign-in-is-not-limited": [
         (RESOURCE_SIGN_IN, "try history.requireRoom(after: count, for: cause, self.limits, address: self.address)", "")],
     "each-sign-in-registers-a-client": [
         (RESOURCE + "KeptRegistration.swift", "if let kept = try await read(key), isWanted(kept) { return kept }", "")],
-    "a-token-of-another-resource-is-sent": [
-        (RESOURCE + "ResourceClient.swift", "clientOptions.resource = known.resource", "clientOptions.resource = nil"),
-        (RESOURCE + "ResourceClient.swift", "$0.resources = [known.resource]", '$0.resources = ["https://api.example/mcp"]')],
     "a-removal-leaves-the-cache": [(SESSIONS, "        defer { for key in keys { forget(key.digest) } }\n", "")],
 }
 

@@ -93,8 +93,10 @@ struct ResourceRecord: Sendable, Hashable {
     /// The sign-ins that have begun, and have neither succeeded nor failed. A process that is killed leaves its sign-in here.
     private(set) var unfinished: [Unfinished] = []
 
-    /// A sign-in that may store tokens.
+    /// A sign-in that may still store tokens.
     struct Unfinished: Sendable, Hashable {
+        /// Distinguishes the sign-ins of several processes.
+        let id: String
         let signIn: KnownResource
         /// The time after which its process, if it still exists, has given up.
         let end: Date
@@ -110,7 +112,7 @@ struct ResourceRecord: Sendable, Hashable {
         others = (json["others"]?.array ?? []).compactMap { KnownResource($0) }
         unfinished = (json["unfinished"]?.array ?? []).compactMap { json in
             guard let signIn = KnownResource(json), let end = json["end"]?.number else { return nil }
-            return Unfinished(signIn: signIn, end: Date(secondsSince1970: end))
+            return Unfinished(id: json["id"]?.string ?? "", signIn: signIn, end: Date(secondsSince1970: end))
         }
     }
 
@@ -124,6 +126,7 @@ struct ResourceRecord: Sendable, Hashable {
                 members["unfinished"] = .array(
                     unfinished.map { unfinished in
                         var members = unfinished.signIn.json.object ?? [:]
+                        members["id"] = .string(unfinished.id)
                         members["end"] = .double(unfinished.end.timeIntervalSince1970)
                         return .object(members)
                     }
@@ -141,34 +144,34 @@ struct ResourceRecord: Sendable, Hashable {
     }
 
     /// Records the start of a sign-in.
-    /// - Parameter end: The time by which it has succeeded or failed.
-    mutating func begin(_ known: KnownResource, until end: Date) {
-        unfinished.removeAll { $0.signIn.sharesTokens(with: known) }
-        unfinished = (unfinished + [Unfinished(signIn: known, end: end)]).suffix(Self.limit)
-    }
+    mutating func begin(_ signIn: Unfinished) { unfinished = (unfinished + [signIn]).suffix(Self.limit) }
 
-    /// Records the success of a sign-in. No other sign-in is in progress, because only one process at a time signs in.
-    mutating func use(_ known: KnownResource) {
-        others = all.filter { !$0.sharesTokens(with: known) }.suffix(Self.limit)
-        (current, unfinished) = (known, [])
+    /// Records the success of a sign-in. The tokens of the other sign-ins must be removed.
+    /// - Parameter id: The identifier of the unfinished sign-in. After a lost lease, another process may have an unfinished sign-in, too.
+    mutating func use(_ known: KnownResource, finishing id: String? = nil) {
+        others = (others + [current].compactMap { $0 }).filter { !$0.sharesTokens(with: known) }
+        current = known
+        unfinished.removeAll { $0.id == id }
     }
 
     /// Records the failure of a sign-in.
-    mutating func fail(_ known: KnownResource) {
-        let all = all
-        unfinished.removeAll { $0.signIn.sharesTokens(with: known) }
-        others = all.filter { signIn in
-            signIn != current && !unfinished.contains { $0.signIn.sharesTokens(with: signIn) }
-        }
-        .suffix(Self.limit)
+    mutating func fail(_ id: String) {
+        guard let failed = unfinished.first(where: { $0.id == id })?.signIn else { return }
+        unfinished.removeAll { $0.id == id }
+        if !all.contains(where: failed.sharesTokens) { others = (others + [failed]).suffix(Self.limit) }
     }
 
-    /// Records the removal of the tokens of a sign-in. An unfinished sign-in, which may still store tokens, remains recorded until its end.
-    mutating func remove(_ known: KnownResource, at now: Date) {
+    /// Records the removal of the tokens of a sign-in.
+    /// - Parameter now: The time; nil to remove unfinished sign-ins as well. Otherwise, an unfinished sign-in, which may still store tokens,
+    ///   remains recorded until its end.
+    mutating func remove(_ known: KnownResource, at now: Date?) {
         if current?.sharesTokens(with: known) == true { current = nil }
         others.removeAll { $0.sharesTokens(with: known) }
-        // After a clock was set back, the end may be far away.
-        unfinished.removeAll { $0.signIn.sharesTokens(with: known) && !(now...(now + 86_400)).contains($0.end) }
+        unfinished.removeAll { unfinished in
+            // After a clock was set back, the end may be far away.
+            let isOver = now.map { !($0...($0 + 86_400)).contains(unfinished.end) } ?? true
+            return isOver && unfinished.signIn.sharesTokens(with: known)
+        }
     }
 }
 

@@ -110,7 +110,8 @@ extension Endpoint {
             }
         }
         return plain.split { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") }.contains { segment in
-            let name = segment.prefix { $0 != UInt8(ascii: ";") }
+            // A decoded path may be parsed again: a query or a fragment ends it, and URL parsers remove tabs and line breaks.
+            let name = segment.prefix { !";?#\0".utf8.contains($0) }.filter { $0 > 0x20 }
             return name.elementsEqual(".".utf8) || name.elementsEqual("..".utf8)
         }
     }

@@ -289,9 +289,13 @@ extension ResourceClient {
         }
         // Recorded first, so that a sign-out finds the tokens even if this process is killed before it has recorded that
         // the sign-in succeeded. The requests and the store may take longer than the user.
-        let end = host.now() + options.timeout.seconds + 300
+        let unfinished = ResourceRecord.Unfinished(
+            id: Base64URL.encode(host.randomBytes(9)),
+            signIn: known,
+            end: host.now() + options.timeout.seconds + 300
+        )
         do {
-            try await changeRecord { [known] in $0.begin(known, until: end) }
+            try await changeRecord { $0.begin(unfinished) }
             await list()
         } catch {
             // A machine-to-machine client shows no page, and can work without the store.
@@ -306,13 +310,13 @@ extension ResourceClient {
                 willShow: willShow
             )
         } catch {
-            _ = try? await changeRecord { [known] in $0.fail(known) }
+            _ = try? await changeRecord { $0.fail(unfinished.id) }
             throw error
         }
         var storageError = signIn.storageError
         do {
             if let registration { try await registrations.keep(registration, for: redirectURI) }
-            try await keep(known)
+            try await keep(known, finishing: unfinished.id)
             await signOutOthers()
         } catch let error as AuthError {
             // The sign-in is valid, but only in this process.

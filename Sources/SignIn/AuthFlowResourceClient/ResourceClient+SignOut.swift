@@ -26,7 +26,9 @@ extension ResourceClient {
     @discardableResult
     public func signOutLocally() async throws -> Bool {
         do {
-            return try await signOut(of: try await signIns()) { try await $0.signOutLocally() }.contains(true)
+            return try await signOut(of: try await signIns(), endsUnfinished: true) {
+                try await $0.signOutLocally()
+            }.contains(true)
         } catch let error as AuthError where error.code == .credentialUnusable {
             // The record cannot be read, so it cannot name any sign-ins.
             try await store.withLease(on: recordKey) { try await store.write(nil, under: $0) }
@@ -38,8 +40,9 @@ extension ResourceClient {
     /// Ends the sign-ins with other servers and clients: their tokens must not be used again if the resource
     /// names those servers again.
     func signOutOthers() async {
-        guard let others = try? await record().others, !others.isEmpty else { return }
-        _ = try? await signOut(of: others) { try await $0.signOut() }
+        guard let record = try? await record() else { return }
+        let others = record.all.filter { $0 != record.current }
+        if !others.isEmpty { _ = try? await signOut(of: others) { try await $0.signOut() } }
     }
 
     /// Removes from the store every registration that was replaced or that
@@ -86,10 +89,12 @@ extension ResourceClient {
 
     /// Ends several sign-ins concurrently, so that neither an error nor a server that does not respond leaves
     /// the tokens of the others in the store.
+    /// - Parameter endsUnfinished: Whether unfinished sign-ins are removed from the record.
     /// - Returns: The results, in the order of the sign-ins.
     /// - Throws: The first error, after every sign-out has been attempted.
     private func signOut<Outcome: Sendable>(
         of signIns: [KnownResource],
+        endsUnfinished: Bool = false,
         _ body: @escaping @Sendable (AuthClient) async throws -> Outcome
     ) async throws -> [Outcome] {
         let results = await withTaskGroup(of: (Int, Result<[Outcome], any Error>).self) { group in
@@ -107,19 +112,19 @@ extension ResourceClient {
             return await group.reduce(into: [:]) { $0[$1.0] = $1.1 }
         }
         let done = signIns.indices.filter { if case .success? = results[$0] { true } else { false } }
-        try await forget(done.map { signIns[$0] })
+        try await forget(done.map { signIns[$0] }, endsUnfinished)
         return try signIns.indices.flatMap { try results[$0]?.get() ?? [] }
     }
 
     /// Removes sign-ins from the record, except those with tokens in the store: a user may have signed in again in the
     /// meantime, and the record must name every sign-in whose tokens are in the store.
-    private func forget(_ signIns: [KnownResource]) async throws {
+    private func forget(_ signIns: [KnownResource], _ endsUnfinished: Bool) async throws {
         let record = try await changeRecord { record in
             for known in signIns {
                 let clients = try await clientsForSignOut(of: known)
                 var hasTokens = false
                 for client in clients where !hasTokens { hasTokens = try await client.credential() != nil }
-                if !hasTokens { record.remove(known, at: host.now()) }
+                if !hasTokens { record.remove(known, at: endsUnfinished ? nil : host.now()) }
             }
         }
         state.withLock { state in

@@ -204,9 +204,11 @@ public final class ResourceClient: Sendable {
         }
     }
 
-    /// - Parameter known: The sign-in that has succeeded.
-    func keep(_ known: KnownResource) async throws {
-        try await changeRecord { $0.use(known) }
+    /// - Parameters:
+    ///   - known: The sign-in that has succeeded.
+    ///   - id: The identifier of the unfinished sign-in; nil for none.
+    func keep(_ known: KnownResource, finishing id: String? = nil) async throws {
+        try await changeRecord { $0.use(known, finishing: id) }
         state.withLock { ($0.known, $0.isLoaded) = (known, true) }
         await list()
     }

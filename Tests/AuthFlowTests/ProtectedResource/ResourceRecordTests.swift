@@ -16,6 +16,16 @@ import Testing
         usesDPoP: false
     )
 
+    private static func unfinished(_ known: KnownResource, id: String = "1") -> ResourceRecord.Unfinished {
+        ResourceRecord.Unfinished(id: id, signIn: known, end: now + 600)
+    }
+
+    private static func known(_ clientID: String) -> KnownResource {
+        var other = known
+        other.clientID = clientID
+        return other
+    }
+
     /// The record that another process reads.
     private func stored(_ record: ResourceRecord) throws -> ResourceRecord {
         let read = ResourceRecord(try record.bytes)
@@ -36,7 +46,7 @@ import Testing
         Removal(testDescription: "after the clock was set back by two days", time: -172_800, isNamed: false),
     ]) func aSignInThatMayStillStoreTokensRemainsNamed(_ removal: Removal) throws {
         var record = ResourceRecord(nil)
-        record.begin(Self.known, until: Self.now + 600)
+        record.begin(Self.unfinished(Self.known))
         record = try stored(record)
         record.remove(Self.known, at: Self.now + removal.time)
         #expect(record.all == (removal.isNamed ? [Self.known] : []))
@@ -46,19 +56,48 @@ import Testing
 
     @Test func aSignInThatHasSucceededIsNamedOnce() throws {
         var record = ResourceRecord(nil)
-        record.begin(Self.known, until: Self.now + 600)
-        record.use(Self.known)
+        record.begin(Self.unfinished(Self.known))
+        record.use(Self.known, finishing: "1")
         record = try stored(record)
         #expect(record.current == Self.known && record.all == [Self.known] && record.unfinished.isEmpty)
     }
 
     @Test func aSignInThatHasFailedIsNamedUntilItsTokensAreRemoved() throws {
         var record = ResourceRecord(nil)
-        record.begin(Self.known, until: Self.now + 600)
-        record.fail(Self.known)
+        record.begin(Self.unfinished(Self.known))
+        record.fail("1")
         record = try stored(record)
         #expect(record.all == [Self.known] && record.current == nil)
         record.remove(Self.known, at: Self.now)
+        #expect(record.all.isEmpty)
+    }
+
+    /// After a lost lease, two processes may sign in at the same time.
+    @Test(arguments: [true, false]) func theEndOfOneSignInKeepsThatOfAnotherProcess(_ succeeds: Bool) throws {
+        var record = ResourceRecord(nil)
+        record.begin(Self.unfinished(Self.known))
+        record.begin(Self.unfinished(Self.known("other"), id: "2"))
+        if succeeds { record.use(Self.known, finishing: "1") } else { record.fail("1") }
+        record.remove(Self.known("other"), at: Self.now)
+        #expect(try stored(record).all.contains(Self.known("other")))
+    }
+
+    /// The tokens of the last sign-in must be removed after a sign-in with another client, however many sign-ins have failed.
+    @Test func theLastSignInRemainsNamedAfterManyFailures() throws {
+        var record = ResourceRecord(nil)
+        record.use(Self.known)
+        for number in 0..<40 {
+            record.begin(Self.unfinished(Self.known("\(number)")))
+            record.fail("1")
+        }
+        record.use(Self.known("new"))
+        #expect(try stored(record).others.contains(Self.known))
+    }
+
+    @Test func aLocalSignOutRemovesUnfinishedSignIns() throws {
+        var record = ResourceRecord(nil)
+        record.begin(Self.unfinished(Self.known))
+        record.remove(Self.known, at: nil)
         #expect(record.all.isEmpty)
     }
 
@@ -67,8 +106,8 @@ import Testing
         record.use(Self.known)
         var wider = Self.known
         wider.scopes = ["read", "write"]
-        record.begin(wider, until: Self.now + 600)
-        record.fail(wider)
+        record.begin(Self.unfinished(wider))
+        record.fail("1")
         record = try stored(record)
         #expect(record.current == Self.known && record.all == [Self.known])
     }
