@@ -61,7 +61,7 @@ import Testing
     /// web application is also reported.
     @Test func everyPartIsCheckedAfterAStoreThatCannotBeOpened() async throws {
         func profile(_ store: String, _ client: String) -> String {
-            #"{"provider": "oidc", "issuer": "https://id.example.com", "client_id": "\#(client)", "redirect_uri": "https://app.example.com/callback", "store": \#(store)}"#
+            #"{"provider": "oidc", "issuer": "https://id.example.com", "client_id": "\#(client)", "client_secret": {"command": ["echo", "secret"]}, "redirect_uri": "https://app.example.com/callback", "store": \#(store)}"#
         }
         let broken = profile(#"{"name": "redis", "url": "redis://db.example.com"}"#, "a")
         let work = profile(#"{"name": "file", "directory": "tokens"}"#, "b")

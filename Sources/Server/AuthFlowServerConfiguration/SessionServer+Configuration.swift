@@ -37,7 +37,7 @@ extension SessionServer {
         let section = file.server
         let object = try section.checked(Self.configurationKeys, environment: host.environment)
         let entries = try object[ServerKeys.providers]
-        let profiles = try entries.isEmpty ? [file.profile()] : entries.map { try file.profile($0.profile) }
+        let profiles = try Self.profiles(of: entries, in: file)
         let clients = try profiles.map { profile in
             try AuthClient(
                 profile: profile,
@@ -66,6 +66,17 @@ extension SessionServer {
         } catch let error as AuthError {
             throw section.error(error.message)
         }
+    }
+
+    private static func profiles(of entries: [ProviderEntry], in file: ConfigurationFile) throws -> [Profile] {
+        try entries.isEmpty ? [file.profile()] : entries.map { try file.profile($0.profile) }
+    }
+
+    /// The profile whose store contains the sessions: that of the first provider.
+    /// - Throws: ``/AuthFlow/ConfigurationError``.
+    package static func profileWithStore(in file: ConfigurationFile, host: HostServices) throws -> Profile {
+        let object = try file.server.checked(configurationKeys, environment: host.environment)
+        return try profiles(of: try object[ServerKeys.providers], in: file)[0]
     }
 
     /// The keys of `server`, for the JSON Schema.

@@ -55,7 +55,11 @@ extension BrowserLauncher {
         guard try options[opensBrowser] else { return .available(because: "another program opens the URL") }
         if launchEnvironment.mayOpenBrowser, let command = try options[command]?.first {
             guard launchEnvironment.locate(command) != nil else {
-                return .unavailable(reason: "the browser \(command), which the profile specifies, is not installed")
+                let reason = "the browser \(command), which the profile specifies, is not installed"
+                // The user can open the URL elsewhere.
+                return launchEnvironment.hasTerminal
+                    ? .lastResort(reason: reason)
+                    : .unavailable(reason: "\(reason), and there is no terminal to display the URL")
             }
             return .available(because: "the profile specifies the browser \(command)")
         }

@@ -39,7 +39,7 @@ public struct RedirectHandOver: Sendable {
 
     /// The outcome of a handoff.
     public enum Outcome: String, Sendable {
-        /// A process is waiting for this redirect, and accepted it.
+        /// The process that was waiting for this redirect accepted it.
         case taken
         /// A process is waiting, but not for this redirect.
         case refused

@@ -237,8 +237,11 @@ import Testing
         )
     }
 
-    @Test(arguments: [("work-browser", "loopback"), ("missing-browser", nil)])
-    func aUserAgentWhoseBrowserIsNotInstalledIsNotUsed(_ browser: String, _ agent: String?) throws {
+    /// With a terminal, the user can open the displayed URL on another machine.
+    @Test(arguments: [
+        ("work-browser", false, true), ("missing-browser", false, false), ("missing-browser", true, true),
+    ])
+    func aUserAgentWhoseBrowserIsNotInstalledNeedsATerminal(_ browser: String, hasTerminal: Bool, isUsed: Bool) throws {
         let text = """
             {"profiles": {"p": {"provider": "x", "client_id": "c", "user_agent": {"name": "loopback", "browser": ["\(browser)"]}}}}
             """
@@ -247,14 +250,15 @@ import Testing
             providers: [ProviderFactory("x", keys: []) { _ in throw AuthError(.unsupported, "not here") }],
             userAgents: [.loopback],
             context: UserAgentContext(
-                launchEnvironment: LaunchEnvironment(environment: Self.x11, hasTerminal: false) {
+                launchEnvironment: LaunchEnvironment(environment: Self.x11, hasTerminal: hasTerminal) {
                     $0 == "work-browser" ? "/opt/work-browser" : nil
                 },
                 redirectURIs: [RedirectURI("http://127.0.0.1/callback")]
             )
         )
-        #expect(explanation.chosen?.hasPrefix("loopback") == (agent == nil ? nil : true))
-        #expect(agent != nil || explanation.reasons.contains { $0.contains("is not installed") }, "\(explanation)")
+        #expect((explanation.chosen?.hasPrefix("loopback") ?? false) == isUsed)
+        let texts = explanation.reasons + [explanation.chosen ?? ""]
+        #expect(texts.contains { $0.contains("is not installed") } == (browser == "missing-browser"), "\(explanation)")
     }
 
     private func check(_ place: Place) throws {

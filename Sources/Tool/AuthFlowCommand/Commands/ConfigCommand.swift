@@ -81,8 +81,16 @@ struct ConfigCommand: AsyncParsableCommand {
             }
             if file.hasServer {
                 try findings.check("server") {
+                    // With its own store, the server would connect to it, and so create the file of an SQLite database.
                     _ = try SessionServer(
                         configuration: file,
+                        providers: Known.providers,
+                        stores: Known.stores,
+                        assertions: Known.assertions,
+                        store: MemoryTokenStore(),
+                        host: ToolEnvironment.host
+                    )
+                    _ = try SessionServer.profileWithStore(in: file, host: ToolEnvironment.host).makeSessionStore(
                         providers: Known.providers,
                         stores: Known.stores,
                         assertions: Known.assertions,

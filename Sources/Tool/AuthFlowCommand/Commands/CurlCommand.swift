@@ -52,7 +52,7 @@ struct CurlCommand: AsyncParsableCommand {
     func run() async throws {
         guard let choice = resource.choice(options, scopes: scope.scopes) else { return }
         let target = try Endpoint(choice.address, name: "address")
-        let sender = try sender(choice, target)
+        let sender = try await sender(choice, target)
         let response = try await sender.send(try request(to: target))
         if include {
             Terminal.result("HTTP \(response.status)")
@@ -83,14 +83,25 @@ struct CurlCommand: AsyncParsableCommand {
             case .resource(let client):
                 return try await client.send(request)
             case .api(let client, let signsIn):
+                var response: TransportResponse?
                 do {
-                    return try await client.send(request)
-                } catch let error as AuthError where error.code == .loginRequired && signsIn {
-                    let signIn = try await client.signIn()
-                    if let error = signIn.storageError { throw error }
-                    return try await client.send(request)
-                }
+                    response = try await client.send(request)
+                } catch let error as AuthError where error.code == .loginRequired && signsIn {}
+                if let response, response.status != 401 { return response }
+                guard signsIn else { throw try await Self.loginRequired(client, request) }
+                let signIn = try await client.signIn()
+                if let error = signIn.storageError { throw error }
+                return try await client.send(request)
             }
+        }
+
+        /// The error when an API rejects the token. It has already been refreshed if that is possible.
+        private static func loginRequired(_ client: AuthClient, _ request: TransportRequest) async throws -> AuthError {
+            AuthError(
+                .loginRequired,
+                "\(try Endpoint(request.url)) does not accept the access token. Sign in again.",
+                status: 401
+            )
         }
 
         func providerError(in response: TransportResponse) async -> ProviderError? {
@@ -104,16 +115,27 @@ struct CurlCommand: AsyncParsableCommand {
         }
     }
 
-    private func sender(_ choice: ResourceChoice, _ target: Endpoint) throws -> Sender {
+    private func sender(_ choice: ResourceChoice, _ target: Endpoint) async throws -> Sender {
         var choice = choice
-        let isPlain = at == nil && choice.resource == nil && choice.scopes.isEmpty && !choice.assumesOrigin
-        if isPlain, let profile = choice.choice.profile,
-            try choice.choice.file().profile(profile).apiOrigins().contains(where: { $0.origin == target.origin })
-        {
-            return .api(try choice.choice.client(), signsIn: signIn)
-        }
         if let at { choice.address = at }
-        return .resource(try choice.client(signsInOnDemand: signIn))
+        let client = try choice.client(signsInOnDemand: signIn)
+        // A token that is restricted to the resource takes precedence.
+        if let api = try apiChoice(choice, target), try await client.status() == nil {
+            return .api(try api.client(), signsIn: signIn)
+        }
+        return .resource(client)
+    }
+
+    /// The choice of the profile, if the profile names the origin of the URL as that of an API, but not the URL as a resource.
+    private func apiChoice(_ choice: ResourceChoice, _ target: Endpoint) throws -> ProfileChoice? {
+        guard at == nil, choice.resource == nil, choice.scopes.isEmpty, !choice.assumesOrigin,
+            let name = choice.choice.profile, let file = try ResourceChoice.file(choice.choice.config),
+            try file.content.profile(name).apiOrigins().contains(where: { $0.origin == target.origin }),
+            !file.content.profileNames(for: choice.address).contains(name)
+        else { return nil }
+        var profile = choice.choice
+        profile.config = file.path
+        return profile
     }
 
     /// The fields that the transport sets: RFC 9112 sections 3.2, 6.1 and 6.2, and RFC 9110 sections 7.6.1, 7.8 and 10.1.1.

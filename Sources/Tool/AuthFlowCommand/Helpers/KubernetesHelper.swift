@@ -56,7 +56,7 @@ extension CredentialCommand {
                 guard let endpoint = try? Endpoint(server), servers.contains(where: { $0.isSame(as: endpoint) }) else {
                     throw AuthError(
                         .invalidConfiguration,
-                        "The profile's token is not for the server \(DisplayText.sanitized(server)): it is not in \"servers\"."
+                        "The server \(DisplayText.sanitized(server)) is not listed in \"servers\", so it may not receive the profile's token."
                     )
                 }
             }
