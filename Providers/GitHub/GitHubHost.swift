@@ -19,7 +19,7 @@ public struct GitHubHost: Sendable, Hashable {
     /// Parses the name of a host.
     /// - Parameter name: `github.com`, a tenant such as `example.ghe.com`, or the host of a GitHub Enterprise Server; or a
     ///   URL such as `https://github.example.com:8443`.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when it is none of these.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the name is not valid.
     public init(_ name: String) throws(AuthError) {
         let endpoint = try Endpoint(name.contains("://") ? name : "https://\(name)", name: "GitHub host")
         guard endpoint.path.isEmpty || endpoint.path == "/", endpoint.query == nil else {

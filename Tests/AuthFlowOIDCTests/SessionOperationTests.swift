@@ -8,7 +8,7 @@ import Testing
 
 /// The information and operations that a web application provides for its operators.
 @Suite struct SessionOperationTests {
-    private static let (old, new) = (Secret("the old key of the tags"), Secret("the new key of the tags"))
+    private static let (old, new) = (Secret("the old tag key"), Secret("the new tag key"))
 
     /// The tag keys during each step of a key rotation, in which processes with the old and the new list run
     /// concurrently.

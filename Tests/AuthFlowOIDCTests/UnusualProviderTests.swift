@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    /// Azure AD B2C uses the tenant's ID in the issuer, but publishes the document at a URL with the tenant's name.
+    /// Azure AD B2C uses the tenant's ID in the issuer, but publishes the metadata document at a URL that contains the tenant's name.
     @Test func theMetadataDocumentCanBeElsewhere() async throws {
         let issuer = "https://id.example.com/1234/v2.0/"
         let place = "https://id.example.com/contoso/sign-in/v2.0/.well-known/openid-configuration"

@@ -3,7 +3,7 @@ import AuthFlowHeadless
 import AuthFlowJSON
 import HTTPTypes
 
-/// Signs in at Glewlwyd, whose page is a JavaScript application, through the API that the page itself uses.
+/// Signs in at Glewlwyd through the API that its sign-in page, a JavaScript application, uses.
 struct GlewlwydLoginDriver: LoginDriver {
     let username: String
     let password: Secret

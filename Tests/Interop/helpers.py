@@ -162,7 +162,7 @@ def kubernetes():
     expect("20 concurrent calls after expiry refresh once", refreshes() - before == 1, refreshes() - before)
     expect("no token is returned without the server's name", "provideClusterInfo" in get(status=1, tells=False).stderr)
     configure(kubernetes={"servers": ["https://other.example.com"], "ca_file": str(work / "k.pem")})
-    expect("no token is returned for another server", "not for the server" in get(status=1).stderr)
+    expect("no token is returned for another server", "is not listed in" in get(status=1).stderr)
     configure(kubernetes={"servers": [url]})
     expect("no token is returned for a custom certificate authority in the kubeconfig file", "certificate authority" in get(status=1).stderr)
     configure(kubernetes={})

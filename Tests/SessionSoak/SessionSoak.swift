@@ -143,7 +143,7 @@ struct SessionSoak: Sendable {
         _ = await credentials.drain(within: .seconds(20))
     }
 
-    /// Counts the remaining sessions.
+    /// Requests the tokens of every session, and prints the counts.
     func check() async throws {
         let counts = SoakCounts()
         let credentials = try manager()

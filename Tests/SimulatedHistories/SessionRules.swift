@@ -4,7 +4,7 @@ import AuthFlowSimulation
 
 /// The observed state of the sessions of a ``ServerHistory``, and the rules that they must obey.
 struct SessionRules {
-    /// The maximum number of seconds between the issue of a logout token and a later sign-in whose session the token
+    /// The maximum number of seconds between the issuance of a logout token and a later sign-in whose session the token
     /// may still end: timestamps are whole seconds, and the clocks of processes differ by up to two seconds.
     private static let precision: Int64 = 3
 

@@ -307,7 +307,7 @@ extension CredentialMachine {
     /// - Parameters:
     ///   - old: The entry that is still in the store.
     ///   - other: The entry of another account that the sign-in replaces; default: none.
-    ///   - isSignIn: Whether the credential is the result of a sign-in, so that its account becomes the current one.
+    ///   - isSignIn: Whether the credential is the result of a sign-in. If so, its account becomes the current account.
     ///   - lease: The lease, if it was lost. The read under the next lease determines whether the credential is still
     ///     the newest.
     mutating func couldNotWrite(

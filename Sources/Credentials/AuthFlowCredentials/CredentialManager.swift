@@ -38,8 +38,7 @@ public final class CredentialManager: Sendable {
         var keys: [[UInt8]: CredentialKey] = [:]
     }
 
-    /// Obtains a credential that has neither a user nor a refresh token. The resource is the one in the credential key;
-    /// nil for no particular resource.
+    /// Obtains a credential that has neither a user nor a refresh token. The second argument is the resource of the credential key; nil if the key has none.
     public typealias Renewal = @Sendable (_ client: OAuthClient, _ resource: String?) async throws -> Credential
 
     /// Creates a manager.

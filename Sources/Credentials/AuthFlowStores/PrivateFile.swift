@@ -225,7 +225,7 @@ package struct PrivateFile {
     }
 
     func failure(_ what: String) -> AuthError {
-        // O_NOFOLLOW does not open a symbolic link.
+        // With O_NOFOLLOW, open() fails with ELOOP if the path is a symbolic link.
         let reason = errno == ELOOP ? "it is a symbolic link" : unsafe String(cString: strerror(errno))
         return AuthError(.storageFailed, "\(path) \(what): \(reason).")
     }

@@ -52,7 +52,7 @@ package struct JWE: Sendable {
             )
         }
         guard let encryption = header["enc"]?.string.flatMap(ContentEncryption.init(rawValue:)) else {
-            throw Self.refusal("its content encryption is not supported (enc)")
+            throw Self.refusal("its content encryption algorithm is not supported (enc)")
         }
         self.algorithm = algorithm
         self.encryption = encryption

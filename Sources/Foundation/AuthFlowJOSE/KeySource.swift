@@ -37,7 +37,7 @@ package final class KeySource: Sendable {
         var keys: JWKSet?
         /// The number of fetches that have been started.
         var begun = 0
-        /// The number of the fetch that returned `keys`.
+        /// The sequence number of the fetch that returned `keys`.
         var generation = 0
         var fetchedAt = Date.distantPast
         var freshUntil = Date.distantPast
@@ -162,7 +162,7 @@ package final class KeySource: Sendable {
 
     private enum Search {
         case running(SharedTask<Void>)
-        /// It is too early for another search. The associated error must be thrown if no cached key matches.
+        /// The minimum interval since the last search has not elapsed. The associated error must be thrown if no cached key matches.
         case refused((any Error)?)
     }
 

@@ -125,7 +125,7 @@ final class MCPEndpoint: Sendable {
         request.head.headerFields[.authorization].map { Secret($0) }
     }
 
-    /// Thrown when the session of a request was replaced, so that the caller must create the request again.
+    /// Thrown when the session of a request was replaced. The caller must create the request again.
     struct SessionRepaired: Error {}
 
     /// Returns the target of a redirect within the origin, such as a redirect that adds a trailing slash. A token is

@@ -5,7 +5,7 @@ import AuthFlow
 struct MCPSession: Sendable {
     /// `Mcp-Session-Id`, which is as sensitive as a password; nil if the server does not issue one.
     var id: Secret?
-    /// The negotiated revision; nil before the negotiation.
+    /// The negotiated protocol revision; nil before initialization.
     var version: String?
     /// The host's `initialize`, sent again when the server has lost the session.
     var initialize: MCPMessage?

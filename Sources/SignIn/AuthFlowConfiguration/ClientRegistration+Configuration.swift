@@ -62,7 +62,7 @@ extension ClientRegistration {
         }
         guard key?.certificate == nil || authentication.method == .privateKeyJWT else {
             throw configuration.error(
-                "\"certificate\" requires the client authentication private_key_jwt",
+                "\"certificate\" requires \"client_authentication\": \"private_key_jwt\"",
                 at: keys.clientKey
             )
         }

@@ -134,7 +134,7 @@ public struct Profile: Sendable {
         try section.transport(environment: environment)
     }
 
-    /// The other programs that may receive the tokens.
+    /// The settings of the credential helpers.
     /// - Throws: ``ConfigurationError`` with the location of the issue.
     package func helpers() throws(ConfigurationError) -> CredentialHelperSettings {
         try value(of: CredentialHelperSettings.key)

@@ -31,7 +31,7 @@ public enum ProfileKeys {
     package static let clientKey = ConfigurationKey(
         "client_key",
         ClientKey.value,
-        "The private key that signs client assertions and request objects: a PEM, JWK or JWK set file that other users cannot read, reloaded when it is replaced; or a key in a PKCS #11 token."
+        "The private key that signs client assertions and request objects: a key in a PKCS #11 token; or a PEM, JWK or JWK Set file, which other users must not be able to read, and which is reloaded when it is replaced."
     )
     static let dpopKey = ConfigurationKey(
         "dpop_key",

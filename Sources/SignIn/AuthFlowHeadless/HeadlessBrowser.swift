@@ -102,7 +102,7 @@ public actor HeadlessBrowser {
         }
         var endpoint = navigation.endpoint
         var form = navigation.form
-        // A page of a public server must not lead to services on loopback or on a private network.
+        // A page of a public server must not cause requests to services on loopback or on a private network.
         if let page {
             try Self.require(page.mayName(endpoint), endpoint, from: page)
             endpoint.limitReach(to: pageReach, unlessAt: page)

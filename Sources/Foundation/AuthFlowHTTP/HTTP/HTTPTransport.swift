@@ -21,8 +21,7 @@ public protocol HTTPTransport: Sendable {
 
     /// Sends a request and returns the response as soon as its status and headers have arrived, for event streams.
     ///
-    /// The request's timeout applies to the headers, and the maximum body size limits the unread bytes. Default: waits
-    /// for the whole response.
+    /// The request's timeout applies to the headers, and the maximum body size limits the unread bytes. The default implementation waits for the whole response.
     /// - Throws: The same errors as ``send(_:)``. Reading the body throws an error if the body ends early.
     func stream(_ call: TransportRequest) async throws -> ResponseStream
 

@@ -22,7 +22,7 @@ final class Alarms: Sendable {
         let ring: @Sendable () -> Void
     }
 
-    /// The task that sleeps.
+    /// The task that waits for the earliest alarm.
     private struct Sleeper {
         let number: UInt64
         let wakesAt: ContinuousClock.Instant

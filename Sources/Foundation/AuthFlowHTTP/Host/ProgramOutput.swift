@@ -54,7 +54,7 @@ package enum ProgramOutput {
 }
 
 #if os(Linux)
-/// A program that runs in a separate session. Its process ID may be reused once the program has been reaped.
+/// A child process that runs in a separate session. Its process ID may be reused once the program has been reaped.
 private final class Child: Sendable {
     private enum State {
         case notStarted

@@ -99,7 +99,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             // libcurl sends a field without a value only if it is written with a semicolon instead of a colon.
             lines.append(field.value.isEmpty ? "\(field.name.rawName);" : "\(field.name.rawName): \(field.value)")
         }
-        // HTTP/2 cookie fields are separate; HTTP/1.1 requires a single field (RFC 6265 section 5.4).
+        // HTTP/2 permits separate cookie fields (RFC 9113 section 8.2.3); HTTP/1.1 requires a single field (RFC 6265 section 5.4).
         let cookies = call.head.headerFields[values: .cookie]
         if !cookies.isEmpty { lines.append("Cookie: \(cookies.joined(separator: "; "))") }
         if call.head.headerFields[.userAgent] == nil { lines.append("User-Agent: AuthFlow") }

@@ -205,7 +205,7 @@ package struct IDTokenValidation: Sendable {
         }
         if let authenticated = rules["auth_time"] {
             guard let authenticated = authenticated.number, authenticated <= time + leeway else {
-                throw rules.refused("its auth_time is not a time in the past\(rules.clockHint)")
+                throw rules.refused("its auth_time is in the future or is not a number\(rules.clockHint)")
             }
         }
 

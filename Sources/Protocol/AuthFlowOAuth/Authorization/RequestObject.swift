@@ -8,8 +8,7 @@ extension OAuthClient {
     /// The lifetime of a request object, in seconds. FAPI 2.0 Message Signing section 5.3.2 allows up to an hour.
     private static let requestObjectLifetime: Int64 = 300
 
-    /// Signs an authorization request (RFC 9101 section 4), and encrypts it if the registration requires that: "a
-    /// nested JWT", signed first.
+    /// Signs an authorization request (RFC 9101 section 4), and then encrypts it if the registration requires encryption ("a nested JWT").
     func requestObject(
         _ parameters: FormParameters,
         _ source: SigningKeySource,

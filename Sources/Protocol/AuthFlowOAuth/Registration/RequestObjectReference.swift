@@ -14,7 +14,7 @@ public struct RequestObjectReference: Sendable {
 
     /// A location for unsigned request objects, which are authenticated only by the client URL from which the server
     /// fetches them.
-    /// Use it for servers that have no signing key for the client (OIDC Core section 6.1, `alg` `none`).
+    /// Use it for servers that have no key for verifying the client's signatures (OIDC Core section 6.1, `alg` `none`).
     public static func publishingUnsigned(
         _ publish: @escaping @Sendable (_ requestObject: Secret) async throws -> String
     ) -> RequestObjectReference {

@@ -61,8 +61,7 @@ public struct ProviderRequest: Sendable {
     public var headerFields: HTTPFields
 
     /// The parameters that protect or identify the transaction (`state`, `nonce`, the code challenge, the redirect URI,
-    /// the code, the client's credentials). An adapter can read them; the engine sends them regardless of the adapter's
-    /// changes.
+    /// the code, the client's credentials). An adapter has no access to them; the engine adds them to the adapter's parameters.
     var protectedParameters: FormParameters
 
     /// In a logout request, the tokens of the user who signs out; otherwise nil.

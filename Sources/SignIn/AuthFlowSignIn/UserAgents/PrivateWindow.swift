@@ -30,7 +30,7 @@ package enum PrivateWindow {
     }
 
     /// The user's default browser (freedesktop.org's MIME Applications specification).
-    /// - Returns: The name of its program; nil when no browser is selected, or the browser is unknown.
+    /// - Returns: The name of the default browser's executable; nil when no default browser is selected, or the browser is unknown.
     static func defaultProgram(_ environment: [String: String]) -> String? {
         let folder =
             environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }

@@ -252,6 +252,6 @@ public struct ProviderConformance: Sendable {
 }
 
 extension JSON {
-    /// The value as text, which an adapter may use as the subject; nil for other kinds of values.
+    /// The value as text, for comparison with the subject; nil unless it is a string or an integer.
     fileprivate var text: String? { string ?? integer.map(String.init) }
 }

@@ -144,7 +144,7 @@ extension OIDCEmulator {
         }
         guard claims["aud"]?.string == issuer else { return refuse("aud is wrong") }
         guard claims["request"] == nil, claims["request_uri"] == nil, claims["sub"] == nil else {
-            return refuse("a claim is not allowed in a request object")
+            return refuse("the request object contains request, request_uri or sub")
         }
         let time = now().timeIntervalSince1970
         guard let start = claims["nbf"]?.number, let end = claims["exp"]?.number, start <= time + 10, end > time,

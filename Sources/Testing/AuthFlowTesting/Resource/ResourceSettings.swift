@@ -115,7 +115,7 @@ public struct ResourceSettings: Sendable {
     public var assertions: Set<String> = []
     /// The ID Token that the identity provider exchanges.
     public var identityToken: String?
-    /// Whether a step-up challenge uses the Bearer scheme even when tokens are bound to keys.
+    /// Whether a step-up challenge uses the Bearer scheme even when tokens are DPoP-bound.
     public var stepsUpAsBearer = false
     /// The binding of access tokens to keys.
     public var dpop = DPoP.none

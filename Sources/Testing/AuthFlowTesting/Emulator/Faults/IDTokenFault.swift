@@ -30,7 +30,7 @@ public struct IDTokenFault: Sendable {
     /// Sets a claim to another value, or removes it.
     public static func claim(_ name: String, _ value: JSON?) -> IDTokenFault { claims { $0[name] = value } }
 
-    /// Signs correctly, with an algorithm other than the agreed one.
+    /// A valid signature with an algorithm other than the registered algorithm.
     public static func signed(with algorithm: SignatureAlgorithm) -> IDTokenFault {
         IDTokenFault(algorithm: algorithm)
     }
