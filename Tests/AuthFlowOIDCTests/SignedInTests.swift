@@ -240,6 +240,20 @@ import Testing
         #expect(try await client.signOut().credential == nil)
     }
 
+    /// If the store has removed the record although it reports a failure, no later sign-out would find the tokens.
+    @Test(arguments: [true, false]) func aSignOutWhoseRemovalIsReportedAsFailedRevokesTheRemovedTokens(
+        isRemoved: Bool
+    ) async throws {
+        let store = FailingStore()
+        let client = try life.client(store: store)
+        _ = try await client.signIn()
+        store.fail(true, afterWriting: isRemoved)
+        let error = await #expect(throws: AuthError.self) { try await client.signOut() }
+        #expect(error?.code == .storageFailed)
+        #expect(error?.message.hasSuffix("The tokens were revoked.") == isRemoved)
+        #expect(life.scene.emulator.receivedRequests.contains { $0.path == "/revoke" } == isRemoved)
+    }
+
     @Test func signOutDeletesTheTokensEvenWhenRevocationFails() async throws {
         let client = try life.client()
         _ = try await client.signIn()

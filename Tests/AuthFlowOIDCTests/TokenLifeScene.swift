@@ -43,8 +43,13 @@ final class FlakyTransport: HTTPTransport {
 final class FailingStore: TokenStore {
     private let base = MemoryTokenStore()
     private let failures = Mutex(0)
+    private let failsAfterWriting = Mutex(false)
 
-    func fail(_ isBroken: Bool) { fail(times: isBroken ? .max : 0) }
+    /// - Parameter afterWriting: Whether the bytes are written before a failure is reported.
+    func fail(_ isBroken: Bool, afterWriting: Bool = false) {
+        failsAfterWriting.withLock { $0 = afterWriting }
+        fail(times: isBroken ? .max : 0)
+    }
     func fail(times: Int) { failures.withLock { $0 = times } }
     func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
     func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
@@ -52,6 +57,7 @@ final class FailingStore: TokenStore {
             defer { failures = max(failures - 1, 0) }
             return failures > 0
         }
+        if fails, failsAfterWriting.withLock({ $0 }) { try await base.write(bytes, under: lease) }
         if fails { throw AuthError(.storageFailed, "No space is left.") }
         try await base.write(bytes, under: lease)
     }

@@ -268,6 +268,11 @@ extension ManagedCredential {
         return isOtherAccount(signedIn, in: accounts) && accounts.entry(of: signedIn)?.credential == nil
     }
 
+    /// Whether tokens of an account are stored, or are in memory because they could not be stored.
+    package func hasTokens(of account: AccountID) async throws -> Bool {
+        try await accounts().entry(of: account)?.credential != nil
+    }
+
     private func isOtherAccount(_ signedIn: AccountID, in accounts: StoredAccounts) -> Bool {
         signedIn.subject != nil && otherAccount(than: signedIn, in: accounts)?.subject != nil
     }
@@ -412,14 +417,20 @@ extension ManagedCredential {
     /// Removes an account under an exclusive lease, so that the latest credential is removed, whichever process has
     /// refreshed it.
     /// - Returns: The removed entry; its credential is nil if the session had already ended.
-    package func remove() async throws -> StoredAccounts.Entry? {
+    package func remove(
+        _ willRemove: (StoredAccounts.Entry) -> Void = { _ in }
+    ) async throws -> StoredAccounts.Entry? {
         beginEpoch()
         var found: StoredAccounts.Entry?
         var attempts = 3
         while true {
             attempts -= 1
             do {
-                return try await removeUnderLease { found = $0 } ?? found
+                let removed = try await removeUnderLease { entry in
+                    found = entry
+                    willRemove(entry)
+                }
+                return removed ?? found
             } catch let error as AuthError where error.isOfLostLease && attempts > 0 {
                 // Another process has changed or removed the record in the meantime, or this process has done so and
                 // the response was lost.

@@ -104,6 +104,7 @@ extension EncryptedTokenStore: TokenStore {
     }
 
     public func reserve(_ size: Int, under lease: Lease) async throws {
+        try await checkKey()
         // The ciphertext is in base64url, with the wrapped key and the salt.
         try await base.reserve(size * 4 / 3 + 1024, under: lease)
     }
@@ -243,7 +244,7 @@ extension EncryptedTokenStore {
             return key
         case .file(let path):
             let file = PrivateFile(path)
-            if let bytes = try file.contents(maximumSize: 1024) { return try Self.key(bytes, from: path) }
+            if let bytes = try Self.contents(ofKeyFile: path) { return try Self.key(bytes, from: path) }
             guard !isNeeded else {
                 // The credential is intact: it can be read once the key is restored.
                 throw AuthError(
@@ -260,10 +261,10 @@ extension EncryptedTokenStore {
             return SymmetricKey(data: bytes)
         case .keys: preconditionFailure("Configured keys are not derived from a secret.")
         case .store(let store):
-            let place = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")
+            let place = Self.keyPlace
             // All users share this record, so the lease is acquired only to create it.
             if let bytes = try await store.bytes(for: place) {
-                return try Self.key(bytes, from: "The system's key store")
+                return try Self.key(bytes, from: Self.keyStoreName)
             }
             guard !isNeeded else {
                 throw AuthError(
@@ -273,7 +274,7 @@ extension EncryptedTokenStore {
             }
             return try await store.withLease(on: place) { lease in
                 if let bytes = try await store.bytes(for: place) {
-                    return try Self.key(bytes, from: "The system's key store")
+                    return try Self.key(bytes, from: Self.keyStoreName)
                 }
                 let bytes = host.randomBytes(32)
                 try await store.write(Array(Base64URL.encode(bytes).utf8), under: lease)
@@ -281,6 +282,26 @@ extension EncryptedTokenStore {
             }
         }
     }
+
+    private static func contents(ofKeyFile path: String) throws(AuthError) -> [UInt8]? {
+        try PrivateFile(path).contents(maximumSize: 1024, isCredential: false)
+    }
+
+    /// Checks that the key can be used if it already exists: otherwise, the first write creates it.
+    private func checkKey() async throws {
+        switch source {
+        case .file(let path):
+            if let bytes = try Self.contents(ofKeyFile: path) { _ = try Self.key(bytes, from: path) }
+        case .store(let store):
+            if let bytes = try await store.bytes(for: Self.keyPlace) {
+                _ = try Self.key(bytes, from: Self.keyStoreName)
+            }
+        case .passphrase, .keys: break
+        }
+    }
+
+    private static let keyPlace = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")
+    private static let keyStoreName = "The system's key store"
 
     private static func key(_ text: [UInt8], from place: String) throws(AuthError) -> SymmetricKey {
         let trimmed = text.filter { $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") }

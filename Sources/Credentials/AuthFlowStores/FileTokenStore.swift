@@ -90,7 +90,12 @@ public struct FileTokenStore: TokenStore {
         }
         try await withHeldLock(of: lease) {
             let file = PrivateFile(path(for: lease.key, "json"))
-            guard let bytes else { return try file.remove() }
+            guard let bytes else {
+                // Temporary files of a process that was killed may contain tokens.
+                let leftovers = Result { () throws(AuthError) in try file.removeLeftovers(isLocked: true) }
+                try file.remove()
+                return try leftovers.get()
+            }
             try file.replace(with: bytes, in: held.takeReserved(for: lease) ?? TemporaryFile(for: file))
         }
     }
@@ -143,6 +148,7 @@ public struct FileTokenStore: TokenStore {
         var lock = try place.openLock()
         var waited = Duration.zero
         var pause = Duration.milliseconds(5)
+        var replacement = Duration.zero
         var lastRenewal = lock.renewedAt
         // The sum of the pauses, not the elapsed time, which would include time while the machine was suspended.
         var unrenewed = Duration.zero
@@ -153,11 +159,21 @@ public struct FileTokenStore: TokenStore {
                 var attempt = FileLock.Attempt.busy
                 try await withDirectoryLock {
                     attempt = try lock.acquire()
-                    if attempt == .taken { PrivateFile(path(for: key, "json")).removeLeftovers(isLocked: true) }
+                    if attempt == .taken { try? PrivateFile(path(for: key, "json")).removeLeftovers(isLocked: true) }
                 }
                 switch attempt {
                 case .taken: return lock
                 case .outdated:
+                    guard waited < patience else {
+                        throw AuthError(
+                            .storageFailed,
+                            "\(place.path) cannot be locked: it is replaced each time, or its file system does not report which file it is."
+                        )
+                    }
+                    // Usually, the previous holder has just removed the file.
+                    try await clock.sleep(for: replacement)
+                    waited += replacement
+                    replacement = min(max(.milliseconds(1), replacement * 2), .milliseconds(250))
                     // The new lock is opened before the old one is released, so that the old one is not closed twice
                     // if opening fails.
                     let next = try place.openLock()

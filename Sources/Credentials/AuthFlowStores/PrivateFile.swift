@@ -52,7 +52,8 @@ package struct PrivateFile {
     }
 
     /// The content of the file; nil when the file does not exist.
-    package func contents(maximumSize: Int) throws(AuthError) -> [UInt8]? {
+    /// - Parameter isCredential: Whether a sign-out would remove the file; default: yes.
+    package func contents(maximumSize: Int, isCredential: Bool = true) throws(AuthError) -> [UInt8]? {
         // O_NOFOLLOW: a link that an attacker put here could make this read, or later overwrite, another file.
         let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
@@ -62,7 +63,10 @@ package struct PrivateFile {
         defer { close(descriptor) }
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0 else { throw failure("cannot be examined") }
-        try requirePrivate(status, isCredential: true)
+        try requirePrivate(status, isCredential: isCredential)
+        guard status.st_size <= maximumSize || isCredential else {
+            throw AuthError(.storageFailed, "\(path) is larger than \(maximumSize) bytes, so it is not a key file.")
+        }
         guard status.st_size <= maximumSize else {
             throw AuthError(
                 .credentialUnusable,
@@ -95,7 +99,7 @@ package struct PrivateFile {
         guard status.st_mode & 0o077 == 0 else {
             throw AuthError(
                 .storageFailed,
-                "Other users can access \(path), so its tokens may be compromised. \(remedy), run: chmod 600 \(ShellWord.path(path))"
+                "Other users can access \(path), so its content may be compromised. \(remedy), run: chmod 600 \(ShellWord.path(path))"
             )
         }
     }
@@ -117,7 +121,7 @@ package struct PrivateFile {
     /// Replaces the file. When this method returns, the new bytes survive a power failure. When it throws, the old
     /// bytes are unchanged, or the new bytes may not survive a power failure.
     package func replace(with bytes: [UInt8]) throws(AuthError) {
-        removeLeftovers()
+        try? removeLeftovers()
         try replace(with: bytes, in: TemporaryFile(for: self))
     }
 
@@ -174,7 +178,7 @@ package struct PrivateFile {
     /// - Returns: Whether it was created.
     package func create(with bytes: [UInt8]) throws(AuthError) -> Bool {
         // The file is first written completely under another name, so that no reader sees partial content.
-        removeLeftovers()
+        try? removeLeftovers()
         let temporary = try TemporaryFile(for: self)
         try temporary.write(bytes)
         guard unsafe link(temporary.path, path) == 0 else {
@@ -189,15 +193,22 @@ package struct PrivateFile {
     /// contain the process ID.
     /// - Parameter isLocked: Whether no other process can be replacing the file, so that every temporary file can be removed. Otherwise, only the
     ///   files of processes that no longer exist are removed; in a container, the ID of a killed process is soon reused.
-    func removeLeftovers(isLocked: Bool = false) {
+    /// - Throws: ``AuthError`` with `storage_failed` when the directory cannot be read, or a file cannot be removed.
+    func removeLeftovers(isLocked: Bool = false) throws(AuthError) {
         let directory = FilePath.directory(of: path)
         let prefix = path[(path.lastIndex(of: "/") ?? path.startIndex)...].drop { $0 == "/" } + "."
-        for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? [] {
+        let names: [String]
+        do { names = try FileManager.default.contentsOfDirectory(atPath: directory) } catch {
+            throw AuthError(.storageFailed, "\(directory) cannot be read.", underlyingError: error)
+        }
+        for name in names {
             guard name.hasPrefix(prefix), name.hasSuffix(".tmp"),
                 let process = Int32(name.dropFirst(prefix.count).prefix { $0 != "." }),
                 isLocked || process > 0 && kill(process, 0) != 0 && errno == ESRCH
             else { continue }
-            unsafe unlink("\(directory)/\(name)")
+            guard unsafe unlink("\(directory)/\(name)") == 0 || errno == ENOENT else {
+                throw PrivateFile("\(directory)/\(name)").failure("cannot be removed")
+            }
         }
     }
 

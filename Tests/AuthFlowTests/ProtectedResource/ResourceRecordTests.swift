@@ -1,4 +1,5 @@
 import AuthFlowEssentials
+import AuthFlowJSON
 import Foundation
 import Testing
 
@@ -92,6 +93,24 @@ import Testing
         }
         record.use(Self.known("new"))
         #expect(try stored(record).others.contains(Self.known))
+    }
+
+    @Test(arguments: ["resource", "issuer", "client_id", "scopes", "identification"])
+    func aSignInWithoutARequiredMemberIsIgnored(_ member: String) throws {
+        var record = ResourceRecord(nil)
+        record.use(Self.known)
+        record.begin(Self.unfinished(Self.known))
+        let json = try JSON(parsing: try #require(try record.bytes))
+        let damaged = try JSON.object((json.object ?? [:]).filter { $0.key != member }).serialized()
+        #expect(ResourceRecord(damaged).current == nil)
+        let unfinished = try #require(json["unfinished"]?.array?.first?.object).filter { $0.key != member }
+        #expect(ResourceRecord(try JSON.object(["unfinished": [.object(unfinished)]]).serialized()).all.isEmpty)
+    }
+
+    @Test func anUnfinishedSignInWithoutAnEndIsIgnored() throws {
+        let json = Self.known.json
+        #expect(ResourceRecord(try JSON.object(["unfinished": [json]]).serialized()).all.isEmpty)
+        #expect(try ResourceRecord(nil).bytes == nil)
     }
 
     @Test func aLocalSignOutRemovesUnfinishedSignIns() throws {

@@ -32,6 +32,30 @@ import Testing
         }
     }
 
+    /// A sign-in reserves space first, so that no tokens are requested that cannot be stored.
+    @Test(arguments: [("too short", "abc", 0o600), ("readable by others", String(repeating: "A", count: 43), 0o644)])
+    func noSpaceIsReservedIfTheKeyFileCannotBeUsed(_ name: String, _ content: String, _ mode: Int) async throws {
+        try await withDirectory { directory in
+            let path = "\(directory)/key"
+            try FileManager.default.createDirectory(
+                atPath: directory,
+                withIntermediateDirectories: true,
+                attributes: [.posixPermissions: 0o700]
+            )
+            let isCreated = FileManager.default.createFile(
+                atPath: path,
+                contents: Data(content.utf8),
+                attributes: [.posixPermissions: mode]
+            )
+            #expect(isCreated)
+            let store = EncryptedTokenStore(FileTokenStore(directory: "\(directory)/tokens"), key: .file(path: path))
+            let error = await #expect(throws: AuthError.self) {
+                try await store.withLease(on: key) { try await store.reserve(100, under: $0) }
+            }
+            #expect(error?.code == .storageFailed && error?.message.contains("Sign out") == false)
+        }
+    }
+
     @Test func conformsWithAKeyOfAnotherStore() async throws {
         let store = EncryptedTokenStore(MemoryTokenStore(), key: .store(MemoryTokenStore()))
         try await TokenStoreConformance(store: store).run()

@@ -139,6 +139,23 @@ import Testing
         }
     }
 
+    /// The file may contain the tokens of a process that was killed, so the removal must not be reported as complete.
+    @Test func aRemovalFailsIfATemporaryFileCannotBeRemoved() async throws {
+        try await withDirectory { directory in
+            let store = FileTokenStore(directory: directory)
+            try await store.set([1], for: key)
+            let file = try #require(try files(directory, ".json").first)
+            // A directory cannot be removed like a file.
+            let left = "\(directory)/\(file).1.AAAA.tmp"
+            try FileManager.default.createDirectory(atPath: left, withIntermediateDirectories: false)
+            let error = await #expect(throws: AuthError.self) {
+                try await store.withLease(on: key) { try await store.write(nil, under: $0) }
+            }
+            #expect(error?.code == .storageFailed && error?.message.contains(".1.AAAA.tmp") == true)
+            #expect(try await store.bytes(for: key) == nil)
+        }
+    }
+
     @Test func aFileLeaseThatIsNotRenewedIsLostAndWritesNothing() async throws {
         try await withDirectory { directory in
             let paused = FileTokenStore(

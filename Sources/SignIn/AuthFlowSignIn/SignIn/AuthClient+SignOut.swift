@@ -114,12 +114,21 @@ extension AuthClient {
     /// Removes a credential and then revokes its tokens, because only the removed credential is known to be the latest. A crash in between
     /// leaves tokens that are no longer stored but remain valid until they expire.
     private func end(_ managed: ManagedCredential, revokesTokens: Bool, _ reporter: FlowReporter) async -> Ended {
+        func revoke(_ credential: Credential) async throws -> SignOut.Outcome {
+            try await outcome(of: .revocation, isAsked: revokesTokens, reporter) { try await client.revoke(credential) }
+        }
+        var found: Credential?
         do {
-            guard let credential = try await managed.remove()?.credential else { return .success(nil) }
-            let revocation = try await outcome(of: .revocation, isAsked: revokesTokens, reporter) {
-                try await client.revoke(credential)
+            guard let credential = try await managed.remove({ found = $0.credential })?.credential else {
+                return .success(nil)
             }
-            return .success((credential, revocation))
+            return .success((credential, try await revoke(credential)))
+        } catch let error as AuthError where found != nil {
+            // If the store has removed the record although it reports a failure, no later sign-out would find the tokens.
+            guard let found, let isPresent = try? await managed.hasTokens(of: found.account), !isPresent,
+                let outcome = try? await revoke(found), outcome == .done
+            else { return .failure(error) }
+            return .failure(error.saying("\(error.message) The tokens were revoked.", because: error))
         } catch {
             return .failure(error)
         }
