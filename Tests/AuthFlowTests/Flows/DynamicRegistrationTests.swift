@@ -170,6 +170,7 @@ private struct PlainProvider: ProviderAdapter {
         ),
         Refused(response: ["error": "invalid_redirect_uri"], status: .badRequest, code: .providerRejected),
         Refused(response: ["client_id": "c"], status: .badRequest, code: .providerRejected),
+        Refused(response: ["client_id": "c", "error": "invalid_request"], status: .ok, code: .providerRejected),
     ]
 
     @Test(arguments: refused)
