@@ -3,6 +3,7 @@ import AuthFlowJSON
 import Testing
 
 @testable import AuthFlowHTTP
+@testable import AuthFlowOAuth
 @testable import AuthFlowResourceClient
 
 /// The defense against mix-up attacks (RFC 9700 section 4.4) by servers that resources name.
@@ -50,12 +51,51 @@ import Testing
         let server = ResourceAuthorizationServer(issuer: Self.issuer, isAssumed: false, isListed: test.isListed)
         let result = Result { () throws(AuthError) in
             try server.requireMixUpDefense(metadata, redirectURI: test.redirectURI)
-            if test.isListed { try server.requireOwnEndpoints(metadata) }
+            if test.isListed || test.namesIssuer { try server.requireOwnEndpoints(metadata) }
         }
         guard case .failure(let error) = result else {
             #expect(test.isAccepted)
             return
         }
         #expect(!test.isAccepted && error.code == .unsupported, "\(error)")
+    }
+
+    struct Device: CustomTestStringConvertible {
+        let testDescription: String
+        var purpose = ProviderRequest.Purpose.deviceAuthorization
+        var isListed = false
+        let isAccepted: Bool
+    }
+
+    @Test(arguments: [
+        Device(testDescription: "the device authorization endpoint", isAccepted: false),
+        Device(testDescription: "the token endpoint", purpose: .token, isAccepted: true),
+        Device(testDescription: "that of a trusted issuer", isListed: true, isAccepted: true),
+    ]) func aDeviceAuthorizationEndpointAtAnotherOriginIsRejected(_ test: Device) async throws {
+        let server = ResourceAuthorizationServer(issuer: Self.issuer, isAssumed: false, isListed: test.isListed)
+        let client = OAuthClient(
+            server: AuthorizationServer(server),
+            registration: try ClientRegistration(clientID: "client")
+        )
+        var request = ProviderRequest(
+            purpose: test.purpose,
+            endpoint: "https://other.example/device",
+            parameters: [:],
+            protectedParameters: [:]
+        )
+        do {
+            try await server.prepare(&request, in: client.providerContext)
+            #expect(test.isAccepted)
+        } catch let error as AuthError {
+            #expect(!test.isAccepted && error.code == .unsupported)
+        }
+    }
+
+    @Test(arguments: [
+        ("http://127.0.0.1/callback", true), ("com.example.app:/callback", true),
+        ("https://app.example/callback", false), ("com.example.app:/callback?a=b", false),
+    ]) func aRedirectURIIsMadeUniqueForAServerIfItCanBeVaried(_ uri: String, _ isVaried: Bool) throws {
+        let redirectURI = try RedirectURI(uri)
+        #expect((redirectURI.own(for: Self.issuer) != redirectURI) == isVaried)
     }
 }
