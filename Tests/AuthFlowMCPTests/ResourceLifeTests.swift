@@ -902,6 +902,17 @@ import Testing
         }
     }
 
+    /// Otherwise, the challenge of another origin would start a sign-in.
+    @Test func aRequestToAnotherOriginIsNotSentEvenWithoutAToken() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let client = try scene.client()
+            await expectError(.invalidConfiguration) {
+                _ = try await client.send(TransportRequest(.get, "https://other.example.com/mcp"))
+            }
+            #expect(scene.emulator.requests.isEmpty)
+        }
+    }
+
     @Test func aTokenGoesToItsResourceAlone() async throws {
         try await ResourceScene.with(.inProcess) { scene in
             let client = try scene.client()
