@@ -57,7 +57,7 @@ STAGES = [
     "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
 ]
 # Run first for checks in the modules for protected resources.
-RESOURCE = "AuthFlowMCPTests|ResourceMetadataTests|ClientMetadataDocumentTests|HostileTextTests"
+RESOURCE = "AuthFlowMCPTests|ResourceMetadataTests|ResourceRecordTests|SignInHistoryTests|ResourceAuthorizationServerTests|DynamicRegistrationTests|ClientMetadataDocumentTests|HostileTextTests"
 # Run first for checks in the loopback module.
 LOOPBACK = "AuthFlowLoopbackTests"
 
