@@ -35,7 +35,7 @@ LOGOUT = "Sources/Server/AuthFlowServer/SignOut/SessionServer+BackChannelLogout.
 LOGOUT_EFFECT = "Sources/Server/AuthFlowServer/SignOut/ProviderLogout.swift"
 RESOURCE = "Sources/SignIn/AuthFlowResourceClient/"
 RESOURCE_SIGN_IN = RESOURCE + "ResourceClient+SignIn.swift"
-RESOURCE_RECORD = RESOURCE + "KnownResource.swift"
+RESOURCE_RECORD = RESOURCE + "ResourceRecord.swift"
 SIGN_IN_HISTORY = RESOURCE + "SignInHistory.swift"
 
 # Name: file, text and replacement.

@@ -295,7 +295,7 @@ extension ResourceClient {
             end: host.now() + options.timeout.seconds + 300
         )
         do {
-            try await changeRecord { $0.begin(unfinished) }
+            try await changeRecord { $0.begin(unfinished, at: host.now()) }
             await list()
         } catch {
             // A machine-to-machine client shows no page, and can work without the store.

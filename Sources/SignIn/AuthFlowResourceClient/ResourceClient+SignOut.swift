@@ -41,7 +41,9 @@ extension ResourceClient {
     /// names those servers again.
     func signOutOthers() async {
         guard let record = try? await record() else { return }
-        let others = record.all.filter { $0 != record.current }
+        // An unfinished sign-in may be another process's.
+        let ended = record.unfinished.filter { $0.end < host.now() }.map(\.signIn)
+        let others = (record.others + ended).filter { record.current?.sharesTokens(with: $0) != true }
         if !others.isEmpty { _ = try? await signOut(of: others) { try await $0.signOut() } }
     }
 

@@ -47,7 +47,7 @@ import Testing
         Removal(testDescription: "after the clock was set back by two days", time: -172_800, isNamed: false),
     ]) func aSignInThatMayStillStoreTokensRemainsNamed(_ removal: Removal) throws {
         var record = ResourceRecord(nil)
-        record.begin(Self.unfinished(Self.known))
+        record.begin(Self.unfinished(Self.known), at: Self.now)
         record = try stored(record)
         record.remove(Self.known, at: Self.now + removal.time)
         #expect(record.all == (removal.isNamed ? [Self.known] : []))
@@ -57,7 +57,7 @@ import Testing
 
     @Test func aSignInThatHasSucceededIsNamedOnce() throws {
         var record = ResourceRecord(nil)
-        record.begin(Self.unfinished(Self.known))
+        record.begin(Self.unfinished(Self.known), at: Self.now)
         record.use(Self.known, finishing: "1")
         record = try stored(record)
         #expect(record.current == Self.known && record.all == [Self.known] && record.unfinished.isEmpty)
@@ -65,7 +65,7 @@ import Testing
 
     @Test func aSignInThatHasFailedIsNamedUntilItsTokensAreRemoved() throws {
         var record = ResourceRecord(nil)
-        record.begin(Self.unfinished(Self.known))
+        record.begin(Self.unfinished(Self.known), at: Self.now)
         record.fail("1")
         record = try stored(record)
         #expect(record.all == [Self.known] && record.current == nil)
@@ -76,8 +76,8 @@ import Testing
     /// After a lost lease, two processes may sign in at the same time.
     @Test(arguments: [true, false]) func theEndOfOneSignInKeepsThatOfAnotherProcess(_ succeeds: Bool) throws {
         var record = ResourceRecord(nil)
-        record.begin(Self.unfinished(Self.known))
-        record.begin(Self.unfinished(Self.known("other"), id: "2"))
+        record.begin(Self.unfinished(Self.known), at: Self.now)
+        record.begin(Self.unfinished(Self.known("other"), id: "2"), at: Self.now)
         if succeeds { record.use(Self.known, finishing: "1") } else { record.fail("1") }
         record.remove(Self.known("other"), at: Self.now)
         #expect(try stored(record).all.contains(Self.known("other")))
@@ -88,7 +88,7 @@ import Testing
         var record = ResourceRecord(nil)
         record.use(Self.known)
         for number in 0..<40 {
-            record.begin(Self.unfinished(Self.known("\(number)")))
+            record.begin(Self.unfinished(Self.known("\(number)")), at: Self.now)
             record.fail("1")
         }
         record.use(Self.known("new"))
@@ -99,7 +99,7 @@ import Testing
     func aSignInWithoutARequiredMemberIsIgnored(_ member: String) throws {
         var record = ResourceRecord(nil)
         record.use(Self.known)
-        record.begin(Self.unfinished(Self.known))
+        record.begin(Self.unfinished(Self.known), at: Self.now)
         let json = try JSON(parsing: try #require(try record.bytes))
         let damaged = try JSON.object((json.object ?? [:]).filter { $0.key != member }).serialized()
         #expect(ResourceRecord(damaged).current == nil)
@@ -115,7 +115,7 @@ import Testing
 
     @Test func aLocalSignOutRemovesUnfinishedSignIns() throws {
         var record = ResourceRecord(nil)
-        record.begin(Self.unfinished(Self.known))
+        record.begin(Self.unfinished(Self.known), at: Self.now)
         record.remove(Self.known, at: nil)
         #expect(record.all.isEmpty)
     }
@@ -125,7 +125,7 @@ import Testing
         record.use(Self.known)
         var wider = Self.known
         wider.scopes = ["read", "write"]
-        record.begin(Self.unfinished(wider))
+        record.begin(Self.unfinished(wider), at: Self.now)
         record.fail("1")
         record = try stored(record)
         #expect(record.current == Self.known && record.all == [Self.known])
