@@ -106,6 +106,31 @@ import Testing
         }
     }
 
+    /// The profile's own token would not be restricted to the resource.
+    @Test func curlPrefersATokenForTheResourceToTheTokenOfTheProfile() async throws {
+        var settings = ResourceSettings()
+        settings.registers = false
+        settings.grants = ["client_credentials"]
+        settings.authenticationMethods = ["client_secret_basic"]
+        settings.registeredClients = ["machine": "secret"]
+        try await with(settings) { resource in
+            let origin = String(resource.dropLast("/mcp".count))
+            let profile: JSON = [
+                "provider": "oidc", "issuer": .string(origin), "client_id": "machine",
+                "client_secret": ["command": ["echo", "secret"]], "client_authentication": "client_secret_basic",
+                "flow": "client_credentials", "api_origins": [.string(origin)],
+            ]
+            return try? String(decoding: JSON.object(["profiles": ["robot": profile]]).serialized(), as: UTF8.self)
+        } _: { emulator, run async throws in
+            let choice = [emulator.resource, "--config", "authflow.json", "--profile", "robot"]
+            #expect(try await run(["login"] + choice).status == 0)
+            let ping = ["-d", #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#]
+            let call = try await run(["curl"] + choice + ping)
+            #expect(call.status == 0, "\(call.talk)")
+            #expect(emulator.requests.count { $0 == "POST /token" } == 1)
+        }
+    }
+
     /// The command that the message suggests yields a token that the resource accepts.
     @Test func theAdviceAfterAStepUpNamesTheMissingScopes() async throws {
         var settings = ResourceSettings()

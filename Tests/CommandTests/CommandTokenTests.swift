@@ -85,7 +85,8 @@ import Testing
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
-            let changes = ["api_origins": "[\"\(emulator.issuer)\"]"]
+            // A client for one account cannot be used for resources, but for APIs.
+            let changes = ["api_origins": "[\"\(emulator.issuer)\"]", "account": #""248289761001""#]
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, changes)) { path, _ in
                 func curl(_ arguments: String...) async throws -> CommandHarness.Outcome {
                     try await CommandHarness.run(

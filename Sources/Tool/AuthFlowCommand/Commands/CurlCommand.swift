@@ -64,7 +64,7 @@ struct CurlCommand: AsyncParsableCommand {
         Terminal.result(bytes: response.body)
         guard response.status < 400 else {
             throw AuthError(
-                .invalidResponse,
+                response.status == 401 ? .accessTokenRejected : .invalidResponse,
                 "\(Redaction.url(choice.address)) responded with status \(response.status).",
                 providerError: await sender.providerError(in: response),
                 status: response.status
@@ -88,20 +88,11 @@ struct CurlCommand: AsyncParsableCommand {
                     response = try await client.send(request)
                 } catch let error as AuthError where error.code == .loginRequired && signsIn {}
                 if let response, response.status != 401 { return response }
-                guard signsIn else { throw try await Self.loginRequired(client, request) }
+                if let response, !signsIn { return response }
                 let signIn = try await client.signIn()
                 if let error = signIn.storageError { throw error }
                 return try await client.send(request)
             }
-        }
-
-        /// The error when an API rejects the token. It has already been refreshed if that is possible.
-        private static func loginRequired(_ client: AuthClient, _ request: TransportRequest) async throws -> AuthError {
-            AuthError(
-                .loginRequired,
-                "\(try Endpoint(request.url)) does not accept the access token. Sign in again.",
-                status: 401
-            )
         }
 
         func providerError(in response: TransportResponse) async -> ProviderError? {
@@ -118,12 +109,13 @@ struct CurlCommand: AsyncParsableCommand {
     private func sender(_ choice: ResourceChoice, _ target: Endpoint) async throws -> Sender {
         var choice = choice
         if let at { choice.address = at }
-        let client = try choice.client(signsInOnDemand: signIn)
+        // A profile for one account has no tokens for resources.
+        let client = Result { try choice.client(signsInOnDemand: signIn) }
         // A token that is restricted to the resource takes precedence.
-        if let api = try apiChoice(choice, target), try await client.status() == nil {
+        if let api = try apiChoice(choice, target), try await (try? client.get())?.status()?.credential == nil {
             return .api(try api.client(), signsIn: signIn)
         }
-        return .resource(client)
+        return .resource(try client.get())
     }
 
     /// The choice of the profile, if the profile names the origin of the URL as that of an API, but not the URL as a resource.
