@@ -148,7 +148,7 @@ public struct FileTokenStore: TokenStore {
         var lock = try place.openLock()
         var waited = Duration.zero
         var pause = Duration.milliseconds(5)
-        var replacement = Duration.zero
+        var (replacement, replaced) = (Duration.zero, Duration.zero)
         var lastRenewal = lock.renewedAt
         // The sum of the pauses, not the elapsed time, which would include time while the machine was suspended.
         var unrenewed = Duration.zero
@@ -164,7 +164,7 @@ public struct FileTokenStore: TokenStore {
                 switch attempt {
                 case .taken: return lock
                 case .outdated:
-                    guard waited < patience else {
+                    guard replaced <= patience else {
                         throw AuthError(
                             .storageFailed,
                             "\(place.path) cannot be locked: it is replaced each time, or its file system does not report which file it is."
@@ -172,7 +172,7 @@ public struct FileTokenStore: TokenStore {
                     }
                     // Usually, the previous holder has just removed the file.
                     try await clock.sleep(for: replacement)
-                    waited += replacement
+                    replaced += replacement
                     replacement = min(max(.milliseconds(1), replacement * 2), .milliseconds(250))
                     // The new lock is opened before the old one is released, so that the old one is not closed twice
                     // if opening fails.

@@ -64,13 +64,12 @@ package struct PrivateFile {
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0 else { throw failure("cannot be examined") }
         try requirePrivate(status, isCredential: isCredential)
-        guard status.st_size <= maximumSize || isCredential else {
-            throw AuthError(.storageFailed, "\(path) is larger than \(maximumSize) bytes, so it is not a key file.")
-        }
         guard status.st_size <= maximumSize else {
+            let size = "\(path) is larger than \(maximumSize) bytes, so it is not a"
+            guard isCredential else { throw AuthError(.storageFailed, "\(size) key file.") }
             throw AuthError(
                 .credentialUnusable,
-                "\(path) is larger than \(maximumSize) bytes, so it is not a credential. Sign out locally, which removes it, and sign in again."
+                "\(size) credential. Sign out locally, which removes it, and sign in again."
             )
         }
         var bytes: [UInt8] = []
@@ -201,15 +200,18 @@ package struct PrivateFile {
         do { names = try FileManager.default.contentsOfDirectory(atPath: directory) } catch {
             throw AuthError(.storageFailed, "\(directory) cannot be read.", underlyingError: error)
         }
+        var error: AuthError?
         for name in names {
             guard name.hasPrefix(prefix), name.hasSuffix(".tmp"),
                 let process = Int32(name.dropFirst(prefix.count).prefix { $0 != "." }),
                 isLocked || process > 0 && kill(process, 0) != 0 && errno == ESRCH
             else { continue }
             guard unsafe unlink("\(directory)/\(name)") == 0 || errno == ENOENT else {
-                throw PrivateFile("\(directory)/\(name)").failure("cannot be removed")
+                error = error ?? PrivateFile("\(directory)/\(name)").failure("cannot be removed")
+                continue
             }
         }
+        if let error { throw error }
     }
 
     /// Whether anything exists at this path.

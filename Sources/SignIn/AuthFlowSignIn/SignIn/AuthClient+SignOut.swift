@@ -125,10 +125,12 @@ extension AuthClient {
             return .success((credential, try await revoke(credential)))
         } catch let error as AuthError where found != nil {
             // If the store has removed the record although it reports a failure, no later sign-out would find the tokens.
-            guard let found, let isPresent = try? await managed.hasTokens(of: found.account), !isPresent,
-                let outcome = try? await revoke(found), outcome == .done
+            guard revokesTokens, let found, let isPresent = try? await managed.hasTokens(of: found.account), !isPresent
             else { return .failure(error) }
-            return .failure(error.saying("\(error.message) The tokens were revoked.", because: error))
+            let isRevoked = (try? await revoke(found)) == .done
+            let outcome =
+                isRevoked ? "The tokens were revoked." : "The tokens are no longer stored, but were not revoked."
+            return .failure(error.saying("\(error.message) \(outcome)", because: error))
         } catch {
             return .failure(error)
         }
