@@ -162,7 +162,7 @@ package final class ResourceHistory: History, @unchecked Sendable {  // All jobs
         world.note("the user signs out of \(client.address): grants \(present)")
         let signOut = try await client.signOut()
         world.note("\(client.address): \(signOut)")
-        for grant in present where !world.mayStoreAgain {
+        for grant in present where !records.mayStoreAgain(grant) {
             world.require(!records.isStored(grant), "grant \(grant) is stored after its sign-out")
         }
     }

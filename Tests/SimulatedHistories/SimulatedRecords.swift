@@ -36,6 +36,8 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     private var stored: [[UInt8]: [Int: Int]] = [:]
     /// The highest stored refresh token number, for each grant.
     private(set) var newest: [Int: Int] = [:]
+    /// The grants whose process has learned that they are stored.
+    private var confirmed: Set<Int> = []
     /// The removal time of each grant that is no longer stored.
     private(set) var removals: [Int: Duration] = [:]
 
@@ -70,7 +72,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         stored[digest] = after
         for (grant, serial) in after.sorted(by: { $0.key < $1.key }) {
             world.require(
-                removals[grant] == nil || world.mayStoreAgain,
+                removals[grant] == nil || mayStoreAgain(grant),
                 "grant \(grant) is stored again after it was removed"
             )
             removals[grant] = nil
@@ -89,6 +91,12 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         }
         world.note("store: \(Self.text(before)) is replaced by \(Self.text(after)), fence \(rows[digest]?.fence ?? 0)")
     }
+
+    /// Whether a process may store a grant again after its removal, because it never learned that the grant had been stored.
+    func mayStoreAgain(_ grant: Int) -> Bool { world.mayStoreAgain && !confirmed.contains(grant) }
+
+    /// Records that a process has learned that its bytes were stored.
+    func confirm(_ bytes: [UInt8]?) { confirmed.formUnion(Self.grants(in: bytes).keys) }
 
     private static func text(_ grants: [Int: Int]) -> String {
         grants.isEmpty

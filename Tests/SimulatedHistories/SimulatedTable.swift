@@ -84,7 +84,9 @@ package struct SimulatedTable: RecordTable {
 
     package func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool
     {
-        try await call("write") { [records] in records.write(bytes, attributes, under: lease) }
+        let isWritten = try await call("write") { [records] in records.write(bytes, attributes, under: lease) }
+        if isWritten { records.confirm(bytes) }
+        return isWritten
     }
 
     package func release(_ lease: HeldLease) async throws {

@@ -57,7 +57,7 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
     /// The first invariant that was violated.
     package private(set) var violation: String?
 
-    /// Whether a process may store a sign-in again after its removal, because it did not learn that the sign-in had been stored.
+    /// Whether a process keeps a sign-in in memory whose write has failed, and stores it later.
     package var mayStoreAgain = false
 
     /// Whether the provider has ended a grant.
