@@ -1,5 +1,5 @@
 import AuthFlowHTTP
-import Foundation
+import AuthFlowSystem
 
 /// The width of the terminal, for formatting the help.
 enum ScreenWidth {

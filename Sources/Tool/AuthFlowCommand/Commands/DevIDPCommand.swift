@@ -1,8 +1,8 @@
 import ArgumentParser
 import AuthFlow
+import AuthFlowEssentials
 import AuthFlowJSON
 import AuthFlowTesting
-import Foundation
 
 struct DevIDPCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
