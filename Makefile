@@ -263,12 +263,14 @@ format: ## Format the sources
 
 # The linker folds identical code and packs relocations, so that the program starts faster.
 # libstdc++ and libgcc, which the runtime needs, are also linked statically, because resolving their symbols takes the most time.
+# Swift's static libraries ask the linker to export all symbols, which keeps unused code; no library needs the tool's symbols.
 STATIC := .build-release/static
-LINKING := -Xlinker -L$(abspath $(STATIC)) -Xswiftc -Xclang-linker -Xswiftc -static-libgcc -Xswiftc -use-ld=lld -Xlinker --icf=safe -Xlinker --build-id=none -Xlinker -z -Xlinker pack-relative-relocs
+LINKING := -Xlinker -L$(abspath $(STATIC)) -Xswiftc -Xclang-linker -Xswiftc -static-libgcc -Xswiftc -use-ld=lld -Xlinker --no-export-dynamic -Xlinker --icf=safe -Xlinker --build-id=none -Xlinker -z -Xlinker pack-relative-relocs
 # Swift's libraries are linked statically, so that the tool runs without Swift installed; not on Apple platforms, which include them.
 # The program contains no paths of this machine. It has no build ID, which would be a hash of debug information that contains such paths.
 ANYWHERE := -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=. -Xcc -ffile-prefix-map=$(CURDIR)=.
-RELEASE := --configuration release --scratch-path .build-release $(ANYWHERE) $(if $(filter Linux,$(shell uname -s)),--static-swift-stdlib $(LINKING))
+# Libraries are not searched for beside the program, where another user may have put a file.
+RELEASE := --configuration release --scratch-path .build-release $(ANYWHERE) $(if $(filter Linux,$(shell uname -s)),--static-swift-stdlib --disable-local-rpath $(LINKING))
 TOOL := .build-release/release/authflow
 
 release: dependencies ## Build the command line tool for production use

@@ -60,4 +60,4 @@ do {
 }
 
 /// Prints a line without buffering, because it is read while the process runs.
-func say(_ line: String) { _ = SystemCall.write("\(line)\n".utf8, to: STDOUT_FILENO) }
+func say(_ line: String) { _ = SystemCall.write(Array("\(line)\n".utf8), to: STDOUT_FILENO) }

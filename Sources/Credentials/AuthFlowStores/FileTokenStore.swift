@@ -1,5 +1,5 @@
-public import AuthFlowEssentials
-import AuthFlowHTTP
+import AuthFlowEssentials
+public import AuthFlowHTTP
 public import AuthFlowStorage
 import Crypto
 import Synchronization
@@ -60,7 +60,7 @@ public struct FileTokenStore: TokenStore {
     ///   - environment: The process environment.
     public static func defaultDirectory(
         for application: String,
-        environment: [String: String] = ProcessInfo.processInfo.environment
+        environment: [String: String] = HostServices.system.environment
     ) -> String {
         precondition(
             !application.isEmpty && !application.hasPrefix(".") && !application.utf8.contains(UInt8(ascii: "/")),

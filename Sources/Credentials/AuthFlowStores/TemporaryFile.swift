@@ -24,7 +24,7 @@ final class TemporaryFile: Sendable {
 
     /// Reserves space for later content by writing zeros, because posix_fallocate(3) is not available on every platform.
     func reserve(_ size: Int) throws(AuthError) {
-        guard SystemCall.write(repeatElement(0, count: size), to: descriptor) else {
+        guard SystemCall.write([UInt8](repeating: 0, count: size), to: descriptor) else {
             throw target.failure("cannot be written")
         }
     }

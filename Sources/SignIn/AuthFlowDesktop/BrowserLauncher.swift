@@ -1,5 +1,5 @@
 public import AuthFlow
-public import AuthFlowEssentials
+import AuthFlowEssentials
 
 /// Opens a URL in the user's browser, as a detached process: the launcher never waits for the process, and discards its output.
 public struct BrowserLauncher: Sendable {
@@ -61,7 +61,7 @@ public struct BrowserLauncher: Sendable {
     ///   - environment: The environment variables for finding the program, which receives only those that a browser needs.
     public static func command(
         _ command: [String],
-        environment: [String: String] = ProcessInfo.processInfo.environment
+        environment: [String: String] = HostServices.system.environment
     ) -> BrowserLauncher {
         BrowserLauncher(opener: { url, onFailure in try launch(command, url, environment, onFailure) })
     }

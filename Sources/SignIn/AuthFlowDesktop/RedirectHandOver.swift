@@ -1,5 +1,5 @@
 public import AuthFlow
-public import AuthFlowEssentials
+import AuthFlowEssentials
 import AuthFlowSystem
 import Crypto
 import Dispatch
@@ -25,7 +25,7 @@ public struct RedirectHandOver: Sendable {
 
     /// Creates a handoff in the user's runtime directory: `$XDG_RUNTIME_DIR/authflow`.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when there is no such directory.
-    public init(environment: [String: String] = ProcessInfo.processInfo.environment) throws(AuthError) {
+    public init(environment: [String: String] = HostServices.system.environment) throws(AuthError) {
         let given = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil }
         let usual = "/run/user/\(geteuid())"
         guard let folder = given ?? (FileManager.default.fileExists(atPath: usual) ? usual : nil) else {

@@ -1,5 +1,5 @@
 public import AuthFlow
-public import AuthFlowEssentials
+import AuthFlowEssentials
 import AuthFlowSystem
 
 /// A private-use URI scheme (RFC 8252 section 7.1) for which the desktop starts a program, registered through one of
@@ -16,7 +16,7 @@ public struct SchemeHandler: Sendable {
     /// - Parameters:
     ///   - scheme: The scheme, in lower case.
     ///   - environment: The environment variables that name the user's directories.
-    public init(scheme: String, environment: [String: String] = ProcessInfo.processInfo.environment) {
+    public init(scheme: String, environment: [String: String] = HostServices.system.environment) {
         self.scheme = scheme
         self.environment = environment
     }

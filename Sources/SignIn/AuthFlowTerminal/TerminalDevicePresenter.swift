@@ -30,7 +30,7 @@ public struct TerminalDevicePresenter: Sendable {
     ) {
         let hasTerminal = isatty(STDERR_FILENO) == 1
         self.longestWait = hasTerminal ? nil : Self.longestUnseenWait
-        let environment = ProcessInfo.processInfo.environment
+        let environment = HostServices.system.environment
         self.showsQRCode = showsQRCode ?? (hasTerminal && environment["TERM"] != "dumb")
         self.isColored = isColored ?? (environment["NO_COLOR"]?.isEmpty != false)
         self.write = write ?? Self.writeToStandardError
@@ -45,7 +45,7 @@ public struct TerminalDevicePresenter: Sendable {
 
     /// Writes lines to standard error.
     static func writeToStandardError(_ text: String) {
-        _ = SystemCall.write("\(text)\n".utf8, to: STDERR_FILENO)
+        _ = SystemCall.write(Array("\(text)\n".utf8), to: STDERR_FILENO)
     }
 }
 

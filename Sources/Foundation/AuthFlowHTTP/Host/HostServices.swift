@@ -34,8 +34,8 @@ public struct HostServices: Sendable {
         self.environment = environment
     }
 
-    /// The system's clock, random number generator and environment.
-    public static var system: HostServices { HostServices() }
+    /// The system's clock, random number generator and environment. The environment is read once, at the first use.
+    public static let system = HostServices()
 
     /// Returns bytes from the system's random number generator (`getrandom` on Linux, `arc4random_buf` on Apple platforms).
     public static func systemRandomBytes(_ count: Int) -> [UInt8] {

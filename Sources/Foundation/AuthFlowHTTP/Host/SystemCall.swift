@@ -8,8 +8,8 @@ package enum SystemCall {
 
     /// Writes all bytes, even if the system accepts them only in parts.
     /// - Returns: Whether all bytes were written; if not, `errno` contains the reason.
-    package static func write(_ bytes: some Collection<UInt8>, to descriptor: Int32) -> Bool {
-        var rest = Array(bytes)[...]
+    package static func write(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
+        var rest = bytes[...]
         while !rest.isEmpty {
             let count = unsafe rest.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
             if count < 0 {

@@ -1,4 +1,4 @@
-public import AuthFlowEssentials
+import AuthFlowEssentials
 public import AuthFlowHTTP
 import AuthFlowSystem
 
@@ -51,7 +51,7 @@ public struct LaunchEnvironment: Sendable {
     /// The launch environment of this process.
     /// - Parameter environment: The environment variables.
     public static func current(
-        environment: [String: String] = ProcessInfo.processInfo.environment
+        environment: [String: String] = HostServices.system.environment
     ) -> LaunchEnvironment {
         let marks = ["/.dockerenv", "/run/.containerenv"]
         let kernel = FileManager.default.contents(atPath: "/proc/sys/kernel/osrelease") ?? Data()

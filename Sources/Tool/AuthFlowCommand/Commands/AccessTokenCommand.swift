@@ -13,6 +13,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
 
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "check",
             abstract: "Read an access token from standard input, and report which of the API's checks it passes.",
             discussion: """
                 The token is never sent, except to its issuer with --introspect. The issuer's metadata and keys are fetched. \

@@ -15,7 +15,10 @@ struct ClientMetadataCommand: AsyncParsableCommand {
     )
 
     struct Make: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Print a client ID metadata document.")
+        static let configuration = CommandConfiguration(
+            commandName: "make",
+            abstract: "Print a client ID metadata document."
+        )
 
         @Argument(help: "The URL at which the document will be served, which is also the client_id.")
         var url: String
@@ -41,6 +44,7 @@ struct ClientMetadataCommand: AsyncParsableCommand {
 
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "check",
             abstract: "Fetch a document as an authorization server does, or read it from a file, and check it."
         )
 

@@ -14,6 +14,7 @@ struct ConfigCommand: AsyncParsableCommand {
 
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "check",
             abstract:
                 "Check every profile, or a single profile, without sending a request. Referenced secrets must exist, and programs that print secrets are run."
         )
@@ -189,6 +190,7 @@ struct ConfigCommand: AsyncParsableCommand {
 
     struct Trust: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "trust",
             abstract: "Trust the current content of the configuration file in a working directory.",
             discussion: """
                 A configuration file determines where stored tokens are sent, which files are read as secrets and which programs are \
@@ -219,7 +221,10 @@ struct ConfigCommand: AsyncParsableCommand {
     }
 
     struct Untrust: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Stop trusting a configuration file.")
+        static let configuration = CommandConfiguration(
+            commandName: "untrust",
+            abstract: "Stop trusting a configuration file."
+        )
 
         @Argument(help: "The file.")
         var path = ConfigurationChoice.localName
@@ -232,6 +237,7 @@ struct ConfigCommand: AsyncParsableCommand {
 
     struct Presets: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "presets",
             abstract: "List the provider presets, with the values that each preset accepts."
         )
 
@@ -267,7 +273,10 @@ struct ConfigCommand: AsyncParsableCommand {
     }
 
     struct Schema: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Print the JSON Schema of configuration files.")
+        static let configuration = CommandConfiguration(
+            commandName: "schema",
+            abstract: "Print the JSON Schema of configuration files."
+        )
 
         func run() async throws {
             try Terminal.result(

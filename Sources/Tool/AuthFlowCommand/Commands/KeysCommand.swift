@@ -30,6 +30,7 @@ struct KeysCommand: AsyncParsableCommand {
 
     struct New: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "new",
             abstract: "Write a new private key that only you can read, and print its public key set."
         )
 
@@ -81,6 +82,7 @@ struct KeysCommand: AsyncParsableCommand {
 
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "show",
             abstract: "Show the key ID (kid) and the algorithms of a key."
         )
 

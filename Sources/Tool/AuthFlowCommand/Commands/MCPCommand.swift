@@ -89,6 +89,7 @@ struct MCPCommand: AsyncParsableCommand {
 
     struct Status: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "status",
             abstract:
                 "List the protected resources that you are signed in to without a profile, and the expiry of their tokens. Sends no requests."
         )

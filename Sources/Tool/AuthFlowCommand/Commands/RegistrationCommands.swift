@@ -49,6 +49,7 @@ enum RegistrationCommands {
 
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "show",
             abstract: "Show the dynamic client registrations. Sends no requests and shows no secrets."
         )
 
@@ -96,6 +97,7 @@ enum RegistrationCommands {
 
     struct Renew: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "renew",
             abstract: "Register a new client for a protected resource. You must sign in again afterwards."
         )
 
@@ -123,6 +125,7 @@ enum RegistrationCommands {
 
     struct Remove: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "remove",
             abstract: "Remove a registration locally, and at the authorization server where possible (RFC 7592)."
         )
 

@@ -37,7 +37,7 @@ struct SchemeCommand: AsyncParsableCommand {
     }
 
     struct Remove: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Remove the registration.")
+        static let configuration = CommandConfiguration(commandName: "remove", abstract: "Remove the registration.")
 
         @OptionGroup var scheme: SchemeOptions
 
@@ -49,6 +49,7 @@ struct SchemeCommand: AsyncParsableCommand {
 
     struct Status: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "status",
             abstract: "Show which program opens the scheme. Exits with 1 if authflow is not registered for it."
         )
 

@@ -5,6 +5,7 @@ import Synchronization
 extension StoreCommand {
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "check",
             abstract:
                 "Check a store that several processes share: connection, lease, write, notifications between processes, and the keys of all records.",
             discussion: """

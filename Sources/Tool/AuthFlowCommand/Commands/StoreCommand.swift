@@ -51,6 +51,7 @@ struct StoreCommand: AsyncParsableCommand {
 
     struct Rewrap: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "rewrap",
             abstract: "Rewrap the keys of all records with the first key in \"encryption_keys\".",
             discussion: """
                 To rotate a key without downtime: add the new key at the end of the list on every instance, move it to the front on every instance, run \
@@ -81,6 +82,7 @@ struct StoreCommand: AsyncParsableCommand {
 
     struct Reset: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "reset",
             abstract: "Rename a damaged SQLite database, so that the next sign-in starts with an empty one.",
             discussion: "A database that can be read is left unchanged. Nothing is deleted."
         )
@@ -99,6 +101,7 @@ struct StoreCommand: AsyncParsableCommand {
 
     struct Migrate: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "migrate",
             abstract: "Create the tables in PostgreSQL, or migrate tables of an earlier version.",
             discussion: "Can be run repeatedly and concurrently in several processes. Other stores need no preparation."
         )

@@ -5,6 +5,7 @@ extension CredentialCommand {
     /// The protocol of Docker's credential helpers (docker-credential-helpers), which Podman and Skopeo also use.
     struct Docker: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "docker",
             abstract: "Docker's credential helper, which is also available as docker-credential-authflow.",
             discussion: """
                 To use it, add {"credHelpers": {"registry.example.com": "authflow"}} to ~/.docker/config.json. "helpers" in a \

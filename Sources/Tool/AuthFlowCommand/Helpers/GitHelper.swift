@@ -6,6 +6,7 @@ extension CredentialCommand {
     /// Git's credential helper protocol (gitcredentials(7), git-credential(1)).
     struct Git: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "git",
             abstract: "Git credential helper. Setup: git config --global credential.helper '!authflow credential git'",
             discussion: """
                 "helpers" in a profile lists hosts that may receive its token. For other hosts, Git tries its next helper.

@@ -6,6 +6,7 @@ extension CredentialCommand {
     /// The exec credential plugin of client-go (client.authentication.k8s.io).
     struct Kubernetes: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
+            commandName: "kubernetes",
             abstract: "The exec credential plugin for kubectl and other Kubernetes clients.",
             discussion: """
                 In a kubeconfig file: {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "authflow", "args": ["credential", \

@@ -29,7 +29,7 @@ enum Terminal {
 
     private static func write(_ text: String) {
         wroteResult.store(true, ordering: .relaxed)
-        if !SystemCall.write(text.utf8, to: STDOUT_FILENO) { note(failure: errno) }
+        if !SystemCall.write(Array(text.utf8), to: STDOUT_FILENO) { note(failure: errno) }
     }
 
     /// Prints a result.
@@ -51,7 +51,7 @@ enum Terminal {
 
     /// Prints a message for the user.
     static func talk(_ text: String) {
-        _ = SystemCall.write("\(visible(text))\n".utf8, to: STDERR_FILENO)
+        _ = SystemCall.write(Array("\(visible(text))\n".utf8), to: STDERR_FILENO)
     }
 
     /// Pads text with spaces to `width`, so that columns line up.
