@@ -14,6 +14,10 @@ needed=$(readelf --dynamic --wide "$tool" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/
 if grep -qE '^lib(swift|_?Foundation|dispatch)' <<<"$needed"; then
   fail "$tool needs Swift's libraries at run time; build it with: make release"
 fi
+# A file beside the program must not replace a library of the system.
+if readelf --dynamic --wide "$tool" | grep -qE '\((RPATH|RUNPATH)\)'; then
+  fail "$tool searches other directories for libraries; build it with: make release"
+fi
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 version=$(Packaging/version.sh "$tool")
