@@ -268,8 +268,7 @@ extension ResourceClient {
     /// Whether an authorization server no longer recognizes a client that was dynamically registered more than a minute
     /// ago. The server's error page would never redirect back, and the user could do nothing about it.
     func isForgotten(_ known: KnownResource, _ client: AuthClient) async throws -> Bool {
-        guard known.identification == .dynamic,
-            let kept = try await registrations.registration(at: known.issuer, for: redirectURI),
+        guard let kept = try await registrations.registration(at: known.issuer, for: redirectURI),
             kept.registeredAt + 60 < host.now(), let redirectURI = kept.redirectURIs.first
         else { return false }
         let oauth = client.client

@@ -103,7 +103,6 @@ extension ResourceClient {
 
     /// Stores the DPoP nonce for the next request; any response may contain a nonce (RFC 9449 section 9).
     public func learn(from head: HTTPResponse, of attempt: ResourceAttempt) {
-        guard attempt.credential?.tokens.dpopKey != nil else { return }
         nonces.learn(from: head.headerFields, origin: attempt.endpoint.origin)
     }
 

@@ -1,0 +1,151 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import ConformanceRows
+import Expectations
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// The requests that a client of a protected resource sends without the user's knowledge: before a page is shown, and to learn what
+/// the resource requires.
+@Suite struct ResourceProbeTests {
+    private let time = VirtualTime()
+    private let store = MemoryTokenStore()
+    private let scene: ResourceScene
+    private let interceptor: Interceptor
+
+    init() { (interceptor, scene) = Interceptor.scene() }
+
+    private func client(_ change: (inout ResourceClient.Options) -> Void = { _ in }) throws -> ResourceClient {
+        var options = ResourceClient.Options()
+        change(&options)
+        return try scene.client(store: store, options: options, host: time.host)
+    }
+
+    private func page(_ status: HTTPResponse.Status) -> TransportResponse {
+        TransportResponse(
+            head: HTTPResponse(status: status, headerFields: [.contentType: "text/html"]),
+            body: Array("<p>The client_id is x.</p>".utf8)
+        )
+    }
+
+    private func list(_ client: ResourceClient) async throws -> Int {
+        let request = TransportRequest(
+            .post,
+            client.address,
+            headerFields: [.contentType: "application/json", .accept: "application/json, text/event-stream"],
+            body: Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#.utf8)
+        )
+        return try await client.send(request).status
+    }
+
+    /// Only an error page means that the server does not recognize the client: a sign-in page may contain the client ID, too.
+    @Test(arguments: [(200, 1), (403, 1), (500, 1), (503, 1), (400, 2), (401, 2)])
+    func onlyAnErrorPageForTheRequestLosesARegistration(_ status: Int, _ registrations: Int) async throws {
+        let client = try client()
+        _ = try await client.signIn()
+        _ = try await client.signOut()
+        time.advance(by: .seconds(120))
+        let isFirst = Mutex(true)
+        interceptor.respond { call in
+            guard (call.head.path ?? "").hasPrefix("/authorize?"),
+                isFirst.withLock({ isFirst in
+                    defer { isFirst = false }
+                    return isFirst
+                })
+            else { return nil }
+            return page(HTTPResponse.Status(code: status))
+        }
+        _ = try await client.signIn()
+        #expect(scene.emulator.registrations == registrations)
+    }
+
+    @Test func aNewRegistrationIsNotTried() async throws {
+        let client = try client()
+        _ = try await client.signIn()
+        for (seconds, requests) in [(30, 2), (60, 4)] {
+            _ = try await client.signOut()
+            time.advance(by: .seconds(seconds))
+            _ = try await client.signIn()
+            #expect(interceptor.authorizations.count == requests)
+        }
+    }
+
+    /// A server with pushed authorization requests rejects an unknown client before it shows a page, so the request is sent only once.
+    @Test func aPushedRequestIsNotTriedFirst() async throws {
+        let client = try client()
+        _ = try await client.signIn()
+        _ = try await client.signOut()
+        time.advance(by: .seconds(120))
+        interceptor.respond { [interceptor, scene] call in
+            switch call.head.path {
+            case "/.well-known/oauth-authorization-server":
+                let origin = scene.emulator.origin
+                return jsonResponse(
+                    .ok,
+                    [
+                        "issuer": .string(origin), "authorization_endpoint": .string(origin + "/authorize"),
+                        "token_endpoint": .string(origin + "/token"),
+                        "registration_endpoint": .string(origin + "/register"),
+                        "pushed_authorization_request_endpoint": .string(origin + "/par"),
+                        "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"],
+                        "token_endpoint_auth_methods_supported": ["none"],
+                    ]
+                )
+            case "/par":
+                let isFirst = interceptor.requests(to: "/par").count == 1
+                return isFirst
+                    ? jsonResponse(.unauthorized, ["error": "invalid_client"])
+                    : jsonResponse(.badRequest, ["error": "access_denied"])
+            default: return nil
+            }
+        }
+        let again = try self.client()
+        _ = try? await again.signIn()
+        #expect(interceptor.requests(to: "/par").count == 2)
+        #expect(scene.emulator.registrations == 2)
+    }
+
+    /// A POST request could have an effect at a resource that responds to GET.
+    @Test(arguments: [(200, 0), (204, 0), (500, 0), (403, 0), (405, 1), (404, 1)])
+    func onlyAResourceThatRejectsGetReceivesAPost(_ status: Int, _ posts: Int) async throws {
+        let address = scene.emulator.resource
+        interceptor.respond { call in
+            guard call.url == address, call.head.method == .get else { return nil }
+            return TransportResponse(head: HTTPResponse(status: HTTPResponse.Status(code: status)))
+        }
+        _ = try await client().signIn()
+        #expect(interceptor.requests(to: "/mcp").filter { $0.head.method == .post }.count == posts)
+    }
+
+    /// Without metadata, only the options name the resource that a token is for.
+    @Test func aTokenForAnEarlierOptionIsNotSent() async throws {
+        scene.emulator.settings.endpoint = "/v1/mcp"
+        scene.emulator.settings.challengeNamesMetadata = false
+        interceptor.respond { call in
+            guard (call.head.path ?? "").hasPrefix("/.well-known/oauth-protected-resource") else { return nil }
+            return TransportResponse(head: HTTPResponse(status: .notFound))
+        }
+        let first = try client {
+            $0.resource = "https://api.example.com/v1"
+            $0.assumesAuthorizationServerAtOrigin = true
+        }
+        _ = try await first.signIn()
+        let before = interceptor.requests(to: "/v1/mcp").count
+        #expect(try await list(try client { $0.assumesAuthorizationServerAtOrigin = true }) == 200)
+        #expect(interceptor.requests(to: "/v1/mcp")[before].head.headerFields[.authorization] == nil)
+        #expect(interceptor.authorizations.count == 2)
+    }
+
+    /// RFC 9728 section 5.2: the metadata may have changed when a token is rejected.
+    @Test func aRefreshTokenIsNotUsedForAResourceOfAnotherServer() async throws {
+        let client = try client()
+        #expect(try await list(client) == 200)
+        scene.emulator.settings.issuerPaths = ["/tenant", ""]
+        scene.emulator.revokeAccessTokens()
+        #expect(try await list(client) == 200)
+        #expect(try await client.issuer() == "https://api.example.com/tenant")
+        #expect(scene.emulator.refreshes.used == 0)
+    }
+}
