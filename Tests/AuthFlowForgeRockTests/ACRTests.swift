@@ -18,7 +18,7 @@ import Testing
         }
     }
 
-    @Test func refusesASignInByAnotherTreeThanWasRequired() async throws {
+    @Test func rejectsASignInWithoutTheRequiredACR() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let good = try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
             #expect(good.credential.tokens.verifiedIDToken?.claims["acr"] == "persistent-cookie")
@@ -33,7 +33,7 @@ import Testing
 
     @Test(arguments: [
         (JSON.integer(5), true), (.integer(6), true), (.integer(4), false), (.string("9"), false), (.null, false),
-    ]) func refusesAnAuthLevelBelowTheMinimum(_ level: JSON, _ isEnough: Bool) async throws {
+    ]) func rejectsAnAuthLevelBelowTheMinimum(_ level: JSON, _ isEnough: Bool) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let payload = Base64URL.encode(try JSON.object(["auth_level": level]).serialized())
             let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test func reportsEveryStepOfATreeWithoutTheAnswers() async throws {
+    @Test func reportsTheCallbacksOfEachTreeStepWithoutTheirValues() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let events = Mutex<[String]>([])
             _ = try await scene.client { event in events.withLock { $0.append("\(event)") } }.signIn()
@@ -105,7 +105,7 @@ import Testing
         )
     }
 
-    @Test(arguments: ["/..", "/a?b", "/a b", "/a#b", "/a%2fb"]) func refusesInvalidRealmPaths(_ path: String) {
+    @Test(arguments: ["/..", "/a?b", "/a b", "/a#b", "/a%2fb"]) func rejectsInvalidRealmPaths(_ path: String) {
         expectError(.invalidConfiguration) { try ForgeRockRealm(baseURL: "https://a.example.com/am", path: path) }
     }
 

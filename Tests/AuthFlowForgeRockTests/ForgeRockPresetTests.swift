@@ -5,7 +5,7 @@ import AuthFlowTesting
 import Testing
 
 @Suite struct ForgeRockPresetTests {
-    @Test func aProfileWithThePresetFindsItsRealm() async throws {
+    @Test func aProfileWithTheForgeRockPresetResolvesToTheRealmsIssuer() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let text = """
                 {"profiles": {"work": {

@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    @Test func signsOutForEveryAppOfTheGroup() async throws {
+    @Test func signOutAppliesToEveryAppInTheGroup() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             let cookies = try scene.cookies(store)
@@ -102,7 +102,7 @@ import Testing
     }
 
     @Test(arguments: [AccountPolicy.sameAccount, .addAccount, .replaceAccount])
-    func asksTheUserWhenAnotherAccountIsRequested(_ policy: AccountPolicy) async throws {
+    func promptsTheUserUnlessTheSameAccountIsRequested(_ policy: AccountPolicy) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let cookies = try scene.cookies(MemoryTokenStore())
             _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
@@ -115,7 +115,7 @@ import Testing
         }
     }
 
-    @Test func aSignInSharesNoCookiesOfASessionThatASignOutHasEndedSince() async throws {
+    @Test func aSignInDoesNotShareCookiesRemovedByAConcurrentSignOut() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             let cookies = try scene.cookies(store)
@@ -135,7 +135,7 @@ import Testing
     }
 
     @Test(arguments: ["/sessions", "/serverinfo/"])
-    func aSignOutReportsThatTheTreesSessionMayContinue(_ path: String) async throws {
+    func signOutReportsThatTheTreeSessionMayRemainActive(_ path: String) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let cookies = try scene.cookies(MemoryTokenStore(), names: ["iPlanetDirectoryPro"], atRisk: true)
             let transport = UnavailablePath(base: scene.transport, path: path)
@@ -160,7 +160,9 @@ import Testing
         "https://xid.example.com", "https://example.com", "http://127.0.0.1:1",
     ]
 
-    @Test(arguments: neighbours) func sendsSharedCookiesToNoOtherOrigin(_ neighbour: String) async throws {
+    @Test(arguments: neighbours) func sharedCookiesAreNeitherSentToNorOverwrittenByAnotherOrigin(_ neighbour: String)
+        async throws
+    {
         try await ForgeRockScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             let cookies = try scene.cookies(store)

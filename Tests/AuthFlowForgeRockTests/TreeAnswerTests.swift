@@ -17,7 +17,7 @@ import Testing
     @Test(arguments: [
         ("PasswordCallback", "One Time Password"), ("NameCallback", "Enter your code"), ("PasswordCallback", ""),
     ])
-    func sendsNoPasswordInPlaceOfAOneTimeCode(_ type: String, _ prompt: String) async throws {
+    func doesNotSendThePasswordAsAOneTimeCode(_ type: String, _ prompt: String) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let seen = Mutex<[JSON]>([])
             scene.emulator.settings.trees["Login"] = EmulatorTree([
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test func sendsNoPasswordToATreeThatBeginsWithAOneTimeCode() async throws {
+    @Test func doesNotSendThePasswordIfTheTreeStartsWithAOneTimeCode() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(stage: "OTP", [Callback("PasswordCallback", [("prompt", "Code")])]) { _ in .fail("no") },
@@ -61,7 +61,7 @@ import Testing
         ("NameCallback", "User Name", "PasswordCallback", "Answer", true),
         ("NameCallback", "Enter the code that we sent you", "PasswordCallback", "Password", false),
     ])
-    func sendsNoCredentialsInPlaceOfACodeOnTheFirstPage(
+    func doesNotSendCredentialsIfTheFirstPageRequestsACode(
         _ name: String,
         _ namePrompt: String,
         _ password: String,
@@ -89,7 +89,7 @@ import Testing
     }
 
     /// Custom nodes and debug settings repeat the answers in error messages.
-    @Test func anErrorOfATreeDoesNotContainThePassword() async throws {
+    @Test func aTreeErrorDoesNotContainThePassword() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(
@@ -107,7 +107,7 @@ import Testing
     }
 
     /// AM's built-in nodes send confirmations without a prompt.
-    @Test func aConfirmationWithoutAPromptIsAnsweredByItsType() async throws {
+    @Test func aConfirmationWithoutAPromptUsesTheAnswerForItsCallbackType() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(
@@ -170,7 +170,7 @@ import Testing
         }
     }
 
-    @Test func showsTheTextsBesideAQuestion() async throws {
+    @Test func displaysTextOutputCallbacksWithAQuestion() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(
@@ -369,7 +369,7 @@ import Testing
         }
     }
 
-    @Test func printingAStepShowsNoAnswer() async throws {
+    @Test func printingAStepDoesNotRevealAnswers() async throws {
         struct Looking: CallbackHandler {
             let mayAnswerOtherwise = false
             let seen: @Sendable (String) -> Void

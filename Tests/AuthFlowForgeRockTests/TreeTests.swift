@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func failsWhenTheServerDoesNotKnowTheAuthID() async throws {
+    @Test func failsIfTheServerRejectsTheAuthID() async throws {
         struct ForgingTransport: HTTPTransport {
             let base: any HTTPTransport
             func send(_ call: TransportRequest) async throws -> TransportResponse {
@@ -227,7 +227,7 @@ import Testing
         ("DeviceProfileCallback", AuthError.Code.unknownCallback), ("ReCaptchaCallback", .unknownCallback),
         ("SomethingNewCallback", .unknownCallback), ("TextInputCallback", .unknownCallback),
         ("SuspendedTextOutputCallback", .treeSuspended),
-    ]) func namesTheCallbackThatNoHandlerAnswers(_ type: String, _ code: AuthError.Code) async throws {
+    ]) func reportsTheTypeOfAnUnhandledCallback(_ type: String, _ code: AuthError.Code) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = tree([.init(type, [("prompt", "What?"), ("message", "Mail")])]) {
                 _ in .goOn
@@ -238,7 +238,7 @@ import Testing
         }
     }
 
-    @Test func asksTheAppsOwnHandlerFirst() async throws {
+    @Test func callsTheAppsCallbackHandlerBeforeTheConfiguredAnswers() async throws {
         struct Device: CallbackHandler {
             let mayAnswerOtherwise = false
             func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
@@ -263,7 +263,7 @@ import Testing
         }
     }
 
-    @Test func waitsAsLongAsTheTreeAsksWithinALimit() async throws {
+    @Test func honorsThePollingWaitTimeOfATreeWithinALimit() async throws {
         let time = VirtualTime()
         try await ForgeRockScene.with(.inProcess, now: { time.now }) { scene in
             scene.emulator.settings.trees["Login"] = EmulatorTree([
@@ -332,7 +332,7 @@ import Testing
         "https://id.example.com/am/XUI/?goto=https%3A%2F%2Felsewhere.example.com%2Fauthorize",
         "https://id.example.com/am/XUI/?goto=https%3A%2F%2Fid.example.com%2Fsomewhere",
         "https://id.example.com/am/XUI/",
-    ]) func sendsNoCredentialsFromAPageThatIsNotTheSignInPage(_ address: String) async throws {
+    ]) func sendsNoCredentialsAfterARedirectToAnUnexpectedSignInPage(_ address: String) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let calls = Mutex<[String]>([])
             let transport = DetouringTransport(scene.transport, to: address) { path in
@@ -366,7 +366,7 @@ import Testing
     @Test(arguments: [
         "", "[]", #"{"callbacks": []}"#, #"{"authId": "x", "callbacks": [{}]}"#, #"{"authId": "x", "callbacks": 5}"#,
         #"{"authId": "x", "callbacks": [{"type": "ReCaptchaCallback", "output": []}]}"#,
-    ]) func refusesMessagesWithoutAnswerableCallbacks(_ message: String) async {
+    ]) func rejectsMessagesWithoutAnswerableCallbacks(_ message: String) async {
         await #expect(throws: AuthError.self) { try await Self.page.answer(message) }
     }
 }

@@ -18,14 +18,14 @@ import Testing
         ("https://git.example.com:8443", "https://git.example.com:8443", "https://git.example.com:8443/api/v3"),
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080", "http://127.0.0.1:8080/api/v3"),
         ("notgithub.com", "https://notgithub.com", "https://notgithub.com/api/v3"),
-    ]) func derivesTheAPIAddressFromTheHost(_ name: String, _ pages: String, _ api: String) throws {
+    ]) func derivesTheAPIURLFromTheHost(_ name: String, _ pages: String, _ api: String) throws {
         let host = try GitHubHost(name)
         #expect(host.pagesURL == pages)
         #expect(host.apiURL == api)
     }
 
     @Test(arguments: ["", "http://git.example.com", "github.com/login", "github.com?x=1", "user@github.com", "a b"])
-    func refusesInvalidHosts(_ name: String) {
+    func rejectsInvalidHosts(_ name: String) {
         expectError(.invalidConfiguration) { try GitHubHost(name) }
     }
 
@@ -85,7 +85,7 @@ import Testing
         ("user:email", ["user"], true), ("read:org", ["admin:org"], true), ("public_repo", ["repo"], true),
         ("repo", ["public_repo"], false), ("gist", [], false), ("user", ["user"], true),
         ("read:enterprise", ["admin:enterprise"], true),
-    ]) func knowsWhichScopesIncludeAScope(_ scope: String, _ granted: [String], _ isCovered: Bool) {
+    ]) func determinesWhetherGrantedScopesCoverAScope(_ scope: String, _ granted: [String], _ isCovered: Bool) {
         #expect(GitHubScopes.covers(scope, granted: granted) == isCovered)
     }
 

@@ -48,7 +48,7 @@ import Testing
         Mistake(keys: #""client_secret": {"env": "S"}, "host": "api.ghe.com","#, words: "does not name a tenant"),
     ]
 
-    @Test(arguments: mistakes) func refusesConfigurationsThatCannotWork(_ test: Mistake) {
+    @Test(arguments: mistakes) func rejectsInvalidGitHubConfigurations(_ test: Mistake) {
         let error = #expect(throws: (any Error).self) { try client(test.keys) }
         #expect(error.map { "\($0)" }?.contains(test.words) == true, "\(error.map { "\($0)" } ?? "")")
     }
@@ -60,7 +60,7 @@ import Testing
         ("https://api.github.com", "https://github.com", "https://api.github.com"),
         ("api.octo.ghe.com", "https://octo.ghe.com", "https://api.octo.ghe.com"),
         ("octo.ghe.com", "https://octo.ghe.com", "https://api.octo.ghe.com"),
-    ]) func correctsGitHubHostNames(_ name: String, _ pages: String, _ api: String) throws {
+    ]) func normalizesGitHubHostNames(_ name: String, _ pages: String, _ api: String) throws {
         let host = try GitHubHost(name)
         #expect(host.pagesURL == pages)
         #expect(host.apiURL == api)
@@ -130,7 +130,7 @@ import Testing
         Document(name: "unfinished", text: "<OAuth><access_token>a", isRead: false),
     ]
 
-    @Test(arguments: documents) func readsXMLTokenResponses(_ test: Document) throws {
+    @Test(arguments: documents) func parsesOnlyValidXMLTokenResponses(_ test: Document) throws {
         let response = ProviderResponse(
             purpose: .token,
             endpoint: Endpoint("https://github.com/login/oauth/access_token"),

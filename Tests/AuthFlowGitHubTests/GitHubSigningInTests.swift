@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func sendsTheParametersOfGitHubsDocumentation(
+    @Test(arguments: EmulatorScene.Setting.allCases) func sendsTheParametersDocumentedByGitHub(
         _ setting: EmulatorScene.Setting
     ) async throws {
         try await GitHubScene.with(setting) { scene in
@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    @Test func conformsToTheAdapterSuite() async throws {
+    @Test func passesTheProviderConformanceSuite() async throws {
         try await GitHubScene.with(.inProcess) { scene in
             try await ProviderConformance(
                 adapter: try scene.provider(),
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test func refusesTheRedirectWhenTheRedirectURIIsNotRegistered() async throws {
+    @Test func rejectsARedirectToAURIDifferentFromTheRequestedRedirectURI() async throws {
         let app = GitHubEmulator.App(callback: "http://127.0.0.1:8400/callback/other", matchesBelow: true)
         try await GitHubScene.with(.inProcess, apps: [app]) { scene in
             // GitHub redirects to the registered callback URL, which differs from the requested redirect URI, so the
@@ -130,7 +130,7 @@ import Testing
     // MARK: Errors
 
     @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
-    func reportsErrorsThatComeWithStatus200(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format)
+    func reportsTokenErrorsReturnedWithStatus200(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format)
         async throws
     {
         try await GitHubScene.with(setting) { scene in
@@ -229,7 +229,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: badResponses, EmulatorScene.Setting.allCases) func refusesBadTokenAndUserResponses(
+    @Test(arguments: badResponses, EmulatorScene.Setting.allCases) func rejectsBadTokenAndUserResponses(
         _ test: BadResponse,
         _ setting: EmulatorScene.Setting
     ) async throws {
@@ -290,7 +290,7 @@ import Testing
         Array(#"<?xml version="1.0" encoding="UTF-16"?><OAuth><access_token>x</access_token></OAuth>"#.utf8),
     ]
 
-    @Test(arguments: badXML.map { Array($0.utf8) } + badBytes) func refusesXMLThatIsNotATokenResponse(
+    @Test(arguments: badXML.map { Array($0.utf8) } + badBytes) func rejectsXMLThatIsNotATokenResponse(
         _ body: [UInt8]
     ) async throws {
         try await GitHubScene.with(.inProcess) { scene in
@@ -307,7 +307,7 @@ import Testing
 
     // MARK: Limits
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func reportsHowLongTheRateLimitLasts(
+    @Test(arguments: EmulatorScene.Setting.allCases) func reportsTheRetryDelayOfARateLimit(
         _ setting: EmulatorScene.Setting
     )
         async throws
@@ -327,7 +327,7 @@ import Testing
             (403, ["X-RateLimit-Remaining": "5"], nil),
             (429, ["x-ratelimit-remaining": "0", "x-ratelimit-reset": "60"], 60),
         ] as [(Int, [String: String], Int?)]
-    ) func distinguishesARateLimitFromARefusal(
+    ) func distinguishesARateLimitFromAForbiddenRequest(
         _ status: Int,
         _ fields: [String: String],
         _ wait: Int?

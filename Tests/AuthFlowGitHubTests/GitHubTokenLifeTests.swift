@@ -107,7 +107,7 @@ import Testing
         }
     }
 
-    @Test func sendsNoTokenToAnotherHostThanItsOwn() async throws {
+    @Test func sendsATokenOnlyToTheHostThatIssuedIt() async throws {
         try await GitHubScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             _ = try await scene.client(store: store).signIn()
@@ -163,7 +163,7 @@ import Testing
 
     /// GitHub responds with 404 both to unknown tokens and to wrong client credentials.
     @Test(arguments: GitHubProvider.SignOut.allCases)
-    func reportsNoRevocationWhenTheClientSecretIsWrong(_ what: GitHubProvider.SignOut) async throws {
+    func reportsAFailedRevocationIfTheClientSecretIsWrong(_ what: GitHubProvider.SignOut) async throws {
         try await GitHubScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             _ = try await scene.client(store: store).signIn()
@@ -205,7 +205,7 @@ import Testing
     }
 
     @Test(arguments: [Duration.zero, .seconds(30_000)])
-    func saysThatARefreshTokenRemains(_ age: Duration) async throws {
+    func signOutReportsThatTheRefreshTokenRemainsValid(_ age: Duration) async throws {
         let time = VirtualTime()
         try await GitHubScene.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) { scene in
             let client = try scene.client(host: time.host)

@@ -97,7 +97,7 @@ import Testing
         CookieCase(cookie: "a=1\u{0}; Path=/", from: "https://id.example.com/", to: "https://id.example.com/"),
     ]
 
-    @Test(arguments: withheld) func withholdsOtherCookies(_ test: CookieCase) throws {
+    @Test(arguments: withheld) func doesNotSendExpiredInvalidOrNonmatchingCookies(_ test: CookieCase) throws {
         #expect(try field(test.cookie, from: test.from, to: test.to) == nil)
     }
 
@@ -124,7 +124,7 @@ import Testing
         #expect(jar.field(for: endpoint, now: now) == "b=2; a=1")
     }
 
-    @Test func keepsABoundedNumberOfCookies() throws {
+    @Test func limitsTheNumberOfStoredCookies() throws {
         var jar = CookieJar()
         let endpoint = Endpoint("https://a.test/")
         for index in 0..<1000 { jar.store("c\(index)=1", from: endpoint, now: now) }
@@ -136,12 +136,12 @@ import Testing
             ("Wed, 21 Oct 2026 07:28:00 GMT", 1_792_567_680), ("Wednesday, 21-Oct-26 07:28:00 GMT", 1_792_567_680),
             ("Wed Oct 21 07:28:00 2026", 1_792_567_680), ("Thu, 01-Jan-1970 00:00:00 GMT", 0),
         ] as [(String, Double)]
-    ) func readsCookieDatesInEveryFormat(_ text: String, _ seconds: Double) {
+    ) func parsesCookieDatesInEveryFormat(_ text: String, _ seconds: Double) {
         #expect(CookieDate.parse(text)?.timeIntervalSince1970 == seconds)
     }
 
     @Test(arguments: ["", "tomorrow", "Wed, 32 Oct 2026 07:28:00 GMT", "21 Oct 2026", "21 Oct 2026 25:00:00"])
-    func refusesInvalidCookieDates(_ text: String) {
+    func rejectsInvalidCookieDates(_ text: String) {
         #expect(CookieDate.parse(text) == nil)
     }
 }

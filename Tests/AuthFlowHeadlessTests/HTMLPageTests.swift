@@ -46,7 +46,7 @@ import Testing
         ("steal", "https://other.example.com/x/steal"), ("", "https://id.example.com/login"),
         ("https://id.example.com/a", "https://id.example.com/a"),
     ])
-    func aRelativeActionRefersToTheBaseURLOfThePage(_ action: String, _ target: String) throws {
+    func resolvesARelativeFormActionAgainstTheBaseURL(_ action: String, _ target: String) throws {
         let text = "<base href='//other.example.com/x/'><base href=/y/><form action='\(action)'><input name=x></form>"
         let form = try #require(HTMLReader.page(Array(text.utf8)).forms.first)
         let page = HeadlessPage(
@@ -82,7 +82,7 @@ import Testing
         "<svg><blockquote></blockquote><script>'</svg>EVIL'</script>", "<svg /><math/>",
         "<title><style>a</style></title>", "<textarea><script>x</script></textarea><noscript>EVIL</noscript>",
     ])
-    func aFormThatABrowserDoesNotShowIsNotRead(_ start: String) {
+    func ignoresFormsThatABrowserDoesNotDisplay(_ start: String) {
         // A bogus comment ends at the first ">".
         let isCut = ["<![CDATA[ EVIL", "</ EVIL", "<?EVIL", "<!EVIL"].contains(start)
         let evil = isCut ? "<form action=/evil>" : Self.evil
@@ -105,12 +105,12 @@ import Testing
         "<div><svg></div><style><div>EVIL</style>",
         "<div><svg></div><select>EVIL</select>",
     ])
-    func nothingIsReadWhereBrowsersDifferOrFindNoForm(_ start: String) {
+    func findsNoFormsInPagesThatRequireFullTreeConstruction(_ start: String) {
         let text = start.replacing("EVIL", with: Self.evil) + "<form action=/good><input name=x></form>"
         #expect(HTMLReader.page(Array(text.utf8)).forms.isEmpty)
     }
 
-    @Test func iconsAndListsAreSkipped() {
+    @Test func parsesFormsAroundSVGMathMLAndOptionLists() {
         let text = """
             <form action=/a><svg viewBox=0><title>Logo</title><desc>x</desc><path d=1 /><g><circle/></g></svg><input name=1>
             <select name=2><option value=a selected>A<optgroup><option>B</select><math><mi>x</mi></math><button name=3><svg><style>a { }</style><title>no</title>
@@ -143,7 +143,7 @@ import Testing
     }
 
     /// The HTML Standard, section 4.10.22.3: the method `dialog` closes the dialog and sends nothing.
-    @Test func aDialogIsNotSubmitted() throws {
+    @Test func theDialogFormMethodSubmitsNothing() throws {
         let text = """
             <form method=dialog><input type=password name=p><button>OK</button></form>
             <form method=dialog><button name=a>Close</button><button name=b formmethod=post>Send</button></form>
@@ -157,7 +157,7 @@ import Testing
     }
 
     /// The HTML Standard, section 4.10.17.3: the `form` attribute takes precedence; otherwise, tag order decides.
-    @Test func aFieldBelongsToTheFormThatABrowserAssociatesItWith() {
+    @Test func associatesFieldsWithFormsLikeABrowser() {
         let text = """
             <form id=a action=/a><input name=e form="e\u{301}"><p id="\u{E9}"></p><input name=1><input name=2 form=b><input name=3 form=none><input name=4 form></form>
             <input name=5><input name=6 form=a><p id=c><form id=c></form><form id=b action=/b><div><input name=7></div>
@@ -179,7 +179,7 @@ import Testing
         ("&copy &nbsp;x", "© \u{A0}x"),
         ("&ensp;&#99999999999;", "\u{2002}\u{FFFD}"),
     ])
-    func replacesCharacterReferencesInValues(_ written: String, _ value: String) {
+    func decodesCharacterReferencesInAttributeValues(_ written: String, _ value: String) {
         let page = HTMLReader.page(Array("<form><input name=x value=\"\(written)\">".utf8))
         #expect(page.forms.first?.fields.first?.value == value)
     }
@@ -197,7 +197,7 @@ import Testing
         #expect(field.name == name && field.value == value && field.type == type)
     }
 
-    @Test func aFieldCountsOnceHoweverFormsAreNested() throws {
+    @Test func fieldsOfNestedFormsAreNotDuplicated() throws {
         let page =
             (HTMLReader.page(
                 Array("<form action=/a><input name=x><div><form action=/b><input name=y></form></div></form>".utf8)
@@ -206,7 +206,7 @@ import Testing
         #expect(page.forms.first?.action == "/a")
     }
 
-    @Test func hasTheTextThatAUserSees() throws {
+    @Test func extractsTheVisibleTextOfAPage() throws {
         let page =
             (HTMLReader.page(
                 Array(

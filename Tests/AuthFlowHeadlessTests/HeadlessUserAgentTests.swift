@@ -71,7 +71,7 @@ import Testing
         ("/a b|c%2Fd", "https://id.example.com/a%20b%7Cc%2Fd"),
         ("?x={a b}&y=%2F", "https://id.example.com/start?x=%7Ba%20b%7D&y=%2F"),
     ])
-    func encodesOnlyTheCharactersOfARedirectThatAreNotASCII(_ reference: String, _ expected: String) throws {
+    func percentEncodesOnlyInvalidURLCharactersInARedirect(_ reference: String, _ expected: String) throws {
         let query = "?error=access_denied&error_description=f\u{FC}r%20x y&iss=https%3A%2F%2Fx"
         let ascii = "?error=access_denied&error_description=f%C3%BCr%20x%20y&iss=https%3A%2F%2Fx"
         let base = Endpoint("https://id.example.com/start")
@@ -92,7 +92,7 @@ import Testing
         ],
         [HTMLFormDriver.Consent.allow, .deny]
     )
-    func decidesAboutConsentAndFillsInNothingElse(
+    func submitsTheConsentDecisionWithoutFillingInOtherFields(
         _ page: (field: String, sent: String),
         _ consent: HTMLFormDriver.Consent
     ) async throws {
@@ -109,7 +109,7 @@ import Testing
     private static let answer = "<button name=d value=grant>Yes</button><button name=d value=deny>No</button>"
 
     @Test(arguments: ["<input name=u>", "<input name=u><input type=password name=p>"], [decision, answer])
-    func signsInWithNoButtonThatGrantsWhatIsDenied(_ fields: String, _ buttons: String) async throws {
+    func denyingConsentOnASignInPageDoesNotSendCredentials(_ fields: String, _ buttons: String) async throws {
         let response = try await visit(consent: .deny) { request, body in
             request.method == .post
                 ? Self.redirect("com.example.app:/callback?\(body)")
@@ -126,7 +126,7 @@ import Testing
         "<input name=otp><button name=a value=y>Continue</button><button name=a value=n>Cancel</button>",
         "<input type=password autocomplete=one-time-code name=c><button>Continue</button>",
     ])
-    func fillsInNoOneTimeCode(_ fields: String) async throws {
+    func doesNotFillInOneTimeCodes(_ fields: String) async throws {
         let posts = Mutex(0)
         await expectError(.userAgentFailed) {
             try await visit { request, _ in
@@ -148,7 +148,7 @@ import Testing
         #expect(response == "com.example.app:/callback?company=&u=alice&p=wonderland")
     }
 
-    @Test func aSearchFormIsNotTheSignInForm() async throws {
+    @Test func ignoresSearchForms() async throws {
         let search = "<form action=/search><input name=q><button>Search</button></form>"
         let response = try await visit { request, body in
             switch (request.method, request.path) {
@@ -162,7 +162,7 @@ import Testing
     }
 
     /// Debug pages repeat the form's values.
-    @Test(arguments: [200, 403, 500]) func anErrorDoesNotContainThePasswordThatThePageRepeats(_ status: Int)
+    @Test(arguments: [200, 403, 500]) func anErrorRedactsAPasswordThatThePageEchoes(_ status: Int)
         async throws
     {
         let error = try await #require(throws: AuthError.self) {
@@ -175,7 +175,7 @@ import Testing
         #expect(!error.description.contains("wonderland"))
     }
 
-    @Test func theFormOfADialogIsSkipped() async throws {
+    @Test func ignoresFormsInDialogs() async throws {
         let dialog = "<dialog><form method=dialog><input type=password name=q><button>Close</button></form></dialog>"
         let response = try await visit { request, body in
             guard request.method == .post else { return Self.html(dialog + Self.signInForm) }
@@ -184,7 +184,7 @@ import Testing
         #expect(response == "com.example.app:/callback?u=alice&p=wonderland")
     }
 
-    @Test func typesNoPasswordAtOriginsThatAreNotListed() async throws {
+    @Test func doesNotEnterThePasswordAtUnlistedOrigins() async throws {
         let posts = Mutex(0)
         let error = try await #require(throws: AuthError.self) {
             try await visit(origins: ["https://other.example.com"]) { request, _ in
@@ -196,7 +196,7 @@ import Testing
         #expect(posts.withLock { $0 } == 0)
     }
 
-    @Test func typesNoPasswordIntoFormsThatPostToAnotherOrigin() async throws {
+    @Test func doesNotEnterThePasswordInFormsThatPostToAnotherOrigin() async throws {
         let error = try await #require(throws: AuthError.self) {
             try await visit { _, _ in
                 Self.html(
@@ -207,14 +207,14 @@ import Testing
         #expect(error.description.contains("evil.example.com"))
     }
 
-    @Test func putsNoPasswordIntoAQueryString() async throws {
+    @Test func doesNotSendThePasswordInAQueryString() async throws {
         let error = try await #require(throws: AuthError.self) {
             try await visit { _, _ in Self.html("<form action=/x><input name=u><input type=password name=p></form>") }
         }
         #expect(error.description.contains("URL"))
     }
 
-    @Test func followsNoRedirectThatRepeatsAFormToAnotherOrigin() async throws {
+    @Test func doesNotFollowARedirectThatResubmitsAFormToAnotherOrigin() async throws {
         let error = try await #require(throws: AuthError.self) {
             try await visit { request, _ in
                 request.method == .post
@@ -239,7 +239,7 @@ import Testing
         #expect(error.description.contains("JavaScript"))
     }
 
-    @Test func stopsInALoopOfRedirects() async throws {
+    @Test func stopsAfterTooManyRedirects() async throws {
         let error = try await #require(throws: AuthError.self) { try await visit { _, _ in Self.redirect("/start") } }
         #expect(error.description.contains("redirected more than"))
     }
@@ -252,7 +252,7 @@ import Testing
     }
 
     @Test(arguments: ["http://id.example.com/x", "ftp://x/", "file:///etc/passwd", "//user@evil.example.com/"])
-    func followsRedirectsOnlyToProtectedAddresses(_ location: String) async throws {
+    func doesNotFollowRedirectsToUnsafeURLs(_ location: String) async throws {
         await expectError(.userAgentFailed) { try await visit { _, _ in Self.redirect(location) } }
     }
 
@@ -272,7 +272,7 @@ import Testing
     @Test(arguments: [
         (HTMLFormDriver.Consent.allow, true, "d=yes"), (.allow, false, "d=yes"), (.deny, true, "d=no"),
         (.deny, false, "d=no"),
-    ]) func consentIsGivenOnAPageWithAFormForEachAnswer(
+    ]) func submitsTheConsentDecisionOnAPageWithTwoForms(
         _ consent: HTMLFormDriver.Consent,
         _ allowsFirst: Bool,
         _ expected: String
@@ -307,7 +307,7 @@ import Testing
             ("<input type=hidden name=d value=allow><button>Deny</button>", nil, nil),
         ] as [(String, String?, String?)]
     )
-    func pressesTheButtonThatSaysTheDecisionOrNone(_ buttons: String, _ denied: String?, _ allowed: String?)
+    func pressesOnlyAButtonThatMatchesTheConsentDecision(_ buttons: String, _ denied: String?, _ allowed: String?)
         async throws
     {
         for (consent, expected) in [(HTMLFormDriver.Consent.deny, denied), (.allow, allowed)] {
@@ -321,7 +321,7 @@ import Testing
     }
 
     @Test(arguments: [("Anmelden und zulassen", "Ablehnen"), ("Autoriser", "Refuser")])
-    func aDenialPressesNoButtonThatMayDoMoreThanSignIn(_ grant: String, _ refusal: String) async throws {
+    func denyingConsentPressesALocalizedDenyButtonWithoutThePassword(_ grant: String, _ refusal: String) async throws {
         let response = try await visit(consent: .deny) { request, body in
             request.method == .post
                 ? Self.redirect("com.example.app:/callback?\(body)")
@@ -350,7 +350,7 @@ import Testing
             "<form method=post action=' /x '><input name=u autocomplete=username><input name=website><input type=password name=p><button>Log in</button></form>",
             "u=alice&website=&p=wonderland"
         ),
-    ]) func choosesTheFormTheFieldAndTheButtonThatSignIn(_ page: String, _ sent: String) async throws {
+    ]) func choosesTheSignInFormItsFieldsAndItsButton(_ page: String, _ sent: String) async throws {
         let response = try await visit { request, body in
             request.method == .post ? Self.redirect("com.example.app:/callback?\(body)") : Self.html(page)
         }
@@ -369,7 +369,7 @@ import Testing
         #expect(posts.withLock { $0 } == 1)
     }
 
-    @Test func aPasswordThatTheProviderRepeatsInItsErrorIsNotShown() async throws {
+    @Test func removesAPasswordEchoedInAnAuthorizationErrorResponse() async throws {
         let response = try await visit { request, _ in
             request.method == .post
                 ? Self.redirect(
@@ -382,7 +382,7 @@ import Testing
 
     /// On the consent page of LemonLDAP::NG, only a script distinguishes the buttons. Without the script, the first
     /// button is pressed.
-    @Test func consentThatThePageGivesWithoutAScriptCanBeGivenAndNotDenied() async throws {
+    @Test func allowsButDoesNotDenyConsentIfOnlyAScriptDistinguishesTheButtons() async throws {
         let page = "<form method=post><button>Accept</button><button>Refuse</button></form>"
         let respond: @Sendable (HTTPRequest, String) -> TransportResponse = { request, _ in
             request.method == .post ? Self.redirect("com.example.app:/callback?code=1") : Self.html(page)
@@ -391,7 +391,7 @@ import Testing
         await expectError(.userAgentFailed) { try await visit(consent: .deny, respond) }
     }
 
-    @Test(arguments: [400, 401, 403, 422]) func aPasswordThatIsRefusedWithAStatusIsAWrongPassword(_ status: Int)
+    @Test(arguments: [400, 401, 403, 422]) func reportsAWrongPasswordThatIsRejectedWithAnErrorStatus(_ status: Int)
         async throws
     {
         let error = try await #require(throws: AuthError.self) {
@@ -409,7 +409,7 @@ import Testing
         "<button name=d value=login>Continue</button><button name=d value=cancel>Cancel</button>",
         // "no" is a preposition in Portuguese.
         "<button name=d value=login>Entrar no portal</button><button name=d value=register>Criar conta</button>",
-    ]) func pressesNoButtonThatSaysTheOpposite(_ buttons: String) async throws {
+    ]) func pressesTheSignInButtonInsteadOfCancelOrRegister(_ buttons: String) async throws {
         let response = try await visit { request, body in
             request.method == .post
                 ? Self.redirect("com.example.app:/callback?\(body)")

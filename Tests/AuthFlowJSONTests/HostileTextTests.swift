@@ -15,7 +15,7 @@ import Testing
 
     /// Swift sorts a run of combining marks in quadratic time whenever it hashes or compares the string.
     @Test(arguments: ["{\"%\": 1}", "{\"a\": \"%\"}", "[\"%\"]"])
-    func refusesLongRunsOfCombiningMarks(_ form: String) {
+    func rejectsLongRunsOfCombiningMarks(_ form: String) {
         let marks = String(repeating: "\u{301}\u{323}", count: 500)
         #expect(code(form.replacing("%", with: "e" + marks)) == .tooManyMarks)
         #expect(code(form.replacing("%", with: "e" + marks.unicodeScalars.prefix(30).map(String.init).joined())) == nil)
@@ -23,14 +23,14 @@ import Testing
 
     /// Escaped marks appear only after decoding. The scanner is used when libjansson is not.
     @Test(arguments: ["{\"%\": 1}", "{\"a\": \"%\"}", "[\"%\"]"])
-    func refusesLongRunsOfEscapedCombiningMarks(_ form: String) {
+    func rejectsLongRunsOfEscapedCombiningMarks(_ form: String) {
         let text = form.replacing("%", with: "e" + String(repeating: #"\u0301\u0323"#, count: 500))
         #expect(code(text) == .tooManyMarks)
         var scanner = JSONScanner(Array(text.utf8), limits: JSONLimits())
         #expect(throws: JSONError.self) { try scanner.scan { _, _ in } }
     }
 
-    @Test func refusesMoreValuesThanTheLimit() {
+    @Test func rejectsMoreValuesThanTheLimit() {
         let limits = JSONLimits(maximumValues: 1000)
         #expect(code("[" + String(repeating: "{},", count: 999) + "0]", limits) == .valueLimitExceeded)
         #expect(code("[" + String(repeating: "0,", count: 900) + "0]", limits) == nil)

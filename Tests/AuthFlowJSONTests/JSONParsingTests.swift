@@ -6,7 +6,7 @@ import Testing
         try JSON(parsing: text.utf8, limits: limits)
     }
 
-    @Test func readsEveryKindOfValue() throws {
+    @Test func parsesEveryKindOfValue() throws {
         let json = try parse(#"{"a":[1,-2.5,true,false,null,"é\n\u00e9😀"],"":{}}"#)
         #expect(json == ["a": [1, -2.5, true, false, .null, "é\né😀"], "": [:]])
     }
@@ -50,23 +50,23 @@ import Testing
         Fault(text: "[1e999]", code: .numberOutOfRange),
     ]
 
-    @Test(arguments: faults) func refusesInvalidJSON(_ fault: Fault) throws {
+    @Test(arguments: faults) func rejectsInvalidJSON(_ fault: Fault) throws {
         let error = try #require(throws: JSONError.self) { try parse(fault.text) }
         #expect(error.code == fault.code)
     }
 
-    @Test func refusesRawNULBytes() throws {
+    @Test func rejectsRawNULBytes() throws {
         let error = try #require(throws: JSONError.self) { try JSON(parsing: [0x22, 0x61, 0x00, 0x62, 0x22]) }
         #expect(error.code == .invalidSyntax || error.code == .nullCharacter)
     }
 
     @Test(arguments: [[0x22, 0xFF, 0x22], [0x22, 0xC0, 0x80, 0x22], [0x22, 0xED, 0xA0, 0x80, 0x22]] as [[UInt8]])
-    func refusesInvalidUTF8(_ text: [UInt8]) throws {
+    func rejectsInvalidUTF8(_ text: [UInt8]) throws {
         let error = try #require(throws: JSONError.self) { try JSON(parsing: text) }
         #expect(error.code == .invalidUTF8)
     }
 
-    @Test(arguments: [65, 3000, 200_000]) func refusesDeepNesting(_ depth: Int) throws {
+    @Test(arguments: [65, 3000, 200_000]) func rejectsNestingBeyondTheLimit(_ depth: Int) throws {
         let text = String(repeating: "[", count: depth) + String(repeating: "]", count: depth)
         let error = try #require(throws: JSONError.self) { try parse(text) }
         #expect(error.code == .depthLimitExceeded)
@@ -77,7 +77,7 @@ import Testing
         _ = try parse(text)
     }
 
-    @Test func refusesTenMegabytes() throws {
+    @Test func rejectsInputBeyondTheSizeLimit() throws {
         let text = "\"" + String(repeating: "a", count: 10_000_000) + "\""
         let error = try #require(throws: JSONError.self) { try parse(text) }
         #expect(error.code == .sizeLimitExceeded)

@@ -34,7 +34,7 @@ import Testing
         )
     }
 
-    @Test(arguments: JSONParsingTests.faults) func refusesTheSameInputAsTheParser(
+    @Test(arguments: JSONParsingTests.faults) func rejectsTheSameInputAsTheJSONParser(
         _ fault: JSONParsingTests.Fault
     ) throws {
         let error = try #require(throws: JSONError.self) { try JSONSourceMap(of: Array(fault.text.utf8)) }

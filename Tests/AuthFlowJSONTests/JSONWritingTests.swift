@@ -17,7 +17,7 @@ import Testing
     }
 
     @Test(arguments: [JSON.null, "", 0, -1, 1.5, true, [], [:], ["": [[[:]]]], .integer(.min), .string("\u{0}")])
-    func readsBackWhatItWrote(_ json: JSON) throws {
+    func serializedValuesRoundTripExceptNUL(_ json: JSON) throws {
         let bytes = try json.serialized()
         // A NUL is escaped when written, but the parser always rejects it.
         if json == .string("\u{0}") {
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [Double.nan, .infinity, -.infinity]) func refusesNumbersThatAreNotFinite(_ number: Double) throws {
+    @Test(arguments: [Double.nan, .infinity, -.infinity]) func rejectsNonFiniteNumbers(_ number: Double) throws {
         let error = try #require(throws: JSONError.self) { try JSON.array([1, ["n": .double(number)]]).serialized() }
         #expect(error.code == .numberOutOfRange)
     }
@@ -37,13 +37,13 @@ import Testing
         false, [],
         [:], [[], [[:]]], ["\u{1}\u{2}": ["a", "b", 1, .null]], .double(-Double.greatestFiniteMagnitude),
         .double(-.leastNonzeroMagnitude), .double(-1.7976931348623157e-308), .double(-0.1), .double(.pi * -1e100),
-    ]) func theTextIsNoLongerThanItsSizeSays(_ json: JSON) throws {
+    ]) func serializedTextDoesNotExceedMaximumSerializedSize(_ json: JSON) throws {
         for json in [json, [json, json], ["name": json, "\u{3}": [json]]] {
             #expect(try json.serialized().count <= json.maximumSerializedSize)
         }
     }
 
-    @Test func aNumberThatIsNotFiniteHasNoSize() {
+    @Test func nonFiniteNumbersHaveAnUnlimitedMaximumSerializedSize() {
         #expect(
             JSON.array([.double(.nan), ["a": .double(.infinity)], .double(.nan)]).maximumSerializedSize >= .max / 2
         )

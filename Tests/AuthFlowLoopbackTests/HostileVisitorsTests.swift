@@ -208,7 +208,7 @@ import Testing
     ]
 
     @Test(arguments: requests.indices)
-    func refusesOtherRequestsAndKeepsWaitingForTheAuthorizationResponse(_ index: Int) async throws {
+    func rejectsInvalidRequestsAndKeepsWaitingForTheAuthorizationResponse(_ index: Int) async throws {
         let request = Self.requests[index]
         try await survives { port in
             let text = (request.head + ["", request.body]).joined(separator: "\r\n")
@@ -223,7 +223,7 @@ import Testing
     }
 
     @Test(arguments: [ResponseMode.formPost, .fragment])
-    func refusesAPostedResponseWithAWrongState(_ mode: ResponseMode)
+    func rejectsForgedFormPostsAndAcceptsTheGenuineResponse(_ mode: ResponseMode)
         async throws
     {
         try await survivesPosted(mode)

@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test func listensOnBothFamiliesForLocalhost() async throws {
+    @Test func listensOnIPv4AndIPv6ForLocalhost() async throws {
         // RFC 8252 section 8.3. In practice, other programs' servers on ::1 have received authorization responses.
         let agent = agent { redirectURI in
             let other = redirectURI.replacingOccurrences(of: "localhost", with: "[::1]")
@@ -94,7 +94,7 @@ import Testing
     @Test(arguments: [
         "/x/../callback?code=1&state=the-right-state", "/%63allback?code=1&state=the-right-state",
         "http://127.0.0.1/callback?code=1&state=the-right-state", "/callback#?code=1&state=the-right-state", "*", "",
-    ]) func acceptsNoOtherSpellingOfTheRedirectPath(_ path: String) async throws {
+    ]) func acceptsOnlyTheExactRedirectPath(_ path: String) async throws {
         let (responses, received) = AsyncStream<String>.makeStream()
         let agent = agent { redirectURI in
             received.yield((try? await self.getRaw(redirectURI, path: path)) ?? "")
@@ -144,7 +144,7 @@ import Testing
         }
     }
 
-    @Test func showsTheUserTheErrorWithItsTextEscaped() async throws {
+    @Test func escapesTheErrorMessageOnTheErrorPage() async throws {
         let (pages, page) = AsyncStream<TransportResponse?>.makeStream()
         let agent = agent { page.yield(try? await self.get("\($0)?code=1&state=the-right-state")) }
         let error = try await #require(throws: AuthError.self) {
@@ -162,7 +162,7 @@ import Testing
         }
     }
 
-    @Test func acceptsNoSignOutRedirectWithoutItsState() async throws {
+    @Test func rejectsAPostLogoutRedirectWithAMissingOrWrongState() async throws {
         let (responses, received) = AsyncStream<[String]>.makeStream()
         let agent = agent { redirectURI in
             let path = (try? Endpoint(redirectURI))?.path ?? ""
@@ -210,7 +210,7 @@ import Testing
     }
 
     @Test(arguments: [("127.0.0.1", true), ("127.0.0.1:80", true), ("127.0.0.1:81", false), ("evil.example", false)])
-    func acceptsAHostWithoutThePortWhenItIsEighty(_ host: String, _ isBelieved: Bool) async throws {
+    func theHostHeaderMayOmitTheDefaultPort(_ host: String, _ isBelieved: Bool) async throws {
         // RFC 9110 section 4.2.3: the scheme's default port is omitted.
         let inbox = inbox(at: "http://127.0.0.1/callback", port: 80, FlowReporter())
         inbox.conclude(.succeeded)
@@ -236,7 +236,7 @@ import Testing
         #expect(ignored.withLock { $0.count } == 1)
     }
 
-    @Test func pagesNameTheProgramToGoBackTo() async throws {
+    @Test func theErrorPageShowsTheApplicationNameAndAccentColor() async throws {
         let agent = LoopbackUserAgent(launcher: nil, applicationName: "My <app>", accentColor: "#1a4fb4")
         struct Denied: Error {}
         let (pages, page) = AsyncStream<String>.makeStream()
@@ -294,7 +294,7 @@ import Testing
     }
 
     /// The first visitor may be another user of the same machine who has read the browser's command line.
-    @Test func aSecondVisitorOfTheStartPageEndsTheSignIn() async throws {
+    @Test func aSecondBrowserOnTheStartPageAbortsTheSignIn() async throws {
         let agent = LoopbackUserAgent(
             launcher: BrowserLauncher { url in
                 Task { for _ in 0..<2 { _ = try await self.get(url) } }
@@ -398,7 +398,7 @@ import Testing
     }
 
     @Test(arguments: ["com.example.app:/callback", "https://app.example.com/callback"])
-    func refusesRedirectURIsItCannotReceive(_ redirectURI: String) async throws {
+    func rejectsNonLoopbackRedirectURIs(_ redirectURI: String) async throws {
         await expectError(.invalidConfiguration) {
             try await LoopbackUserAgent(launcher: nil).withRedirectSession(try options(redirectURI)) { _ in }
         }

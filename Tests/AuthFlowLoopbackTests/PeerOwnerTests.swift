@@ -28,7 +28,7 @@ import Testing
         (try? LoopbackPort.tryOut(host: "[::1]")) == nil ? ["127.0.0.1"] : ["127.0.0.1", "[::1]"]
 
     @Test(arguments: hosts)
-    func theOwnerOfAConnectionIsKnown(_ host: String) async throws {
+    func identifiesTheUserWhoOwnsALoopbackConnection(_ host: String) async throws {
         let owners = try await ask(host) { port in
             _ = try await SystemTransport().send(TransportRequest(.get, Endpoint("http://\(host):\(port)/")))
         }
@@ -54,7 +54,7 @@ import Testing
 
     /// Unlike this peer, a browser waits for the response. TCP_CORK delays the partial segment until the socket is
     /// closed (or for 200 ms, tcp(7)).
-    @Test func aPeerThatHasClosedItsSocketIsNotTheUsersBrowser() async throws {
+    @Test func aClosedPeerSocketIsNotAttributedToTheUser() async throws {
         let owners = try await ask("127.0.0.1") { port in
             _ = try await Self.run(
                 """
@@ -114,7 +114,7 @@ import Testing
     enum Method: CaseIterable { case plain, halfClosed, mapped }
 
     @Test(.enabled(if: geteuid() == 0, "Only root can run a program as another user."), arguments: Method.allCases)
-    func theStartPageIsNotShownToAnotherUser(_ method: Method) async throws {
+    func rejectsLoopbackRequestsFromAnotherUsersProcess(_ method: Method) async throws {
         let options = RedirectOptions(
             redirectURIs: [.loopback],
             state: Secret("the-state"),

@@ -25,7 +25,7 @@ import Glibc
     }
 
     @Test(arguments: EmulatorScene.Setting.allCases)
-    func beginsANewSessionWhenTheServerHasLostIt(_ setting: EmulatorScene.Setting) async throws {
+    func startsANewSessionAfterTheServerLosesTheCurrentOne(_ setting: EmulatorScene.Setting) async throws {
         try await ResourceScene.with(setting, Self.settings()) { scene in
             let host = scene.host(try scene.client())
             _ = try await host.initialize()
@@ -41,7 +41,7 @@ import Glibc
         }
     }
 
-    @Test func aSessionThatIsLostAtOnceIsNotBegunAgainAndAgain() async throws {
+    @Test func aRepeatedlyLostSessionIsNotRestartedIndefinitely() async throws {
         let posts = Mutex(0)
         let transport = InProcessTransport(origin: "https://mcp.example.com") { request, body in
             posts.withLock { $0 += 1 }
@@ -63,7 +63,7 @@ import Glibc
         #expect(posts.withLock { $0 } < 12)
     }
 
-    @Test func aSessionIsBegunAgainWhenTheServerHasComeBack() async throws {
+    @Test func restartsTheSessionWhenTheServerIsAvailableAgain() async throws {
         let isUp = Mutex(true)
         let sessions = Mutex(0)
         let transport = InProcessTransport(origin: "https://mcp.example.com") { request, body in
@@ -101,7 +101,7 @@ import Glibc
         await host.close()
     }
 
-    @Test func aSessionThatIsAnsweredWith401IsBegunAgainBeforeAUserIsAsked() async throws {
+    @Test func a401ForALostSessionRestartsTheSessionWithoutANewSignIn() async throws {
         try await ResourceScene.with(.inProcess, Self.settings { $0.refusesLostSessions = true }) { scene in
             let host = scene.host(try scene.client())
             _ = try await host.initialize()
@@ -152,7 +152,7 @@ import Glibc
     }
 
     @Test(.timeLimit(.minutes(1)), arguments: [0, 20])
-    func aListeningStreamThatIsAlwaysRejectedCausesNoRefreshAtEachCall(_ calls: Int) async throws {
+    func anAlwaysRejectedListeningStreamIsNotReopenedAtEachCall(_ calls: Int) async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let listeners = Mutex(0)
             let transport = StreamTransport { request in
@@ -191,7 +191,7 @@ import Glibc
         #expect(answer["result"] != nil)
     }
 
-    @Test func anErrorAboutAWholeBatchIsToldToEachRequest() async throws {
+    @Test func anErrorForAWholeBatchIsReturnedForEachOfItsRequests() async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
             var response = Self.json(#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"No batches"}}"#)
             response.head.status = .badRequest
@@ -212,7 +212,7 @@ import Glibc
         await bridge.close()
     }
 
-    @Test func everyRequestOfABatchIsAnsweredWhateverTheServerDoes() async throws {
+    @Test func everyRequestOfABatchReceivesAResponseWhenTheServerFails() async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
             TransportResponse(head: HTTPResponse(status: .badGateway))
         }
@@ -234,7 +234,7 @@ import Glibc
         await bridge.close()
     }
 
-    @Test func theEndOfABridgeOpensNoPage() async throws {
+    @Test func closingTheBridgeStartsNoSignIn() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let host = scene.host(try scene.client())
             _ = try await host.initialize()
@@ -247,7 +247,7 @@ import Glibc
         }
     }
 
-    @Test func putsTheIDOfTheRequestIntoAnErrorWithout() async throws {
+    @Test func addsTheRequestIDToAnErrorResponseWithANullID() async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
             TransportResponse(
                 head: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
@@ -327,7 +327,7 @@ import Glibc
         Failure(name: "no network", response: { throw AuthError(.networkFailed, "No network.") }, code: 1),
     ]
 
-    @Test(arguments: failures) func answersEveryRequestWhateverTheServerDoes(_ failure: Failure) async throws {
+    @Test(arguments: failures) func returnsAnErrorResponseForEveryKindOfServerFailure(_ failure: Failure) async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { request, _ in
             #expect(request.method == .post)
             return try failure.response()
@@ -338,7 +338,7 @@ import Glibc
         #expect(answer["error"]?["message"]?.string?.isEmpty == false)
     }
 
-    @Test func followsARedirectWithinTheOriginAndRemembersIt() async throws {
+    @Test func followsAndCachesASameOriginRedirect() async throws {
         let paths = Mutex<[String]>([])
         let transport = InProcessTransport(origin: "https://mcp.example.com") { request, _ in
             paths.withLock { $0.append(request.path ?? "") }
@@ -361,7 +361,7 @@ import Glibc
     }
 
     @Test(arguments: ["not JSON", "{}", "[1", "\"text\"", "{\"jsonrpc\":\"2.0\",\"id\":1}"])
-    func refusesALineThatIsNoMessage(_ line: String) async throws {
+    func rejectsALineThatIsNotAValidJSONRPCMessage(_ line: String) async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
             throw AuthError(.networkFailed, "Not asked.")
         }
@@ -369,7 +369,7 @@ import Glibc
         #expect(answer["error"]?["code"]?.integer == -32700)
     }
 
-    @Test func aCancelledRequestOfTheNewRevisionIsClosedAndNotAnswered() async throws {
+    @Test func cancellingARequestInRevision20260728ClosesItsStreamWithoutAResponse() async throws {
         let body = ResponseBody(limit: 1000)
         let isCancelled = AsyncStream<Void>.makeStream()
         body.onCancel { isCancelled.continuation.finish() }
@@ -398,7 +398,7 @@ import Glibc
         #expect(posts.withLock { $0 } == 1)
     }
 
-    @Test func aStreamThatStallsIsGivenUp() async throws {
+    @Test func aStalledEventStreamTimesOut() async throws {
         let body = ResponseBody(limit: 1000)
         let transport = StreamTransport { _ in
             ResponseStream(
@@ -421,7 +421,7 @@ import Glibc
         await bridge.close()
     }
 
-    @Test func aCallOfTheNewRevisionIsNeverRepeated() async throws {
+    @Test func aCallInRevision20260728IsNotRetriedWhenItsStreamBreaks() async throws {
         let posts = Mutex(0)
         let transport = StreamTransport { _ in
             posts.withLock { $0 += 1 }
@@ -444,7 +444,7 @@ import Glibc
 
     /// RFC 8259 allows all of these values.
     @Test(arguments: [#""a\u0000b""#, #""abc\ud83d""#, #""\ude00\ud83d""#, "18446744073709551616", "1e400"])
-    func aMessageIsPassedOnByteByByte(_ value: String) async throws {
+    func forwardsMessagesByteForByte(_ value: String) async throws {
         let line = #"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"x":\#(value)}}"#
         let reply = #"{"jsonrpc":"2.0","id":7,"result":{"x":\#(value)}}"#
         let heard = Mutex<[UInt8]>([])
@@ -472,11 +472,11 @@ import Glibc
         (#"["-1e999",-1e999,18446744073709551616,-5]"#, #"["-1e999",-1e308,18446744073709551616.0,-5]"#),
         (#""\ud83d\ude00\ud83d""#, #""\ud83d\ude00\ufffd""#), (#""a\"-1\\""#, #""a\"-1\\""#),
         (#""\u+000""#, #""\u+000""#),
-    ]) func onlyWhatTheLibraryRefusesIsReadOtherwise(_ text: String, _ readable: String) {
+    ]) func replacesOnlyValuesThatTheJSONParserRejects(_ text: String, _ readable: String) {
         #expect(String(decoding: ReadableJSON.bytes(Array(text.utf8)), as: UTF8.self) == readable)
     }
 
-    @Test func aBatchOfTheServersOwnRequestsReachesTheHost() async throws {
+    @Test func aBatchOfServerRequestsIsForwardedToTheHost() async throws {
         let batch =
             #"[{"jsonrpc":"2.0","method":"notifications/progress","params":{}},{"jsonrpc":"2.0","id":7,"method":"ping"}]"#
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
@@ -498,7 +498,7 @@ import Glibc
     }
 
     @Test(arguments: ["tasks/get", "tasks/update", "tasks/cancel"])
-    func aRequestAboutATaskNamesItInAHeader(_ method: String) async throws {
+    func aTaskRequestContainsTheTaskIDInTheMcpNameHeader(_ method: String) async throws {
         let names = Mutex<[String?]>([])
         let transport = InProcessTransport(origin: "https://mcp.example.com") { request, _ in
             names.withLock { $0.append(request.headerFields[HTTPField.Name("Mcp-Name")!]) }
@@ -510,7 +510,7 @@ import Glibc
         #expect(names.withLock { $0 } == ["task 7"])
     }
 
-    @Test func theHeadOfAResponseIsAwaitedForAsLongAsAStreamMayBeSilent() async throws {
+    @Test func theRequestTimeoutEqualsTheSilenceTimeoutOfAStream() async throws {
         let timeouts = Mutex<[Duration]>([])
         let transport = StreamTransport { request in
             timeouts.withLock { $0.append(request.timeout) }
@@ -543,7 +543,7 @@ import Glibc
         #expect(answer["id"] == 1)
     }
 
-    @Test func aBatchWithAnswersToOtherRequestsDoesNotReachTheHost() async throws {
+    @Test func aBatchWithResponsesToOtherRequestsDoesNotReachTheHost() async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
             let answer = #"{"jsonrpc":"2.0","id":1,"result":{}}"#
             let other = #"{"jsonrpc":"2.0","id":99,"result":{}}"#
@@ -556,7 +556,7 @@ import Glibc
         #expect(answer["id"] == 1)
     }
 
-    @Test func aBatchIsAnsweredOnce() async throws {
+    @Test func rejectsAResponseBatchWithADuplicateID() async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
             Self.json(#"[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":1,"result":{}}]"#)
         }
@@ -565,7 +565,7 @@ import Glibc
     }
 
     /// Large messages that the host reads slowly do not delay small messages.
-    @Test(.timeLimit(.minutes(1))) func aSmallMessageIsWrittenBeforeLargeOnesThatWait() async throws {
+    @Test(.timeLimit(.minutes(1))) func aSmallMessageIsWrittenBeforeAQueuedLargeMessage() async throws {
         var ends: [Int32] = [-1, -1]
         #expect(unsafe pipe(&ends) == 0)
         let (reader, writer) = (ends[0], ends[1])

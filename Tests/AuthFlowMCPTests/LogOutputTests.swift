@@ -30,7 +30,7 @@ import Glibc
     }
 
     /// A server can cause any number of log messages.
-    @Test func messagesOfAMinuteAreLimitedAndTheOthersCounted() async throws {
+    @Test func limitsLogMessagesPerMinuteAndCountsTheOmittedMessages() async throws {
         try await withPipe { reading, writing in
             let now = Mutex(ContinuousClock.now)
             let log = LogOutput(descriptor: writing) { now.withLock { $0 } }
@@ -45,7 +45,7 @@ import Glibc
         }
     }
 
-    @Test func aHostThatDoesNotReadHoldsNothingUp() async throws {
+    @Test func loggingDoesNotBlockWhenTheHostStopsReading() async throws {
         try await withPipe { reading, writing in
             let log = LogOutput(descriptor: writing)
             let long = String(repeating: "x", count: 60_000)

@@ -40,7 +40,7 @@ import Testing
     }
 
     @Test(arguments: EmulatorScene.Setting.allCases)
-    func onePageIsShownForAllWhoWait(_ setting: EmulatorScene.Setting) async throws {
+    func concurrentClientsShareOneRegistrationAndOneSignIn(_ setting: EmulatorScene.Setting) async throws {
         try await ResourceScene.with(setting, Self.settings()) { scene in
             let store = MemoryTokenStore()
             let clients = try (0..<10).map { _ in try scene.client(store: store) }
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test func tokensFromBeforeDPoPWasRequiredAreNotUsed() async throws {
+    @Test func bearerTokensAreNotUsedOnceTheClientRequiresDPoP() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let store = MemoryTokenStore()
             #expect(try await Self.list(try scene.client(store: store)) == 200)
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    @Test func signOutFindsTheTokensOfASignInThatWasKilledBeforeItWasRecorded() async throws {
+    @Test func signOutRemovesTheTokensOfAnInterruptedSignIn() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let store = MemoryTokenStore()
             #expect(try await Self.list(try scene.client(store: store)) == 200)
@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    @Test func aSignInWithAnotherClientRemovesTheTokensOfTheEarlierOne() async throws {
+    @Test func aSignInWithAnotherClientRemovesThePreviousClientsTokens() async throws {
         var settings = Self.settings()
         settings.registeredClients = ["pre-registered": "secret"]
         try await ResourceScene.with(.inProcess, settings) { scene in
@@ -116,7 +116,7 @@ import Testing
         }
     }
 
-    @Test func aSignOutKeepsTheRecordOfASignInDuringItsRevocation() async throws {
+    @Test func signOutPreservesTheRecordOfASignInCompletedDuringRevocation() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let store = MemoryTokenStore()
             #expect(try await Self.list(try scene.client(store: store)) == 200)
@@ -135,7 +135,7 @@ import Testing
 
     /// A process that signs in may be killed after it has stored the tokens, so the record must name them even if another process signs out
     /// while the page is open.
-    @Test func aSignOutKeepsTheRecordOfASignInThatIsNotFinished() async throws {
+    @Test func signOutPreservesTheRecordOfASignInInProgress() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let store = MemoryTokenStore()
             let key = RecordKey(name: scene.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
@@ -188,7 +188,7 @@ import Testing
         }
     }
 
-    @Test func signOutRemovesAUsersTokensAlsoWhenTheClientNoLongerNeedsAUser() async throws {
+    @Test func signOutRemovesUserTokensAfterASwitchToClientCredentials() async throws {
         var settings = Self.settings()
         settings.registeredClients = ["pre-registered": "secret"]
         try await ResourceScene.with(.inProcess, settings) { scene in
@@ -218,7 +218,7 @@ import Testing
         }
     }
 
-    @Test func signOutRemovesTheTokensOfASignInThatContradictsTheConfiguration() async throws {
+    @Test func signOutRemovesTokensIssuedToAClientOtherThanTheConfiguredOne() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let store = MemoryTokenStore()
             #expect(try await Self.list(try scene.client(store: store)) == 200)
@@ -232,7 +232,7 @@ import Testing
 
     /// The tokens that were issued to a registered client can be found only through the list of resources.
     @Test(arguments: [true, false])
-    func aSignOutWithAnotherNameRemovesNoResourceFromTheList(_ isRegistered: Bool) async throws {
+    func aResourceRemainsListedUntilItsLastNamedSessionIsSignedOut(_ isRegistered: Bool) async throws {
         try await ResourceScene.with(.inProcess, Self.settings { $0.registeredClients = ["work": "x"] }) { scene in
             let store = MemoryTokenStore()
             let client = try scene.client(store: store)
@@ -259,7 +259,7 @@ import Testing
         }
     }
 
-    @Test func aClientForOneAccountCannotBeUsedForAResource() throws {
+    @Test func aResourceClientRejectsAClientConfiguredForOneAccount() throws {
         var options = AuthClient.Options()
         options.account = "alice"
         let emulator = ProtectedResourceEmulator(origin: "https://api.example.com", settings: Self.settings())
@@ -277,7 +277,7 @@ import Testing
 
     /// RFC 9700 section 4.4: the resource's server presents another server's authorization endpoint as its own.
     @Test(arguments: [true, false])
-    func theCodeOfAnHonestServerIsNotSentToTheServerOfAHostileResource(_ hasDocument: Bool) async throws {
+    func aMixUpAttackFailsBeforeTheAuthorizationRequest(_ hasDocument: Bool) async throws {
         var settings = Self.settings {
             ($0.announcesIssuer, $0.issuer, $0.supportsMetadataDocuments) = (false, .missing, true)
         }
@@ -295,7 +295,7 @@ import Testing
         #expect(!hostile.requests.contains("POST /token"))
     }
 
-    @Test func aServerWhoseResponsesDoNotNameTheirIssuerHasARedirectURIOfItsOwn() async throws {
+    @Test func aServerWithoutTheIssParameterGetsADistinctRedirectURI() async throws {
         let settings = Self.settings { ($0.announcesIssuer, $0.issuer) = (false, .missing) }
         let store = MemoryTokenStore()
         var uris: Set<String> = []
@@ -311,7 +311,7 @@ import Testing
         #expect(uris.count == 2)
     }
 
-    @Test func aRegistrationIsNotUsedForAnotherResource() async throws {
+    @Test func aRegistrationIsNotReusedForAResourceOfAnotherOrigin() async throws {
         let honest = ProtectedResourceEmulator(origin: "https://api.example.com", settings: Self.settings())
         let other = ProtectedResourceEmulator(
             origin: "https://other.example.com",
@@ -338,7 +338,7 @@ import Testing
         #expect(signIns.withLock { $0.first?["resource"] } == other.resource)
     }
 
-    @Test func aResourceOpensFewPagesAnHourWhateverItDemands() async throws {
+    @Test func aResourceCanTriggerOnlyALimitedNumberOfSignInsPerHour() async throws {
         try await ResourceScene.with(.inProcess, Self.settings { $0.growsScopes = true }) { scene in
             let (time, store) = (VirtualTime(), MemoryTokenStore())
             for _ in 0..<10 {
@@ -359,7 +359,7 @@ import Testing
     }
 
     @Test(arguments: ["machine", "another-machine"])
-    func signOutFindsTheTokenOfAClientWithoutAUserAlsoAfterAStepUp(_ clientID: String) async throws {
+    func signOutRemovesClientCredentialsTokensAfterAStepUp(_ clientID: String) async throws {
         let scenario = try #require(ResourceScenario.named("34"))
         try await ResourceScene.with(.inProcess, scenario.settings) { scene in
             func client(_ name: String, _ store: MemoryTokenStore) throws -> ResourceClient {
@@ -384,7 +384,7 @@ import Testing
     }
 
     @Test(arguments: [503, 429])
-    func aTransientFailureOfATokenRequestWithoutAUserStopsNoOtherRequest(_ status: Int) async throws {
+    func aTransientClientCredentialsFailureDoesNotBlockTheNextRequest(_ status: Int) async throws {
         let scenario = try #require(ResourceScenario.named("34"))
         try await ResourceScene.with(.inProcess, scenario.settings) { scene in
             var options = ResourceClient.Options()
@@ -401,7 +401,7 @@ import Testing
         }
     }
 
-    @Test func aDeniedSignInIsShownOnceToAllWhoWait() async throws {
+    @Test func waitingRequestsShareADeniedSignIn() async throws {
         try await ResourceScene.with(.inProcess, Self.settings { $0.denies = true }) { scene in
             let store = MemoryTokenStore()
             let clients = try (0..<5).map { _ in try scene.client(store: store) }
@@ -429,7 +429,7 @@ import Testing
         }
     }
 
-    @Test func aTokenThatIsRefusedBeforeItsEndIsRefreshedOnceAndTheRequestRepeatedOnce() async throws {
+    @Test func aTokenRejectedBeforeItsExpiryIsRefreshedOnceAndTheRequestRetried() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let client = try scene.client()
             #expect(try await Self.list(client) == 200)
@@ -441,7 +441,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [500, 502, 503, 429]) func aRefreshThatFailsForAPassingReasonEndsNothing(_ status: Int)
+    @Test(arguments: [500, 502, 503, 429]) func aTransientRefreshFailureDoesNotEndTheSession(_ status: Int)
         async throws
     {
         try await ResourceScene.with(.inProcess, Self.settings { $0.tokenLifetime = 1 }) { scene in
@@ -463,7 +463,7 @@ import Testing
         }
     }
 
-    @Test func aServerThatForgetsItsClientsCostsOneRegistrationAndOneSignIn() async throws {
+    @Test func aDeletedRegistrationCostsOneNewRegistrationAndOneSignIn() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let time = VirtualTime()
             let store = MemoryTokenStore()
@@ -479,7 +479,7 @@ import Testing
         }
     }
 
-    @Test func aServerThatForgetsItsClientsIsNoticedAlsoWhenTheTokenHasExpired() async throws {
+    @Test func aDeletedRegistrationIsDetectedWhenTheTokenHasExpired() async throws {
         try await ResourceScene.with(.inProcess, Self.settings { $0.tokenLifetime = 60 }) { scene in
             let time = VirtualTime()
             let client = try scene.client(host: time.host)
@@ -492,7 +492,7 @@ import Testing
         }
     }
 
-    @Test func aClientThatTheServerHasForgottenIsNoticedBeforeAPageIsShown() async throws {
+    @Test func aDeletedRegistrationIsDetectedBeforeASignInPageOpens() async throws {
         var settings = Self.settings { $0.tokenLifetime = 60 }
         settings.refreshes = false
         try await ResourceScene.with(.inProcess, settings) { scene in
@@ -526,7 +526,7 @@ import Testing
         }
     }
 
-    @Test func aResourceThatDemandsEverMoreScopesOpensFewPages() async throws {
+    @Test func growingScopeChallengesOpenALimitedNumberOfSignInPages() async throws {
         // The tokens have already expired when they are issued, so each request is sent without a token.
         var settings = Self.settings { ($0.tokenLifetime, $0.growsScopes) = (0, true) }
         settings.refreshes = false
@@ -543,7 +543,7 @@ import Testing
     }
 
     /// One request contains at most 100 scopes.
-    @Test func requiredScopesAreRequestedEvenIfAResourceListsMoreThanARequestCanContain() async throws {
+    @Test func configuredScopesTakePrecedenceIfScopesExceedTheRequestLimit() async throws {
         let settings = Self.settings {
             ($0.challengeScopes, $0.supportedScopes) = (nil, (0..<120).map { "scope-\($0)" })
         }
@@ -565,7 +565,7 @@ import Testing
         }
     }
 
-    @Test func aTokenThatIsNeverAcceptedOpensOnePageAMinute() async throws {
+    @Test func alwaysRejectedTokensOpenOnlyOneSignInPageWithinTheCooldown() async throws {
         try await ResourceScene.with(.inProcess, Self.settings { $0.refusesTokens = true }) { scene in
             var options = ResourceClient.Options()
             options.restAfterFailure = .seconds(60)
@@ -644,7 +644,7 @@ import Testing
     }
 
     @Test(arguments: EmulatorScene.Setting.allCases)
-    func aSignInThatTheUserAsksForKnowsWhatTheResourceDemands(_ setting: EmulatorScene.Setting) async throws {
+    func anExplicitSignInRequestsTheScopesOfTheResourcesChallenge(_ setting: EmulatorScene.Setting) async throws {
         // The resource accepts only POST requests, and the scopes in its metadata differ from those it requires.
         try await ResourceScene.with(setting, Self.settings { $0.supportedScopes = ["mcp:profile", "mcp:all"] }) {
             scene in
@@ -653,7 +653,7 @@ import Testing
         }
     }
 
-    @Test func allChallengesOfAResponseCount() throws {
+    @Test func combinesAllChallengesOfAResponse() throws {
         var fields = HTTPFields()
         fields[values: .wwwAuthenticate] = [
             "Basic realm=x", "Bearer scope=\"a b\"",
@@ -667,7 +667,7 @@ import Testing
         #expect(challenge.metadata == "https://api.example.com/prm")
     }
 
-    @Test func theChallengeOfTheSchemeThatWasUsedSaysWhatIsWrong() throws {
+    @Test func theChallengeWithAnErrorTakesPrecedence() throws {
         var fields = HTTPFields()
         fields[values: .wwwAuthenticate] = [
             "Bearer resource_metadata=\"https://api.example.com/prm\"",
@@ -682,7 +682,7 @@ import Testing
         #expect(challenge.metadata == "https://api.example.com/prm")
     }
 
-    @Test func aStepUpKeepsTheTokenBoundToItsKey() async throws {
+    @Test func aBearerStepUpChallengeStillYieldsADPoPBoundToken() async throws {
         var settings = Self.settings { $0.toolScopes = ["mcp:write"] }
         settings.dpop = .required
         settings.stepsUpAsBearer = true
@@ -694,7 +694,7 @@ import Testing
         }
     }
 
-    @Test func whatDidNotHelpOnceIsNotAskedForAgain() async throws {
+    @Test func anIneffectiveStepUpIsNotRepeated() async throws {
         let scenario = try #require(ResourceScenario.named("12"))
         try await ResourceScene.with(.inProcess, scenario.settings) { scene in
             let client = try scene.client()
@@ -706,7 +706,7 @@ import Testing
         }
     }
 
-    @Test func aRequestWithATokenOfItsOwnIsRefused() async throws {
+    @Test func aRequestWithAnAuthorizationHeaderIsRejected() async throws {
         try await ResourceScene.with(.inProcess) { scene in
             let client = try scene.client()
             let request = TransportRequest(.get, client.address, headerFields: [.authorization: "Bearer x"])
@@ -716,7 +716,7 @@ import Testing
         }
     }
 
-    @Test func aResourceThatIsAnotherNowIsSignedInToAnew() async throws {
+    @Test func aChangedResourceIdentifierRequiresANewSignIn() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let client = try scene.client()
             #expect(try await Self.list(client) == 200)
@@ -729,7 +729,7 @@ import Testing
         }
     }
 
-    @Test func aRefusalThatDoesNotAskForATokenOpensNoPage() throws {
+    @Test func onlyA401OrA403WithAChallengeIsAResourceChallenge() throws {
         let bare = AuthenticationChallenge(scheme: "Bearer")
         #expect(ResourceChallenge(status: 403, challenges: []) == nil)
         #expect(ResourceChallenge(status: 400, challenges: [bare]) == nil)
@@ -742,7 +742,7 @@ import Testing
         #expect(ResourceChallenge(status: 403, challenges: [scope])?.scopes == ["a", "b"])
     }
 
-    @Test func aForbiddenCallWithATokenIsReturnedAsItIs() async throws {
+    @Test func aForbiddenResponseToARequestWithATokenDoesNotTriggerASignIn() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let client = try scene.client()
             #expect(try await Self.list(client) == 200)
@@ -753,7 +753,7 @@ import Testing
         }
     }
 
-    @Test func assumingAnOriginAssumesNothingOfAServerThatIsNamed() async throws {
+    @Test func discoveryDoesNotFallBackToTheOriginIfMetadataNamesAServer() async throws {
         try await ResourceScene.with(
             .inProcess,
             Self.settings {
@@ -770,7 +770,7 @@ import Testing
         }
     }
 
-    @Test func renewingARegistrationThatTheClientDidNotMakeEndsNoSession() async throws {
+    @Test func renewRegistrationRejectsAMetadataDocumentAndKeepsTheSession() async throws {
         var settings = Self.settings()
         settings.supportsMetadataDocuments = true
         try await ResourceScene.with(.inProcess, settings) { scene in
@@ -784,7 +784,9 @@ import Testing
         }
     }
 
-    @Test(arguments: [true, false]) func aServerFetchesTheDescriptionOfAClient(_ isListed: Bool) async throws {
+    @Test(arguments: [true, false]) func signsInOnlyWithARedirectURIFromTheClientIDMetadataDocument(_ isListed: Bool)
+        async throws
+    {
         let address = "https://client.example.com/client.json"
         let redirectURI = try RedirectURI("http://127.0.0.1:\(isListed ? 8400 : 8401)/callback")
         let document = try ClientMetadataDocument(clientID: address, name: "Tool", redirectURIs: [redirectURI])
@@ -826,7 +828,7 @@ import Testing
         }
     }
 
-    @Test func withoutPermissionToSignInTheUserIsToldThatALoginIsNeeded() async throws {
+    @Test func reportsLoginRequiredIfSignInOnDemandIsDisabled() async throws {
         try await ResourceScene.with(.inProcess) { scene in
             var options = ResourceClient.Options()
             options.signsInOnDemand = false
@@ -840,7 +842,7 @@ import Testing
     }
 
     /// The response may come from a server that has not yet received the registration, so data that cannot be obtained again is not deleted.
-    @Test func anUnknownClientLosesItsRegistrationButNotItsTokens() async throws {
+    @Test func anInvalidClientErrorRetiresTheRegistrationButKeepsTheTokens() async throws {
         var settings = Self.settings()
         settings.refreshes = true
         try await ResourceScene.with(.inProcess, settings) { scene in
@@ -867,7 +869,7 @@ import Testing
     }
 
     /// A sign-in for more scopes preserves the authentication requirements of an earlier challenge.
-    @Test func aStepUpKeepsTheAuthenticationOfAnEarlierOne() async throws {
+    @Test func aScopeStepUpKeepsTheACRValuesOfAnEarlierChallenge() async throws {
         var settings = Self.settings()
         settings.requiredACR = "mfa"
         settings.toolScopes = ["mcp:write"]
@@ -878,7 +880,9 @@ import Testing
     }
 
     /// A long-running client reports the cause of the current failure, not that of an earlier failure.
-    @Test(arguments: [true, false]) func theReasonOfAnEarlierFailureIsNotRepeated(_ refreshes: Bool) async throws {
+    @Test(arguments: [true, false]) func anErrorReportsTheCurrentFailureInsteadOfAnEarlierOne(_ refreshes: Bool)
+        async throws
+    {
         var settings = Self.settings()
         settings.refreshes = refreshes
         try await ResourceScene.with(.inProcess, settings) { scene in
@@ -913,7 +917,7 @@ import Testing
         }
     }
 
-    @Test func aTokenGoesToItsResourceAlone() async throws {
+    @Test func aTokenIsSentOnlyToItsResource() async throws {
         try await ResourceScene.with(.inProcess) { scene in
             let client = try scene.client()
             _ = try await client.signIn()
@@ -930,7 +934,7 @@ import Testing
         }
     }
 
-    @Test func signingOutForgetsTheTokenAndKeepsTheRegistration() async throws {
+    @Test func signOutRemovesTheTokenAndKeepsTheRegistration() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let store = MemoryTokenStore()
             let client = try scene.client(store: store)
@@ -945,7 +949,7 @@ import Testing
         }
     }
 
-    @Test func aRegisteredClientIsNotShownToAnotherServer() async throws {
+    @Test func aRegisteredClientIsNotUsedWithAnotherAuthorizationServer() async throws {
         try await ResourceScene.with(.inProcess) { scene in
             let registered = OAuthClient(
                 server: AuthorizationServer(
@@ -1069,7 +1073,8 @@ private struct GatedUserAgent<Base: UserAgent>: UserAgent {
         Story(name: "a server error", status: .internalServerError, code: .temporarilyUnavailable),
     ]
 
-    @Test(arguments: stories) func nothingIsSentWhereAHostileResourceWantsIt(_ story: Story) async throws {
+    @Test(arguments: stories) func hostileResourceMetadataIsRejectedWithoutFurtherRequests(_ story: Story) async throws
+    {
         let urls = Mutex<[String]>([])
         let transport = RecordingTransport { request in
             urls.withLock { $0.append(request.url) }
@@ -1095,7 +1100,7 @@ private struct GatedUserAgent<Base: UserAgent>: UserAgent {
         #expect(urls.withLock { $0 }.count <= 2)
     }
 
-    @Test func aChallengeOfAMegabyteIsNotRead() throws {
+    @Test func oversizedChallengesAreIgnored() throws {
         var fields = HTTPFields()
         fields[values: .wwwAuthenticate] = Array(
             repeating: "Bearer scope=\"\(String(repeating: "x", count: 1000))\"",

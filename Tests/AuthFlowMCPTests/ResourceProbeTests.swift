@@ -7,8 +7,8 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// The requests that a client of a protected resource sends without the user's knowledge: before a page is shown, and to learn what
-/// the resource requires.
+/// Requests that a client of a protected resource sends without user interaction: before it opens the authorization page, and to
+/// obtain the resource's challenge.
 @Suite struct ResourceProbeTests {
     private let time = VirtualTime()
     private let store = MemoryTokenStore()
@@ -40,9 +40,10 @@ import Testing
         return try await client.send(request).status
     }
 
-    /// Only an error page means that the server does not recognize the client: a sign-in page may contain the client ID, too.
+    /// Only an error page with status 400 or 401 indicates that the server does not recognize the client, because a sign-in page may
+    /// also contain the client ID.
     @Test(arguments: [(200, 1), (403, 1), (500, 1), (503, 1), (400, 2), (401, 2)])
-    func onlyAnErrorPageForTheRequestLosesARegistration(_ status: Int, _ registrations: Int) async throws {
+    func onlyAnErrorPageWithStatus400Or401CausesANewRegistration(_ status: Int, _ registrations: Int) async throws {
         let client = try client()
         _ = try await client.signIn()
         _ = try await client.signOut()
@@ -61,7 +62,7 @@ import Testing
         #expect(scene.emulator.registrations == registrations)
     }
 
-    @Test func aNewRegistrationIsNotTried() async throws {
+    @Test func aRecentRegistrationIsNotProbedBeforeASignIn() async throws {
         let client = try client()
         _ = try await client.signIn()
         for (seconds, requests) in [(30, 2), (60, 4)] {
@@ -73,7 +74,7 @@ import Testing
     }
 
     /// A server with pushed authorization requests rejects an unknown client before it shows a page, so the request is sent only once.
-    @Test func aPushedRequestIsNotTriedFirst() async throws {
+    @Test func aPushedAuthorizationRequestIsSentWithoutAProbe() async throws {
         let client = try client()
         _ = try await client.signIn()
         _ = try await client.signOut()
@@ -109,7 +110,7 @@ import Testing
 
     /// A POST request could have an effect at a resource that responds to GET.
     @Test(arguments: [(200, 0), (204, 0), (500, 0), (403, 0), (405, 1), (404, 1)])
-    func onlyAResourceThatRejectsGetReceivesAPost(_ status: Int, _ posts: Int) async throws {
+    func probesWithPostOnlyAfterGetReturns404Or405(_ status: Int, _ posts: Int) async throws {
         let address = scene.emulator.resource
         interceptor.respond { call in
             guard call.url == address, call.head.method == .get else { return nil }
@@ -120,7 +121,7 @@ import Testing
     }
 
     /// Without metadata, only the options name the resource that a token is for.
-    @Test func aTokenForAnEarlierOptionIsNotSent() async throws {
+    @Test func aTokenForAPreviouslyConfiguredResourceIsNotSent() async throws {
         scene.emulator.settings.endpoint = "/v1/mcp"
         scene.emulator.settings.challengeNamesMetadata = false
         interceptor.respond { call in
@@ -139,7 +140,7 @@ import Testing
     }
 
     /// RFC 9728 section 5.2: the metadata may have changed when a token is rejected.
-    @Test func aRefreshTokenIsNotUsedForAResourceOfAnotherServer() async throws {
+    @Test func aRefreshTokenIsNotUsedAfterTheAuthorizationServerChanges() async throws {
         let client = try client()
         #expect(try await list(client) == 200)
         scene.emulator.settings.issuerPaths = ["/tenant", ""]

@@ -27,7 +27,7 @@ import Testing
     ]
 
     @Test(arguments: streams, [1, 2, 3, 1000])
-    func readsAnEventStreamInWhateverPartsItArrives(_ stream: Stream, _ size: Int) throws {
+    func parsesAnEventStreamRegardlessOfChunkBoundaries(_ stream: Stream, _ size: Int) throws {
         var reader = ServerSentEventReader()
         var events: [ServerSentEvent] = []
         var rest = Array(stream.text.utf8)[...]
@@ -39,13 +39,13 @@ import Testing
     }
 
     @Test(arguments: [("0", 250), ("500", 500), ("99999999", 3_600_000)])
-    func aServerCannotHaveThisClientPollWithoutAPause(_ retry: String, _ milliseconds: Int) throws {
+    func clampsTheReconnectionTimeSetByTheServer(_ retry: String, _ milliseconds: Int) throws {
         var reader = ServerSentEventReader()
         _ = try reader.read(Array("retry: \(retry)\ndata: a\n\n".utf8))
         #expect(reader.retry == .milliseconds(milliseconds))
     }
 
-    @Test func keepsTheLastEventIDAndTheTimeToWait() throws {
+    @Test func storesTheLastValidEventIDAndReconnectionTime() throws {
         var reader = ServerSentEventReader()
         let events = try reader.read(
             Array("id: 7\nretry: 500\nevent: other\ndata: a\n\nid: a\0b\nretry: 5x\ndata: b\n\n".utf8)
@@ -56,7 +56,7 @@ import Testing
         #expect(events.map(\.id) == ["7", "7"])
     }
 
-    @Test func anEventThatIsNotWholeDoesNotCountAsSeen() throws {
+    @Test func anIncompleteEventDoesNotUpdateTheLastEventID() throws {
         var reader = ServerSentEventReader()
         _ = try reader.read(Array("id: 1\ndata: a\n\nid: 2\ndata: b\n".utf8))
         #expect(reader.lastEventID == "1")
@@ -64,7 +64,7 @@ import Testing
         #expect(reader.lastEventID == "2")
     }
 
-    @Test func refusesAnEventThatNeverEnds() throws {
+    @Test func rejectsAnEventThatExceedsTheMaximumSize() throws {
         var reader = ServerSentEventReader()
         let part = [UInt8](repeating: UInt8(ascii: "x"), count: 1 << 20)
         expectError(.invalidResponse) { for _ in 0..<65 { _ = try reader.read(part) } }
@@ -72,7 +72,7 @@ import Testing
 
     /// Comparing text with many combining marks takes quadratic time.
     @Test(.timeLimit(.minutes(1)), arguments: ["", "event: ", "id: "])
-    func aLineOfCombiningMarksIsReadAtOnce(_ field: String) throws {
+    func parsesALineOfCombiningMarksInLinearTime(_ field: String) throws {
         let marks = String(repeating: "\u{301}", count: 200_000) + String(repeating: "\u{323}", count: 200_000)
         var reader = ServerSentEventReader()
         let events = try reader.read(Array("\(field)\(marks)\ndata: a\n\ndata: b\n\n".utf8))

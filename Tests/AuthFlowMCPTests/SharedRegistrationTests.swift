@@ -55,7 +55,7 @@ import Testing
         return clientID
     }
 
-    @Test func aMistakeAboutTheClientEndsNoSessionWithAnotherResource() async throws {
+    @Test func retiringASharedRegistrationKeepsTheSessionOfAnotherResource() async throws {
         let clientID = try await mistake()
         _ = try await first.signIn()
         #expect(scene.emulator.registrations == 2)
@@ -68,7 +68,7 @@ import Testing
         #expect(try await kept(clientID) == nil)
     }
 
-    @Test func aRetiredRegistrationGoesWithTheLastSignOut() async throws {
+    @Test func aRetiredRegistrationIsRemovedAtTheLastSignOut() async throws {
         let clientID = try await mistake()
         _ = try await first.signOut()
         #expect(try await kept(clientID) != nil)
@@ -118,7 +118,7 @@ import Testing
         interceptor.authorizations.map { query in [query["acr_values"], query["max_age"]] }
     }
 
-    @Test func twoDemandsAreMetTogether() async throws {
+    @Test func successiveStepUpChallengesAreCombined() async throws {
         let answered = Mutex(0)
         interceptor.respond { [self] call in
             guard call.url == client.address.url else { return nil }
@@ -138,7 +138,7 @@ import Testing
     }
 
     /// A refresh does not authenticate the user.
-    @Test func aRefreshedTokenIsNoNewAuthentication() async throws {
+    @Test func aRefreshDoesNotSatisfyAStepUpAuthenticationChallenge() async throws {
         let answered = Mutex(0)
         interceptor.respond { [self] call in
             guard call.url == client.address.url else { return nil }
@@ -157,14 +157,14 @@ import Testing
     }
 
     @Test(arguments: ["-5", "31536001", "9223372036854775807", "1.5", "x", ""])
-    func anAgeThatNoSignInCanRequestIsIgnored(_ age: String) async throws {
+    func anInvalidMaxAgeInAChallengeIsIgnored(_ age: String) async throws {
         let challenges = AuthenticationChallenge.challenges(in: demand(#"acr_values="mfa", max_age="\#(age)""#))
         let challenge = try #require(ResourceChallenge(status: 401, challenges: challenges))
         #expect(challenge.maxAge == nil && challenge.acrValues == ["mfa"])
     }
 
     /// The values become arguments of a command that the user is advised to run.
-    @Test func contextClassesOutsideOfTheScopeCharactersAreIgnored() throws {
+    @Test func acrValuesWithInvalidCharactersAreIgnored() throws {
         let value = "x'\u{301};touch${IFS}PWNED;'\u{301} mfa urn:x'y"
         let challenges = AuthenticationChallenge.challenges(in: demand("acr_values=\"\(value)\""))
         let challenge = try #require(ResourceChallenge(status: 401, challenges: challenges))

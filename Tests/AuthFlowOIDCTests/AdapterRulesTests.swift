@@ -47,7 +47,7 @@ import Testing
 
     /// RFC 6749 section 3.1: "Request and response parameters MUST NOT be included more than once."
     @Test(arguments: [("scope", false), ("login_hint", false), ("resource", true), ("audience", true)])
-    func aParameterStandsTwiceOnlyWhereThatIsAllowed(_ name: String, _ isAllowed: Bool) async throws {
+    func onlyResourceAndAudienceParametersMayBeRepeated(_ name: String, _ isAllowed: Bool) async throws {
         let scene = try scene()
         var provider = Self.provider()
         provider.preparing = { request in
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    @Test func anAdapterCannotReplaceTheUserOfTheIDToken() async throws {
+    @Test func anAdapterCannotReplaceTheSubjectOfTheIDToken() async throws {
         var provider = Self.provider()
         provider.naming = { Identity(issuer: $0.issuer, subject: "mallory", claims: $0.claims) }
         let client = try scene().client(registration: EmulatorScene.registration(), adapter: provider)
@@ -74,7 +74,7 @@ import Testing
         #expect(try await client.credential() == nil)
     }
 
-    @Test func anAdapterThatAddsOpenIDGetsANonceAndAnIDToken() async throws {
+    @Test func addingTheOpenIDScopeInAnAdapterRequiresANonceAndAnIDToken() async throws {
         let scene = try scene()
         var settings = try EmulatorScene.registration()
         settings.scopes = ["profile"]

@@ -43,7 +43,7 @@ import Testing
         return try await body(path)
     }
 
-    @Test func exchangesTheTokenOfThePlatformAndReadsItAgainForEveryUse() async throws {
+    @Test func exchangesThePlatformTokenAndRereadsItForEachTokenRequest() async throws {
         let time = VirtualTime()
         let scene = try Scene(now: { time.now })
         try await withFile { path in
@@ -100,7 +100,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: unusable) func sendsNothingForAnAssertionThatCannotBeUsed(_ unusable: Unusable) async throws {
+    @Test(arguments: unusable) func sendsNoTokenRequestWithAnUnusableAssertion(_ unusable: Unusable) async throws {
         let scene = try Scene()
         try await withFile { path in
             let text = try unusable.claims.map { try scene.assertion($0) } ?? unusable.text
@@ -137,7 +137,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: refused) func saysWhatTheRefusedAssertionWas(_ refused: Refused) async throws {
+    @Test(arguments: refused) func theErrorDescribesTheRejectedAssertion(_ refused: Refused) async throws {
         let scene = try Scene()
         if !refused.isTrusted {
             scene.scene.emulator.trustedIssuers = [scene.platform.issuer: try EmulatorKeys().jwks()]
@@ -152,7 +152,7 @@ import Testing
         #expect(error?.message.contains(text.suffix(20)) == false)
     }
 
-    @Test func anUnsetVariableSaysWhatToDo() async throws {
+    @Test func theErrorNamesTheUnsetEnvironmentVariable() async throws {
         let scene = try Scene()
         let client = try scene.client(.environment("ID_TOKEN"), host: HostServices(environment: [:]))
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
@@ -177,7 +177,9 @@ import Testing
         }
     }
 
-    @Test(arguments: [nil, "sts.example.com"]) func asksTheRunnerOfTheJob(_ audience: String?) async throws {
+    @Test(arguments: [nil, "sts.example.com"]) func requestsAnIDTokenFromTheActionsRunner(_ audience: String?)
+        async throws
+    {
         let scene = try Scene()
         let asked = audience ?? "https://id.example.com"
         let runner = Runner(next: scene.scene.transport) { audience in
@@ -198,7 +200,7 @@ import Testing
         #expect(try await client.freshTokens().tokenType == "Bearer")
     }
 
-    @Test func aRunnerThatRefusesOrIsAbsentIsSaid() async throws {
+    @Test func reportsAMissingIDTokenPermissionAndARunnerError() async throws {
         let scene = try Scene()
         var environment = ["ACTIONS_ID_TOKEN_REQUEST_URL": "https://runner.example.com/token?api-version=2.0"]
         let absent = try scene.client(.actionsRunner(), host: HostServices(environment: environment))
@@ -217,7 +219,7 @@ import Testing
         #expect(error?.message.contains("runner-secret") == false)
     }
 
-    @Test func aKeyOfItsOwnSignsForASubject() async throws {
+    @Test func signsAnAssertionForASubjectWithAPrivateKey() async throws {
         let scene = try Scene()
         let key = try PrivateKey()
         scene.scene.emulator.trustedIssuers = ["robot": ["keys": [key.publicJWK]]]
@@ -241,7 +243,7 @@ import Testing
         (["no-such-program"], "not installed"), (["sh", "-c", "printenv JWT; exit 3"], "status 3"),
         (["true"], "is empty"), (["echo", "hello"], "not a signed JWT"),
         (["sh", "-c", "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done"], "more than 65536 bytes"),
-    ]) func aProgramThatFailsIsSaid(_ command: [String], _ words: String) async throws {
+    ]) func reportsACommandThatPrintsNoUsableAssertion(_ command: [String], _ words: String) async throws {
         let error = await #expect(throws: AuthError.self) { try await tokens(of: command) }
         #expect(error?.code == .assertionUnusable)
         #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")
@@ -261,7 +263,7 @@ import Testing
         }
     }
 
-    @Test func aProgramThatHangsIsEndedWithAllThatItStarted() async throws {
+    @Test func aTimedOutCommandIsTerminatedWithItsChildProcesses() async throws {
         let scene = try Scene()
         try await withFile { lock in
             let (ready, pipe) = ("\(lock).ready", "\(lock).pipe")
@@ -281,7 +283,7 @@ import Testing
     }
 
     /// The client must not wait for child processes that a command leaves running.
-    @Test func aProgramThatLeavesAnotherBehindIsNotWaitedFor() async throws {
+    @Test func doesNotWaitForChildProcessesThatACommandLeavesRunning() async throws {
         try await withFile { path in
             #expect(unsafe mkfifo(path, 0o600) == 0)
             // The child process keeps its output open until the test opens the other end of the pipe.
@@ -292,7 +294,7 @@ import Testing
         }
     }
 
-    @Test func aPipeInPlaceOfAFileIsNotWaitedFor() async throws {
+    @Test func rejectsANamedPipeAsAnAssertionFileWithoutBlocking() async throws {
         let scene = try Scene()
         try await withFile { path in
             #expect(unsafe mkfifo(path, 0o600) == 0)
@@ -303,7 +305,7 @@ import Testing
     }
 
     /// The failure to read an assertion is not cached, so the next call reads a file that has since been created.
-    @Test func anAssertionThatAppearsLateIsUsedAtOnce() async throws {
+    @Test func theFailureToReadAnAssertionIsNotCached() async throws {
         let scene = try Scene()
         try await withFile { path in
             let client = try scene.client(.file(path: path))
@@ -314,7 +316,7 @@ import Testing
     }
 
     /// A token that was obtained for one subject is not returned for another.
-    @Test func aTokenForOneSubjectIsNotHandedOutForAnother() async throws {
+    @Test func aTokenForOneSubjectIsNotReturnedForAnother() async throws {
         let scene = try Scene()
         let key = try PrivateKey()
         scene.scene.emulator.trustedIssuers = ["robot": ["keys": [key.publicJWK]]]
@@ -335,7 +337,7 @@ import Testing
         #expect(try await tokens("bob").accessToken != alice.accessToken)
     }
 
-    @Test func resourcesThatTheCallerNamesAreSent() async throws {
+    @Test func theJWTBearerGrantSendsTheRequestedResources() async throws {
         let scene = try Scene()
         let client = try scene.client(AssertionSource("none") { _ in throw CancellationError() }).client
         let assertion = try Assertion(Secret(try scene.assertion()), scopes: ["reports"])
@@ -348,7 +350,7 @@ import Testing
     // MARK: Client authentication
 
     @Test(arguments: ["system:serviceaccount:robots:one", "spiffe://example.com/robot"])
-    func aPlatformProvesTheClientInPlaceOfAKey(_ subject: String) async throws {
+    func authenticatesTheClientWithThePlatformsAssertion(_ subject: String) async throws {
         let isSPIFFE = subject.hasPrefix("spiffe:")
         var client = OIDCEmulator.Client(
             id: "robot",
@@ -368,7 +370,8 @@ import Testing
     }
 
     /// A security profile also applies to assertions that a platform has signed.
-    @Test(arguments: [("aud", "https://other.example.com"), ("alg", "")]) func aProfileHoldsForThePlatformsJWT(
+    @Test(arguments: [("aud", "https://other.example.com"), ("alg", "")])
+    func aSecurityProfileAppliesToThePlatformsClientAssertion(
         _ member: String,
         _ value: String
     ) async throws {
@@ -392,7 +395,7 @@ import Testing
         #expect(error?.code == .assertionUnusable && error?.message.contains("security profile") == true)
     }
 
-    @Test func aJWTWithoutASPIFFEIDIsNotSentAsOne() async throws {
+    @Test func aJWTWithoutASPIFFEIDIsNotSentAsAJWTSVID() async throws {
         let scene = try Scene()
         let text = try scene.assertion()
         var values = ClientRegistration.Values(clientID: "robot")

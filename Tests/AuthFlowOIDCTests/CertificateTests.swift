@@ -46,7 +46,7 @@ import Testing
 
     /// RFC 8705 section 5: the endpoint aliases also apply to clients that use another authentication method.
     @Test(arguments: [nil, SecurityProfile.fapi2])
-    func aKeyAuthenticatesTheClientAndTheCertificateBindsTheTokens(_ profile: SecurityProfile?) async throws {
+    func aPrivateKeyJWTClientWithBoundTokensUsesTheMTLSEndpointAliases(_ profile: SecurityProfile?) async throws {
         let key = try PrivateKey()
         var registered = ClientAssertionTests.client(key)
         registered.certificateThumbprint = try CertificateBinding(certificate: Self.certificate).thumbprint()
@@ -68,7 +68,7 @@ import Testing
         #expect(called.isSuperset(of: ["/mtls/par", "/mtls/token", "/mtls/userinfo"]) && !called.contains("/token"))
     }
 
-    @Test func acceptsATokenThatIsBoundToItsCertificateOrSaysNothing() async throws {
+    @Test func acceptsATokenBoundToItsCertificateOrWithoutABinding() async throws {
         let own = try CertificateBinding(certificate: Self.certificate).thumbprint()
         for token in [Self.token(boundTo: .string(own)), Self.token(boundTo: nil), "opaque"] {
             let scene = try Self.scene()
@@ -77,7 +77,9 @@ import Testing
         }
     }
 
-    @Test(arguments: ["another", "", nil] as [String?]) func refusesATokenThatIsBoundToAnother(_ thumbprint: String?)
+    @Test(arguments: ["another", "", nil] as [String?]) func rejectsATokenBoundToAnotherCertificate(
+        _ thumbprint: String?
+    )
         async throws
     {
         let scene = try Self.scene()
@@ -88,7 +90,7 @@ import Testing
     }
 
     /// A profile requires sender-constrained tokens, so a JWT without a binding in its claims is rejected.
-    @Test func aClientOfAProfileRefusesATokenThatSaysNothing() throws {
+    @Test func rejectsAnUnboundJWTAccessTokenIfABindingIsRequired() throws {
         let binding = CertificateBinding(certificate: Self.certificate)
         let unbound = Secret(Self.token(boundTo: nil).string ?? "")
         expectError(.invalidResponse) { try binding.check(unbound, isRequired: true) }
@@ -98,7 +100,7 @@ import Testing
     }
 
     /// FAPI 2.0 Security Profile section 5.3.3.1: "shall support sender-constrained access tokens".
-    @Test func aProfileDemandsBoundTokensOfAClientThatAuthenticatesWithItsCertificate() async throws {
+    @Test func aSecurityProfileRequiresCertificateBoundTokensForMTLSClients() async throws {
         let bound = Self.token(boundTo: .string(try CertificateBinding(certificate: Self.certificate).thumbprint()))
         let scene = try Self.scene()
         scene.emulator.fault = .tokenResponse(.member("access_token", bound))
@@ -113,7 +115,7 @@ import Testing
         await expectError(.unsupported) { try await Self.machine(silent, profile: .fapi2).freshTokens() }
     }
 
-    @Test func aProfileBindsTokensToAKeyWhereTheCertificateIsNotKnown() throws {
+    @Test func aSecurityProfileUsesDPoPIfTheCertificateIsUnknown() throws {
         var values = ClientRegistration.Values(clientID: "machine")
         values.authentication = .tlsClientAuth
         values.securityProfile = .fapi2
@@ -121,7 +123,7 @@ import Testing
         #expect(registration.usesDPoP && !registration.bindsTokensToCertificate)
     }
 
-    @Test func theFileIsReadAgainForEachComparison() throws {
+    @Test func theCertificateFileIsRereadForEachThumbprint() throws {
         let path = FileManager.default.temporaryDirectory.appendingPathComponent("cert-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: path) }
         let binding = CertificateBinding.file(path: path)

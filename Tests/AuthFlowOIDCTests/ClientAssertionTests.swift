@@ -40,7 +40,7 @@ import Testing
     }
 
     /// Microsoft Entra identifies the key by its certificate, and ignores `kid`.
-    @Test func anAssertionNamesTheCertificateOfItsKey() async throws {
+    @Test func theClientAssertionHeaderContainsTheCertificateThumbprint() async throws {
         let key = try #require(Self.keys[.ps256])
         let certificate = CertificateBinding(certificate: Array("certificate".utf8))
         try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
@@ -55,7 +55,7 @@ import Testing
     }
 
     @Test(arguments: [SignatureAlgorithm.es256, .es384, .ps256, .edDSA, .rs256])
-    func signsInAndRefreshesWithAPrivateKey(_ algorithm: SignatureAlgorithm) async throws {
+    func signsInAndRefreshesWithPrivateKeyJWT(_ algorithm: SignatureAlgorithm) async throws {
         let key = try #require(Self.keys[algorithm == .rs256 ? .ps256 : algorithm])
         // A key that specifies an algorithm is used only with that algorithm.
         let signing = algorithm == .rs256 ? try PrivateKey(pem: key.pem) : key
@@ -79,7 +79,7 @@ import Testing
     }
 
     @Test(arguments: ClientAuthentication.Audience.allCases)
-    func makesTheAssertionForTheAudienceThatTheProviderReads(_ audience: ClientAuthentication.Audience) async throws {
+    func sendsTheClientAssertionWithTheConfiguredAudience(_ audience: ClientAuthentication.Audience) async throws {
         let key = try #require(Self.keys[.es256])
         var registered = Self.client(key)
         registered.assertionAudiences = [audience]
@@ -100,7 +100,7 @@ import Testing
     }
 
     @Test(arguments: [SignatureAlgorithm.hs256, .hs384, .hs512])
-    func signsWithTheSecret(_ algorithm: SignatureAlgorithm) async throws {
+    func clientSecretJWTSignsInWithoutSendingTheSecret(_ algorithm: SignatureAlgorithm) async throws {
         let secret = String(repeating: "s", count: 64)
         let registered = OIDCEmulator.Client(id: "machine", secret: secret, authenticationMethod: "client_secret_jwt")
         try await EmulatorScene.with(.inProcess, clients: [registered]) { scene in
@@ -114,7 +114,7 @@ import Testing
         }
     }
 
-    @Test func everyTryHasAnAssertionOfItsOwn() async throws {
+    @Test func aRetryUsesANewClientAssertion() async throws {
         let key = try #require(Self.keys[.es256])
         try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
             scene.emulator.dpop = .requiredWithNonce
@@ -129,7 +129,7 @@ import Testing
         }
     }
 
-    @Test func aKeyThatIsNotRegisteredIsRefusedAndSaysSo() async throws {
+    @Test func anUnregisteredClientKeyIsReportedAsInvalidClient() async throws {
         let registered = try #require(Self.keys[.es256])
         let other = try PrivateKey(generatedFor: .es256)
         try await EmulatorScene.with(.inProcess, clients: [Self.client(registered)]) { scene in
@@ -142,7 +142,7 @@ import Testing
         }
     }
 
-    @Test func anAlgorithmThatTheProviderDoesNotAnnounceIsNotTried() async throws {
+    @Test func doesNotSignClientAssertionsWithAnUnadvertisedAlgorithm() async throws {
         let key = try #require(Self.keys[.es384])
         try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
             scene.emulator.fault = .metadata(.member("token_endpoint_auth_signing_alg_values_supported", ["PS256"]))
@@ -156,7 +156,7 @@ import Testing
     }
 
     /// FAPI 2.0 section 5.3.3.1, note 1: clocks differ, and the server's Date header shows the difference.
-    @Test(arguments: [-600.0, 600.0, -7200.0]) func aClockThatIsWrongIsCorrectedByTheServers(
+    @Test(arguments: [-600.0, 600.0, -7200.0]) func correctsClockSkewInClientAssertionsWithTheServersTime(
         _ ahead: Double
     ) async throws {
         let key = try #require(Self.keys[.es256])
@@ -176,7 +176,7 @@ import Testing
     }
 
     /// A client secret that is a JWT contains timestamps, so it also depends on the clock.
-    @Test func aSignedSecretIsCreatedAgainWithTheServersTime() async throws {
+    @Test func regeneratesASignedClientSecretWithTheServersTime() async throws {
         let registered = OIDCEmulator.Client(
             id: "machine",
             secret: "the registered one",
@@ -204,7 +204,7 @@ import Testing
 
     /// A hostile provider that advertises another server's token endpoint does not receive an assertion that is valid
     /// there.
-    @Test func noAssertionForAnothersTokenEndpointIsSentToThisProvider() async throws {
+    @Test func sendsNoAssertionWithAnotherServersTokenEndpointAsAudience() async throws {
         let key = try #require(Self.keys[.es256])
         try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
             scene.emulator.pushedRequests = .automatic
@@ -216,7 +216,7 @@ import Testing
         }
     }
 
-    @Test func aMethodOfYourOwnIsAskedForEveryTry() async throws {
+    @Test func customClientAuthenticationIsCalledForTheTokenRequest() async throws {
         let registered = OIDCEmulator.Client(id: "machine", secret: "s", authenticationMethod: "client_secret_post")
         try await EmulatorScene.with(.inProcess, clients: [registered]) { scene in
             let asked = Mutex<[String]>([])

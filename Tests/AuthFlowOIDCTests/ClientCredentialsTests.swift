@@ -20,7 +20,7 @@ import Testing
     }
 
     @Test(arguments: EmulatorScene.Setting.allCases)
-    func freshTokensComeWithoutAnySignIn(_ setting: EmulatorScene.Setting) async throws {
+    func freshTokensSendsOneClientCredentialsRequestWithoutASignIn(_ setting: EmulatorScene.Setting) async throws {
         try await EmulatorScene.with(setting, clients: [Self.robot]) { scene in
             let store = MemoryTokenStore()
             let client = try scene.client(registration: registration(), flows: [.clientCredentials], store: store)
@@ -44,7 +44,9 @@ import Testing
 
     enum Change: CaseIterable { case fewerScopes, otherScopes, resources, authorizationDetails, parameters }
 
-    @Test(arguments: Change.allCases) func aStoredTokenOfAnotherRequestIsNotUsed(_ change: Change) async throws {
+    @Test(arguments: Change.allCases) func aTokenStoredForDifferentRequestParametersIsNotReused(_ change: Change)
+        async throws
+    {
         try await EmulatorScene.with(.inProcess, clients: [Self.robot]) { scene in
             let store = MemoryTokenStore()
             var before = registration()
@@ -73,7 +75,7 @@ import Testing
         }
     }
 
-    @Test func aMachineReceivesAJWTForAResource() async throws {
+    @Test func clientCredentialsYieldAJWTAccessTokenForTheResource() async throws {
         try await EmulatorScene.with(.inProcess, clients: [Self.robot]) { scene in
             var values = registration()
             values.resources = ["https://api.example.com/orders"]
@@ -89,7 +91,7 @@ import Testing
     }
 
     /// Each resource has a separate record and a separate token.
-    @Test(arguments: 0..<3) func aRevocationThatFailsLeavesTheOtherTokensNeitherStoredNorValid(_ failing: Int)
+    @Test(arguments: 0..<3) func afterAFailedRevocationTheOtherTokensAreStillRevokedAndRemoved(_ failing: Int)
         async throws
     {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
@@ -118,7 +120,7 @@ import Testing
     }
 
     /// A token that was removed is revoked even if another token could not be removed.
-    @Test func aRecordThatCannotBeRemovedDoesNotKeepTheOtherTokensValid() async throws {
+    @Test func aFailedRecordRemovalDoesNotPreventRevocationOfTheOtherTokens() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
         var values = registration()
         values.resources = ["https://a.example.com", "https://b.example.com"]
@@ -134,7 +136,7 @@ import Testing
         #expect(try await client.signOutLocally() == false)
     }
 
-    @Test func aTokenThatHasExpiredIsAskedForAgain() async throws {
+    @Test func aNewTokenIsRequestedBeforeTheOldTokenExpires() async throws {
         let time = VirtualTime()
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot], now: { time.now })
         let scene = EmulatorScene(emulator)
@@ -151,7 +153,7 @@ import Testing
     }
 
     /// The tokens of a user who signed in under the same name are not returned as the client's own tokens.
-    @Test func aUsersTokensAreNotHandedOutInstead() async throws {
+    @Test func userTokensAndClientCredentialsTokensAreStoredSeparately() async throws {
         let both = OIDCEmulator.Client(
             id: "robot",
             secret: "s3cret",
@@ -180,7 +182,7 @@ import Testing
     }
 
     /// RFC 8707 section 2: a token for one resource is not returned for another.
-    @Test func aTokenForAnotherResourceIsNotKeptUnderAKey() async throws {
+    @Test func aTokenRenewedForAnotherResourceIsRejected() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
         let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(registration()))
         let careless = CredentialManager(
@@ -206,7 +208,7 @@ import Testing
         #expect(a.accessToken != b.accessToken)
     }
 
-    @Test func aRefusalIsNotRepeatedAtOnce() async throws {
+    @Test func aRejectedTokenRequestIsNotRetriedImmediately() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: []))
         let client = try scene.client(registration: registration(), flows: [.clientCredentials])
         for _ in 0..<5 { await #expect(throws: AuthError.self) { try await client.freshTokens() } }
@@ -214,7 +216,7 @@ import Testing
     }
 
     /// RFC 6749 section 4.4: only confidential clients may use this grant.
-    @Test func aPublicClientIsRefusedBeforeItAsks() async throws {
+    @Test func aPublicClientIsRejectedBeforeTheTokenRequest() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let client = OAuthClient(
             server: scene.server(),
@@ -226,7 +228,7 @@ import Testing
     }
 
     /// Section 4.4.3: "A refresh token SHOULD NOT be included."
-    @Test func aRefreshTokenIsNotKept() async throws {
+    @Test func discardsTheRefreshTokenOfAClientCredentialsResponse() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
         scene.emulator.fault = .tokenResponse(.member("refresh_token", "unwanted"))
         let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(registration()))

@@ -8,7 +8,7 @@ import Testing
 
 /// A client that is created from values, without a configuration file.
 @Suite struct ClientFromValuesTests {
-    @Test func signsInKeepsTheTokensAndSignsOut() async throws {
+    @Test func signsInStoresTheTokensAndSignsOut() async throws {
         try await EmulatorScene.with(.sockets) { scene in
             let store = MemoryTokenStore()
             func client() throws -> AuthClient {
@@ -51,13 +51,13 @@ import Testing
         (["HOME": "relative"], "/.local/share/my-app"),
         (["HOME": "/home/a"], "/home/a/.local/share/my-app"), (["XDG_DATA_HOME": "/data"], "/data/my-app"),
         (["HOME": "/home/a", "XDG_DATA_HOME": "relative"], "/home/a/.local/share/my-app"),
-    ]) func theDirectoryOfAnApplicationIsInTheUsersDataDirectory(_ environment: [String: String], _ end: String) {
+    ]) func theDefaultStoreDirectoryIsInTheUsersDataDirectory(_ environment: [String: String], _ end: String) {
         let path = FileTokenStore.defaultDirectory(for: "my-app", environment: environment)
         // Without HOME, the home directory comes from the user database; it is not the root directory.
         #expect(path.hasSuffix(end) && path.hasPrefix("/") && path != "/.local/share/my-app")
     }
 
-    @Test func aMemberOfAnObjectIsReplaced() {
+    @Test func replacesAddsAndRemovesJSONMembers() {
         let json: JSON = ["a": 1, "b": 2]
         #expect(json.replacing("a", with: "x") == ["a": "x", "b": 2])
         #expect(json.replacing("a", with: nil) == ["b": 2])

@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    @Test func remembersTheNonceOfEachServerAndUsesANewOne() async throws {
+    @Test func reusesAServersDPoPNonceAndRetriesWithANewNonce() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.dpop = .requiredWithNonce
             scene.emulator.resourceWantsNonce = true
@@ -171,7 +171,7 @@ import Testing
         }
     }
 
-    @Test func refusesBearerTokensWhenDPoPWasRequested() async throws {
+    @Test func rejectsBearerTokensIfDPoPWasRequested() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = .tokenResponse(.member("token_type", "Bearer"))
             let client = try scene.client(registration: Self.settings())
@@ -181,7 +181,7 @@ import Testing
         }
     }
 
-    @Test func refusesDPoPTokensThatWereNotRequested() async throws {
+    @Test func rejectsDPoPTokensThatWereNotRequested() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = .tokenResponse(.member("token_type", "DPoP"))
             let client = try scene.client()
@@ -212,7 +212,7 @@ import Testing
         }
     }
 
-    @Test func bindsTheTokensOfTheDeviceGrant() async throws {
+    @Test func bindsDeviceFlowTokensWithDPoP() async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator

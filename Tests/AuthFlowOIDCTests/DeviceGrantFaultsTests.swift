@@ -109,7 +109,7 @@ import Testing
         BadResponse(name: "an HTML page instead of tokens", fault: .tokenResponse(.notJSON), code: .invalidResponse),
     ]
 
-    @Test(arguments: badResponses) func refusesBadDeviceAuthorizationAndTokenResponses(
+    @Test(arguments: badResponses) func rejectsBadDeviceAuthorizationAndTokenResponses(
         _ test: BadResponse
     ) async throws {
         let time = VirtualTime()

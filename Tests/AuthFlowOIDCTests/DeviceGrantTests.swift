@@ -21,7 +21,7 @@ import Testing
 
     /// RFC 8628 does not specify an ID Token.
     @Test(arguments: [(OIDCProvider.IdentitySource.userInfo, true), (.idToken, true), (.idToken, false)])
-    func aDeviceSignInWithoutAnIDTokenNeedsAnotherSourceOfTheUser(
+    func aDeviceSignInWithoutAnIDTokenRequiresUserInfo(
         _ source: OIDCProvider.IdentitySource,
         _ hasUserInfo: Bool
     ) async throws {
@@ -85,7 +85,9 @@ import Testing
     ]
 
     @Test(arguments: demands)
-    func aDeviceSignInRejectsOptionsThatItCannotMeet(_ name: String, _ options: AuthorizationOptions) async throws {
+    func aDeviceSignInRejectsUnsupportedAuthorizationOptions(_ name: String, _ options: AuthorizationOptions)
+        async throws
+    {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let client = try scene.client(
@@ -117,7 +119,7 @@ import Testing
 
     /// The device grant has no redirect URI, so every redirect is followed, including a redirect to the same page with
     /// a different query.
-    @Test func followsARedirectToAnotherQueryOfTheVerificationPage() async throws {
+    @Test func followsARedirectToTheVerificationPageWithADifferentQuery() async throws {
         struct Detour: HTTPTransport {
             let base: any HTTPTransport
 
@@ -217,18 +219,18 @@ import Testing
         }
     }
 
-    @Test func usesTheIntervalOfTheProviderWhenItIsLonger() async throws {
+    @Test func usesTheProvidersPollingIntervalIfItIsLonger() async throws {
         let waits = try await waits([.slowDown(interval: 40), .error("authorization_pending")])
         #expect(waits.count == 3 && waits.dropFirst().allSatisfy { $0 >= 40 })
     }
 
-    @Test func keepsItsOwnIntervalWhenTheProviderNamesAShorterOne() async throws {
+    @Test func ignoresASlowDownIntervalThatIsShorterThanTheCurrentOne() async throws {
         let waits = try await waits([.slowDown(interval: 1), .slowDown(interval: 0)])
         #expect(waits.count == 3 && waits[1] >= 10 && waits[2] >= 15)
     }
 
     /// RFC 8628 section 3.5: the interval is increased "for this and all subsequent requests". Auth0 sends this error with status 429.
-    @Test func slowsDownWhateverTheStatus() async throws {
+    @Test func honorsSlowDownRegardlessOfTheHTTPStatus() async throws {
         let waits = try await waits([.slowDown(interval: nil), .error("authorization_pending")]) { scene in
             ChangedTransport(scene.transport) { response in
                 if response.providerError?.error == "slow_down" { response.head.status = .tooManyRequests }
@@ -238,7 +240,7 @@ import Testing
     }
 
     /// Twitch sends the error code as the error message.
-    @Test func pollsAfterACodeThatIsOnlyText() async throws {
+    @Test func continuesPollingIfTheErrorCodeIsOnlyInTheMessage() async throws {
         let waits = try await waits([.error("authorization_pending")]) { scene in
             ChangedTransport(scene.transport) { response in
                 guard let error = response.providerError?.error, error == "authorization_pending" else { return }

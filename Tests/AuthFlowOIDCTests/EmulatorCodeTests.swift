@@ -23,7 +23,7 @@ import Testing
         )
     }
 
-    @Test func aCodeThatIsUsedTwiceRevokesTheTokensOfItsFirstUse() async throws {
+    @Test func reusingAnAuthorizationCodeRevokesItsTokens() async throws {
         let client = try client()
         let request = try await client.authorizationRequest()
         let callback = try await scene.visit(request.url)
@@ -37,7 +37,7 @@ import Testing
         #expect(refresh?.providerError?.error == "invalid_grant")
     }
 
-    @Test func aCodeIsRefusedAfterTenMinutes() async throws {
+    @Test func anAuthorizationCodeIsRejectedAfterTenMinutes() async throws {
         let client = try client()
         let request = try await client.authorizationRequest()
         let callback = try await scene.visit(request.url)

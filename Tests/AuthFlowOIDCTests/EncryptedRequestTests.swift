@@ -32,7 +32,7 @@ import Testing
         arguments: [PushedRequests.never, .always],
         [KeyManagementAlgorithm.rsaOAEP256, .rsaOAEP, .ecdhESA256KW, .ecdhES]
     )
-    func signsInWithARequestThatTheProviderAloneCanRead(_ pushed: PushedRequests, _ algorithm: KeyManagementAlgorithm)
+    func signsInWithAnEncryptedRequestObject(_ pushed: PushedRequests, _ algorithm: KeyManagementAlgorithm)
         async throws
     {
         try await EmulatorScene.with(.sockets, clients: [client()]) { scene in
@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    @Test func aProviderThatDemandsEncryptionIsNotSentASignedRequestAlone() async throws {
+    @Test func anUnencryptedRequestObjectIsRejectedIfEncryptionIsRequired() async throws {
         try await EmulatorScene.with(.inProcess, clients: [client()]) { scene in
             scene.emulator.requestDecryptionKey = try DecryptionKey()
             let request = try await OAuthClient(
@@ -88,7 +88,7 @@ import Testing
             encryption: .init(content: .a128GCM),
             metadata: .member("request_object_encryption_enc_values_supported", ["A256GCM"])
         ),
-    ]) func noRequestIsSentThatTheProviderCouldNotRead(_ refusal: Refusal) async throws {
+    ]) func rejectsRequestObjectEncryptionThatTheProviderDoesNotSupport(_ refusal: Refusal) async throws {
         try await EmulatorScene.with(.inProcess, clients: [client()]) { scene in
             if refusal.hasKey { scene.emulator.requestDecryptionKey = try DecryptionKey() }
             scene.emulator.fault = refusal.metadata.map { .metadata($0) }
@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test func whatIsNotAnnouncedIsTheDefaultOfRegistration() async throws {
+    @Test func usesA128CBCHS256IfNoContentEncryptionIsAdvertised() async throws {
         try await EmulatorScene.with(.inProcess, clients: [client()]) { scene in
             scene.emulator.requestDecryptionKey = try DecryptionKey(generatedFor: .ecdhES)
             scene.emulator.fault = .metadata(.member("request_object_encryption_enc_values_supported", nil))
@@ -113,7 +113,7 @@ import Testing
         }
     }
 
-    @Test func whatIsEncryptedHasToBeSigned() throws {
+    @Test func anEncryptedRequestObjectRequiresASigningKey() throws {
         var values = try registration()
         values.requestObjectKey = nil
         let error = #expect(throws: AuthError.self) { try ClientRegistration(values) }

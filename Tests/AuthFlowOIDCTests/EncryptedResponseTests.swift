@@ -106,7 +106,9 @@ import Testing
     }
 
     /// A web server uses the state inside the JWT to find the request that a response belongs to.
-    @Test(arguments: [true, false]) func aServerFindsTheRequestOfASignedResponse(_ isEncrypted: Bool) async throws {
+    @Test(arguments: [true, false]) func matchesAJWTAuthorizationResponseToItsPendingRequest(_ isEncrypted: Bool)
+        async throws
+    {
         let key = try #require(Self.keys[.ecdhES])
         let registered = Self.client(key, .ecdhES, responses: isEncrypted ? [.authorizationResponse] : [])
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
@@ -175,7 +177,7 @@ import Testing
         Hostile(testDescription: "not encrypted", change: { $0.responses = [] }, words: "not encrypted"),
     ]
 
-    @Test(arguments: hostile) func refusesAHostileIDToken(_ hostile: Hostile) async throws {
+    @Test(arguments: hostile) func rejectsAnInvalidEncryptedIDToken(_ hostile: Hostile) async throws {
         let key = try #require(Self.keys[.ecdhES])
         let registered = Self.client(key, .ecdhES, hostile.change)
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
@@ -190,13 +192,13 @@ import Testing
 
     /// Only a JWT can be encrypted, so a client that does not request a JWT response must not require encryption.
     @Test(arguments: [EncryptedResponse.authorizationResponse, .introspection])
-    func refusesADemandThatWouldBePassedOver(_ response: EncryptedResponse) throws {
+    func rejectsRequiredEncryptionOfAResponseThatIsNotAJWT(_ response: EncryptedResponse) throws {
         let values = try Self.registration([try DecryptionKey()]) { $0.encryptedResponses = [response] }
         let error = #expect(throws: AuthError.self) { try ClientRegistration(values) }
         #expect(error?.code == .invalidConfiguration)
     }
 
-    @Test func saysThatThereIsNoKey() async throws {
+    @Test func reportsAMissingDecryptionKey() async throws {
         let key = try #require(Self.keys[.ecdhES])
         let scene = EmulatorScene(
             try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.client(key, .ecdhES)])
@@ -207,8 +209,8 @@ import Testing
         #expect(error?.code == .unsupported && error?.message.contains("no decryption key") == true)
     }
 
-    /// A refreshed token that cannot be decrypted must not end the session.
-    @Test func aRefreshWhoseIDTokenCannotBeDecryptedKeepsTheNewRefreshToken() async throws {
+    /// An ID Token that cannot be decrypted after a refresh must not end the session.
+    @Test func aRefreshWithAnUndecryptableIDTokenStoresTheNewRefreshToken() async throws {
         let key = try #require(Self.keys[.ecdhES])
         let scene = EmulatorScene(
             try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.client(key, .ecdhES)])

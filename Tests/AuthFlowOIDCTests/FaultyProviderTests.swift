@@ -164,7 +164,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: faults) func refusesFaultyProviderResponses(
+    @Test(arguments: faults) func rejectsFaultyProviderResponses(
         _ test: Refused
     ) async throws {
         try await EmulatorScene.with(.inProcess) { scene in
@@ -234,7 +234,7 @@ import Testing
         UserInfoFault.missingSubject, .response { $0.body = Array("<html>".utf8) },
         .response { $0.head.status = .found },
     ])
-    func aSignInCanDoWithoutUserinfo(_ fault: UserInfoFault) async throws {
+    func disablingUserInfoAtSignInAvoidsUserInfoErrors(_ fault: UserInfoFault) async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = .userInfo(fault)
             let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }

@@ -57,14 +57,14 @@ import Testing
         _ = try await client.replaceTokens { tokens, _ in tokens }
     }
 
-    @Test func noUserIsAskedToSignInIfTheTokensCouldNotBeStored() async throws {
+    @Test func theUserIsNotAskedToSignInIfTheTokensCouldNotBeStored() async throws {
         let client = try scene.client(store: store)
         store.isFull = true
         await expectError(.storageFailed) { try await client.signIn() }
         #expect(!scene.scene.emulator.receivedRequests.contains { $0.path == "/authorize" })
     }
 
-    @Test func aSignOutNeedsNoSpace() async throws {
+    @Test func signOutSucceedsWhileTheStoreIsFull() async throws {
         let client = try scene.client(store: store)
         _ = try await client.signIn()
         store.isFull = true

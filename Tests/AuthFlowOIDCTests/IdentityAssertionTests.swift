@@ -66,7 +66,8 @@ import Testing
         }
     }
 
-    @Test(arguments: [false, true]) func givesAnAccessTokenOfTheOtherServer(_ dpop: Bool) async throws {
+    @Test(arguments: [false, true]) func obtainsAnAccessTokenFromTheOtherAuthorizationServer(_ dpop: Bool) async throws
+    {
         let scene = try Scene(dpop: dpop)
         _ = try await scene.user.signIn()
         let tokens = try await scene.machine(dpop: dpop).freshTokens()
@@ -81,7 +82,7 @@ import Testing
     }
 
     /// If the first request contains a DPoP proof, "the same key" must be used in the second.
-    @Test func keepsTheKeyThatTheAssertionIsBoundTo() async throws {
+    @Test func usesTheDPoPKeyThatTheAssertionIsBoundTo() async throws {
         let scene = try Scene(dpop: true)
         _ = try await scene.user.signIn()
         let tokens = try await scene.machine(dpop: false).freshTokens()
@@ -89,7 +90,7 @@ import Testing
     }
 
     /// No tokens are returned after a sign-out, and the next user who signs in gets separate tokens.
-    @Test func theTokensOfOneUserAreNotHandedOutToTheNext() async throws {
+    @Test func aUsersTokensAreNotReturnedToTheNextUser() async throws {
         let scene = try Scene()
         _ = try await scene.user.signIn()
         let machine = try scene.machine()
@@ -108,7 +109,7 @@ import Testing
     }
 
     /// A user who signs in while the assertion is being requested does not get the first user's tokens.
-    @Test func aUserWhoSignsInMeanwhileStopsTheGrant() async throws {
+    @Test func aChangeOfUserDuringTheTokenExchangeAbortsTheGrant() async throws {
         let scene = try Scene()
         _ = try await scene.user.signIn()
         let (work, store, registration) = (scene.work, scene.store, scene.user.registration.values)
@@ -127,7 +128,7 @@ import Testing
         #expect(!scene.api.emulator.requests.contains("POST /token"))
     }
 
-    @Test func theTokenOfAUserWhoIsReplacedDuringTheGrantIsNotTheNextUsers() async throws {
+    @Test func aTokenIssuedDuringAChangeOfUserIsNotReturnedToTheNextUser() async throws {
         let scene = try Scene()
         _ = try await scene.user.signIn()
         let (work, api, registration) = (scene.work, scene.api, scene.user.registration.values)
@@ -146,14 +147,14 @@ import Testing
         #expect(scene.api.emulator.requests.count { $0 == "POST /token" } == 2)
     }
 
-    @Test func saysThatNoUserIsSignedIn() async throws {
+    @Test func failsWithLoginRequiredIfNoUserIsSignedIn() async throws {
         let scene = try Scene()
         let error = await #expect(throws: AuthError.self) { try await scene.machine().freshTokens() }
         #expect(error?.code == .loginRequired)
         #expect(!scene.api.emulator.requests.contains("POST /token"))
     }
 
-    @Test func refreshesAnIDTokenThatHasExpired() async throws {
+    @Test func refreshesAnExpiredIDToken() async throws {
         let time = VirtualTime()
         let scene = try Scene(now: { time.now })
         _ = try await scene.user.signIn()
@@ -164,7 +165,7 @@ import Testing
     }
 
     @Test(arguments: ["issued_token_type", "token_type", "access_token"])
-    func refusesAnythingButAnIdentityAssertion(_ member: String) async throws {
+    func rejectsATokenExchangeResponseWithoutAValidIdentityAssertion(_ member: String) async throws {
         let scene = try Scene()
         _ = try await scene.user.signIn()
         let other: JSON =
@@ -177,7 +178,7 @@ import Testing
         #expect(!scene.api.emulator.requests.contains("POST /token"))
     }
 
-    @Test func refusesAnAssertionForAnotherServer() async throws {
+    @Test func rejectsAnIdentityAssertionForAnotherAudience() async throws {
         let scene = try Scene()
         _ = try await scene.user.signIn()
         let foreign = try scene.work.emulator.assertion(["sub": "x", "aud": "https://other.example.com"])
@@ -187,7 +188,7 @@ import Testing
         #expect(!scene.api.emulator.requests.contains("POST /token"))
     }
 
-    @Test func passesOnThatThereIsNoAgreement() async throws {
+    @Test func reportsTheInvalidTargetErrorOfTheTokenExchange() async throws {
         let scene = try Scene()
         _ = try await scene.user.signIn()
         scene.work.emulator.identityAudiences = [:]

@@ -23,7 +23,7 @@ import Testing
         }
     }
 
-    @Test func refusesTheAuthorizationResponseOfAnotherProvider() async throws {
+    @Test func rejectsTheAuthorizationResponseOfAnotherProvider() async throws {
         // The mix-up attack of RFC 9700 section 4.4: the user signs in at one provider, and the response is delivered
         // to a sign-in at another provider, which would then receive the code.
         let (honest, evil) = (
@@ -90,7 +90,7 @@ import Testing
     }
 
     @Test(arguments: ["?tenant=1", "/.well-known/openid-configuration"])
-    func refusesAnIssuerWithAQueryOrTheURLOfItsMetadata(_ suffix: String) async throws {
+    func rejectsAnIssuerWithAQueryOrAWellKnownPath(_ suffix: String) async throws {
         // RFC 8414 section 2.
         try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client(adapter: OIDCProvider(issuer: "\(scene.emulator.issuer)\(suffix)"))
@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    @Test func followsNoRedirectOfTheMetadataDocument() async throws {
+    @Test func metadataRequestsDoNotFollowRedirects() async throws {
         // Row O11.
         let transport = InProcessTransport(origin: "https://id.example.com") { _, _ in
             TransportResponse(

@@ -46,7 +46,7 @@ private struct MemoryLogHandler: LogHandler {
     }
 
     @Test(arguments: [true, false])
-    func tellsACancelledSignInFromAnErrorOfAnotherKind(_ isCancelled: Bool) async throws {
+    func logsCancellationAtInfoAndOtherErrorsAtWarning(_ isCancelled: Bool) async throws {
         let kept = MemoryLogHandler.Lines()
         let logger = Logger(label: "test") { _ in MemoryLogHandler(kept: kept) }
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))

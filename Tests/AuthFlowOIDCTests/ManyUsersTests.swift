@@ -74,7 +74,7 @@ import Testing
         }
     }
 
-    @Test func aSlowRefreshOfOneUserHoldsUpNoOther() async throws {
+    @Test func aSlowRefreshForOneUserDoesNotBlockAnother() async throws {
         let time = self.time
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", users: users(2), now: { time.now })
         let (gate, open) = AsyncStream<Void>.makeStream()
@@ -136,7 +136,7 @@ import Testing
         #expect(refreshes() == 20)
     }
 
-    @Test func keepsOnlySoManyCredentialsInMemory() async throws {
+    @Test func credentialsBeyondTheCacheLimitAreReadFromTheStore() async throws {
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", users: users(50))
         let scene = EmulatorScene(emulator)
         let client = OAuthClient(server: scene.server(), registration: try registration())
@@ -174,7 +174,7 @@ import Testing
         #expect(emulator.requests.count == 2)
     }
 
-    @Test func oldMetadataIsUsedWhileItCannotBeFetchedAgain() async throws {
+    @Test func staleMetadataIsUsedForALimitedTimeWhileFetchesFail() async throws {
         let time = self.time
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", now: { time.now })
         let server = EmulatorScene(emulator).server(host: time.host)
@@ -187,7 +187,7 @@ import Testing
         await expectError(.temporarilyUnavailable) { try await server.metadata() }
     }
 
-    @Test func anAccountThatIsNamedForOneCallIsRefreshedAndEndsWithItsSignOut() async throws {
+    @Test func tokensOfAGivenAccountAreRefreshedUntilItIsSignedOut() async throws {
         let time = self.time
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
         var registration = try EmulatorScene.registration()
@@ -249,7 +249,7 @@ import Testing
         return (scene.emulator, client, store, key, credential)
     }
 
-    @Test func tokensThatWereRefreshedUnderALostLeaseAreWrittenUnderTheNext() async throws {
+    @Test func tokensRefreshedUnderALostLeaseAreStoredUnderTheNextLease() async throws {
         let (_, client, store, key, old) = try await losing()
         await store.loseLease { $0 }
         let tokens = try await client.freshTokens()
@@ -274,7 +274,7 @@ import Testing
         }
     }
 
-    @Test func tokensThatWereRefreshedUnderALostLeaseDoNotReplaceAnothersRefresh() async throws {
+    @Test func tokensRefreshedUnderALostLeaseDoNotOverwriteAnotherHoldersRefresh() async throws {
         let (_, client, store, key, old) = try await losing()
         await store.loseLease(refreshed(old))
         #expect(try await client.freshTokens().accessToken == Secret("good-token"))
@@ -282,7 +282,7 @@ import Testing
         #expect(stored.contains("refreshed-by-another"))
     }
 
-    @Test func aRefusalUnderALostLeaseDoesNotEndTheSession() async throws {
+    @Test func invalidGrantUnderALostLeaseDoesNotEndTheSession() async throws {
         let (emulator, client, store, key, old) = try await losing()
         emulator.endSessions()
         await store.loseLease(refreshed(old))
@@ -293,7 +293,7 @@ import Testing
 
     // MARK: States
 
-    @Test func tellsTheStatesOfACredential() async throws {
+    @Test func publishesEachStateChangeOfACredential() async throws {
         let time = self.time
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", users: users(1), now: { time.now })
         let client = OAuthClient(

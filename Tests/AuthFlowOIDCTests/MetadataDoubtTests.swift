@@ -10,7 +10,7 @@ import Testing
 
 /// Metadata that is fetched again because a signature could not be verified.
 @Suite struct MetadataDoubtTests {
-    @Test(.timeLimit(.minutes(1))) func onlyTheCallerThatDoubtsTheMetadataWaitsForIt() async throws {
+    @Test(.timeLimit(.minutes(1))) func onlyTheCallerThatMarksTheMetadataStaleWaitsForTheRefetch() async throws {
         let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
         let cache = MetadataCache { time.withLock { $0 } }
         let fetches = Mutex(0)

@@ -15,7 +15,7 @@ import Testing
         return values
     }
 
-    @Test func aClientWithoutItsSecretIsToldSo() async throws {
+    @Test func theErrorNamesTheMissingClientSecretSetting() async throws {
         let confidential = OIDCEmulator.Client(
             id: "authflow-demo",
             secret: "the secret",
@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    @Test func tokensOfAnotherUserAfterARefreshAreNotUsed() async throws {
+    @Test func aRefreshThatReturnsAnotherUsersTokensEndsTheSession() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let adapter = OIDCProvider(issuer: scene.emulator.issuer, identitySource: .userInfo)
             let client = try scene.client(registration: Self.registration(), adapter: adapter)
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test func aRefreshWhoseUserCannotBeAskedForStoresTheNewRefreshToken() async throws {
+    @Test func aRefreshStoresTheNewRefreshTokenEvenIfUserInfoIsUnavailable() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let adapter = OIDCProvider(issuer: scene.emulator.issuer, identitySource: .userInfo)
             let client = try scene.client(registration: Self.registration(), adapter: adapter)
@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func signsInAUserWhoIsUnknown(
+    @Test(arguments: EmulatorScene.Setting.allCases) func signsInAUserWithAnUnknownIdentity(
         _ setting: EmulatorScene.Setting
     ) async throws {
         try await EmulatorScene.with(setting) { scene in
@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    @Test func signsInByTheDeviceGrant() async throws {
+    @Test func signsInAnUnknownUserWithTheDeviceFlow() async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    @Test func takesTheIdentityFromUserinfo() async throws {
+    @Test func obtainsTheIdentityFromUserInfo() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let adapter = OIDCProvider(issuer: scene.emulator.issuer, identitySource: .userInfo)
             let client = try scene.client(registration: Self.registration(), adapter: adapter)
@@ -112,7 +112,7 @@ import Testing
         }
     }
 
-    @Test func takesTheIdentityFromAnotherClaimOfUserinfo() async throws {
+    @Test func obtainsTheSubjectFromACustomUserInfoClaim() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = .userInfo(.members { $0 = ["id": 42, "username": "alice"] })
             let issuer = scene.emulator.issuer
@@ -128,7 +128,7 @@ import Testing
     }
 
     /// X and Naver nest the user's claims in a member of the response.
-    @Test func takesTheIdentityFromANestedClaimOfUserinfo() async throws {
+    @Test func obtainsTheSubjectFromANestedUserInfoClaim() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = .userInfo(.members { $0 = ["data": ["id": "42", "ids": ["a/b", "c"]]] })
             for (pointer, subject) in [
@@ -146,7 +146,7 @@ import Testing
         }
     }
 
-    @Test func takesTheIdentityFromIntrospection() async throws {
+    @Test func obtainsTheIdentityFromIntrospection() async throws {
         let client = OIDCEmulator.Client(id: "c", secret: "s", authenticationMethod: "client_secret_basic")
         try await EmulatorScene.with(.inProcess, clients: [client]) { scene in
             var values = try Self.registration()
@@ -205,7 +205,7 @@ import Testing
         }
     }
 
-    @Test func takesTheIdentityFromAJWTAccessTokenThatTheProviderHasSigned() async throws {
+    @Test func obtainsTheIdentityOnlyFromAValidJWTAccessToken() async throws {
         let provider = JWTProvider(keys: try EmulatorKeys())
         let now = Int64(Date().timeIntervalSince1970)
         let good: [String: JSON] = [

@@ -167,14 +167,14 @@ private struct KeyIssuerServer: ProviderEmulator {
         #expect(request.query["response_mode"] == item.preset.members["response_mode"]?.string)
     }
 
-    @Test func everyPresetIsTriedAndSaysWhereItIsFrom() {
+    @Test func everyPresetHasATestCaseAndASourceURL() {
         #expect(Set(Self.cases.map(\.preset.name)) == Set(ProviderPreset.all.map(\.name)))
         for preset in ProviderPreset.all {
             #expect(preset.source.hasPrefix("https://") && !preset.registration.isEmpty, "\(preset.name)")
         }
     }
 
-    @Test func aProfilesOwnMembersTakeThePlaceOfThePresets() throws {
+    @Test func profileMembersOverridePresetMembers() throws {
         let text = try text(.gitLab, [:], #""scopes": ["openid", "api"],"#)
         let client = try AuthClient(
             profile: try ConfigurationFile(text: text, presets: ProviderPreset.all).profile(),
@@ -194,7 +194,7 @@ private struct KeyIssuerServer: ProviderEmulator {
         ("a parameter in a parameter", .cloudentity, ["tenant": "{workspace}", "workspace": "demo"]),
         ("dots", .microsoftEntra, ["tenant": ".."]), ("nothing", .microsoftEntra, ["tenant": ""]),
         ("a missing value", .auth0, [:]), ("an unknown value", .google, ["tenant": "a"]),
-    ]) func aValueThatIsNotAcceptableIsRefusedWithItsPlace(
+    ]) func anInvalidPresetParameterIsReportedWithItsKeyPath(
         _ name: String,
         _ preset: ProviderPreset,
         _ values: [String: String]
@@ -206,7 +206,7 @@ private struct KeyIssuerServer: ProviderEmulator {
         #expect(error?.issues.first?.keyPath.hasPrefix("profiles.work.preset") == true)
     }
 
-    @Test func anUnknownPresetIsRefusedWithTheNearestName() throws {
+    @Test func suggestsTheClosestNameForAnUnknownPreset() throws {
         let text = Array(#"{"profiles": {"work": {"preset": "gogle", "client_id": "a"}}}"#.utf8)
         let error = #expect(throws: ConfigurationError.self) {
             try ConfigurationFile(text: text, presets: ProviderPreset.all)
@@ -240,7 +240,7 @@ private struct KeyIssuerServer: ProviderEmulator {
         }
     }
 
-    @Test func applesSecretIsAJWTThatIsMadeForEachRequest() async throws {
+    @Test func signsTheAppleClientSecretForEachTokenRequest() async throws {
         let path = FileManager.default.temporaryDirectory.appendingPathComponent("apple-\(UUID().uuidString).p8").path
         defer { try? FileManager.default.removeItem(atPath: path) }
         let key = try PrivateKey(generatedFor: .es256)
@@ -286,7 +286,7 @@ private struct KeyIssuerServer: ProviderEmulator {
     @Test(arguments: [
         #""client_secret": {"env": "SECRET"}, "client_secret_issuer": "TEAM123456","#,
         #""client_secret_issuer": "TEAM123456","#,
-    ]) func aSignedSecretNeedsAKeyAndNoOtherSecret(_ members: String) throws {
+    ]) func aSignedClientSecretRequiresAKeyAndExcludesAStaticSecret(_ members: String) throws {
         let item = Case(preset: .apple, issuer: "https://appleid.apple.com", members: members)
         let error = #expect(throws: ConfigurationError.self) { try client(item, try emulator(item)) }
         #expect(error?.description.contains("client_") == true)
@@ -299,7 +299,7 @@ private struct KeyIssuerServer: ProviderEmulator {
         issuer: "https://login.microsoftonline.com/organizations/v2.0"
     )
 
-    @Test func usersOfTwoTenantsAreTwoUsers() async throws {
+    @Test func equalSubjectsInDifferentTenantsAreDifferentUsers() async throws {
         let emulator = try emulator(Self.multitenant)
         let first = try await client(Self.multitenant, emulator).signIn().identity
         emulator.tenancy?.tenant = "82229342-1101-4ab6-817b-70c0747630f3"
@@ -313,7 +313,9 @@ private struct KeyIssuerServer: ProviderEmulator {
         ("no tenant", "tid", nil), ("a tenant with a path", "tid", "x/../y"),
         ("the template itself", "iss", "https://login.microsoftonline.com/{tenantid}/v2.0"),
         ("the server", "iss", "https://login.microsoftonline.com/organizations/v2.0"),
-    ]) func aTokenWithAnIssuerOfNoTenantIsRefused(_ name: String, _ claim: String, _ value: String?) async throws {
+    ]) func rejectsAnIDTokenWhoseIssuerDoesNotMatchItsTenant(_ name: String, _ claim: String, _ value: String?)
+        async throws
+    {
         let emulator = try emulator(Self.multitenant)
         emulator.fault = .idToken(.claim(claim, value.map(JSON.string)))
         let client = try client(Self.multitenant, emulator)
@@ -325,7 +327,9 @@ private struct KeyIssuerServer: ProviderEmulator {
         ("the template", "https://login.microsoftonline.com/{tenantid}/v2.0", true),
         ("the tenant", "https://login.microsoftonline.com/8eaef023-2b34-4da1-9baa-8bc8c9d6a490/v2.0", true),
         ("another tenant", "https://login.microsoftonline.com/82229342-1101-4ab6-817b-70c0747630f3/v2.0", false),
-    ]) func aKeyOfOneTenantSignsForNoOther(_ name: String, _ keyIssuer: String, _ isAccepted: Bool) async throws {
+    ]) func aTenantsSigningKeyIsNotAcceptedForAnotherTenant(_ name: String, _ keyIssuer: String, _ isAccepted: Bool)
+        async throws
+    {
         let emulator = try emulator(Self.multitenant)
         let server = KeyIssuerServer(base: emulator, keyIssuer: keyIssuer)
         let client = try client(Self.multitenant, emulator, server: server)
@@ -337,7 +341,7 @@ private struct KeyIssuerServer: ProviderEmulator {
         }
     }
 
-    @Test func aUserOfAnUnknownTenantIsRefused() async throws {
+    @Test func aMultitenantProviderRequiresAnIDToken() async throws {
         let emulator = try emulator(Self.multitenant)
         let client = try client(Self.multitenant, emulator, members: #""scopes": ["profile"],"#)
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
@@ -347,7 +351,7 @@ private struct KeyIssuerServer: ProviderEmulator {
         }
     }
 
-    @Test func aTenantThatIsNotListedIsRefused() async throws {
+    @Test func anUnlistedTenantIsRejected() async throws {
         let rule =
             #""token_issuer": {"issuer": "https://login.microsoftonline.com/{tenantid}/v2.0", "claim": "tid", "tenants": ["TENANT"]},"#
         for (tenant, isAccepted) in [(Self.tenant, true), ("82229342-1101-4ab6-817b-70c0747630f3", false)] {
@@ -361,7 +365,7 @@ private struct KeyIssuerServer: ProviderEmulator {
     @Test(arguments: [
         "https://{tenant}.example.com/v2.0", "https://login.example.com/v2.0", "{tenant}", "https://a.example/{a}/{b}",
         "http://login.example.com/{tenant}",
-    ]) func aRuleByWhichATenantChoosesTheHostIsRefused(_ text: String) throws {
+    ]) func rejectsInvalidTokenIssuerTemplates(_ text: String) throws {
         expectError(.invalidConfiguration) { try TokenIssuerTemplate(text, claim: "tid") }
     }
 }

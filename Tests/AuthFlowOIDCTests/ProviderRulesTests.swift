@@ -18,7 +18,7 @@ import Testing
 
     // MARK: Settings
 
-    @Test func settingsCannotBeMadeInvalid() throws {
+    @Test func rejectsInvalidRegistrationChangesAndOverrides() throws {
         let settings = try ClientRegistration(clientID: "c")
         expectError(.invalidConfiguration) { try settings.changing { $0.clockLeeway = .seconds(31_536_000) } }
         expectError(.invalidConfiguration) { try settings.changing { $0.idTokenSigningAlgorithms = [.hs256] } }
@@ -39,7 +39,7 @@ import Testing
 
     // MARK: Metadata
 
-    @Test func sendsNoAuthorizationRequestToAProviderThatRequiresPARAndHasNoEndpointForIt() async throws {
+    @Test func doesNotSendAnAuthorizationRequestIfPARIsRequiredButHasNoEndpoint() async throws {
         let scene = try scene()
         scene.emulator.fault = .metadata(.member("require_pushed_authorization_requests", true))
         let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
@@ -48,7 +48,7 @@ import Testing
         #expect(!scene.emulator.requests.contains { $0.contains("/authorize") })
     }
 
-    @Test func takesMissingEndpointsFromTheRFC8414Document() async throws {
+    @Test func readsMissingEndpointsFromTheRFC8414Metadata() async throws {
         let scene = try scene()
         scene.emulator.fault = .metadata(.member("revocation_endpoint", nil))
         let asked = Mutex(0)
@@ -70,7 +70,7 @@ import Testing
         #expect(asked.withLock { $0 } == 1)
     }
 
-    @Test func refusesAnRFC8414DocumentOfAnotherIssuer() async throws {
+    @Test func ignoresRFC8414MetadataOfAnotherIssuer() async throws {
         let scene = try scene()
         scene.emulator.fault = .metadata(.member("revocation_endpoint", nil))
         let transport = ScriptedResponses(base: scene.transport) { call in
@@ -151,7 +151,7 @@ import Testing
 
     /// RFC 6749 section 4.1.2.1: the error codes correspond to the statuses 503 and 500.
     @Test(arguments: ["temporarily_unavailable", "server_error"])
-    func aProviderThatIsAwayAtTheAuthorizationEndpointIsReportedAsAway(_ error: String) async throws {
+    func reportsAuthorizationServerErrorsAsTemporarilyUnavailable(_ error: String) async throws {
         let scene = try scene()
         scene.emulator.fault = .callback(
             .parameters {
@@ -165,7 +165,7 @@ import Testing
 
     /// RFC 6749 section 3.1: parameters "MUST NOT be included more than once".
     @Test(arguments: ["state=evil", "a=b&Client_ID=x", "nonce", "state=evil&x=%FF"])
-    func anEndpointWithAParameterOfTheRequestIsRefused(_ query: String) async throws {
+    func rejectsAnAuthorizationEndpointThatContainsARequestParameter(_ query: String) async throws {
         let scene = try scene()
         let page = "\(scene.emulator.issuer)/authorize?\(query)"
         scene.emulator.fault = .metadata(.member("authorization_endpoint", .string(page)))
@@ -189,7 +189,7 @@ import Testing
         #expect(try await scene.client(store: store).credential() != nil)
     }
 
-    @Test func refusesALogoutTokenAsAnIDToken() async throws {
+    @Test func rejectsLogoutTokensAndAccessTokensAsIDTokens() async throws {
         for fault in [
             IDTokenFault.claim("events", ["http://schemas.openid.net/event/backchannel-logout": [:]]),
             .header { $0["typ"] = "logout+jwt" }, .header { $0["typ"] = "at+jwt" }, .header { $0["typ"] = 5 },
@@ -205,14 +205,14 @@ import Testing
     }
 
     @Test(arguments: ["\u{212A}elvin", "é", "1\u{301}"])
-    func refusesASubjectThatIsNotASCII(_ subject: String) async throws {
+    func rejectsASubjectThatIsNotASCII(_ subject: String) async throws {
         let scene = try scene()
         scene.emulator.fault = .idToken(.claim("sub", .string(subject)))
         let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
         #expect(error?.code == .invalidIDToken)
     }
 
-    @Test func showsTheErrorTextOfTheProvider() async throws {
+    @Test func errorsContainTheProvidersErrorMessage() async throws {
         let scene = try scene()
         let client = try scene.client()
         _ = try await client.signIn()
@@ -236,7 +236,7 @@ import Testing
         #expect(discovery.map { "\($0)" }?.contains("This tenant is suspended.") == true)
     }
 
-    @Test func discoveryErrorsGiveTheAdviceOfTheAdapter() async throws {
+    @Test func discoveryErrorsContainTheAdaptersAdvice() async throws {
         struct Plain: ProviderAdapter {
             let issuer = "https://id.example.com/none"
             func metadata(in context: ServerContext) async throws -> ProviderMetadata {
@@ -254,7 +254,7 @@ import Testing
 
     // MARK: Clients with a secret
 
-    @Test func encodesASpaceInTheBasicHeaderAsPercentTwenty() async throws {
+    @Test func encodesSpacesAsPercent20InBasicCredentials() async throws {
         let secret = "a b+c:d%é"
         let scene = try scene(clients: [
             .init(id: "my app", secret: secret, authenticationMethod: "client_secret_basic")
@@ -279,7 +279,7 @@ import Testing
         #expect(error?.message.contains(secret) == false)
     }
 
-    @Test(arguments: [true, false]) func findsAReplacedKey(withTheSameKeyID keepsKeyIDs: Bool) async throws {
+    @Test(arguments: [true, false]) func fetchesARotatedSigningKey(withTheSameKeyID keepsKeyIDs: Bool) async throws {
         let scene = try scene()
         let client = try scene.client()
         _ = try await client.signIn()
@@ -311,7 +311,7 @@ import Testing
         #expect(query["ui_locales"] == "de")
     }
 
-    @Test func revokesNoTokenThatHasExpired() async throws {
+    @Test func doesNotRevokeExpiredTokens() async throws {
         let time = TestTime()
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
         let client = try scene.client(host: time.host)

@@ -36,7 +36,7 @@ import Testing
         )
     }
 
-    @Test func theAPIReceivesTheBodyAndItsEncoding() async throws {
+    @Test func forwardsAStreamedBodyAndItsContentEncoding() async throws {
         try await WebScene.run { web in
             let api = APITransport(web.scene.transport) { request, body in
                 var head = HTTPResponse(status: .created, headerFields: [.contentType: "text/plain"])
@@ -67,7 +67,9 @@ import Testing
             ("too slow", Self.upload("1"), .zero, 408),
         ]
     )
-    func aBodyWithoutBoundsIsRefused(_: String, _ body: UploadBody, duration: Duration, status: Int) async throws {
+    func rejectsAStreamedBodyThatIsTooLargeOrTooSlow(_: String, _ body: UploadBody, duration: Duration, status: Int)
+        async throws
+    {
         try await WebScene.run { web in
             let isAsked = Mutex(false)
             let api = APITransport(web.scene.transport) { _, _ in
@@ -85,7 +87,7 @@ import Testing
     }
 
     /// The nonce arrives with the first response, when the body has already been consumed.
-    @Test func anAPIThatWantsANonceGetsItWithTheNextRequest() async throws {
+    @Test func aStreamedUploadThatNeedsADPoPNonceReturns503AndThenSucceeds() async throws {
         try await WebScene.run { web in
             let proofs = Mutex(0)
             let api = APITransport(web.scene.transport) { request, body in

@@ -41,7 +41,7 @@ import Testing
         OAuthClient(server: scene.server(), registration: try ClientRegistration(try registration(change)))
     }
 
-    @Test func nothingButTheHandleGoesThroughTheBrowser() async throws {
+    @Test func theBrowserSendsOnlyTheClientIDAndTheRequestURI() async throws {
         _ = try await scene.client(registration: registration()).signIn()
         let visited = try #require(scene.emulator.receivedRequests.first { $0.path == "/authorize" })
         #expect(visited.query.names.sorted() == ["client_id", "request_uri"])
@@ -50,7 +50,7 @@ import Testing
         #expect(pushed.form["client_assertion"] != nil)
     }
 
-    @Test func aPublicClientPushesWithItsIdentifierAlone() async throws {
+    @Test func aPublicClientPushesItsAuthorizationRequest() async throws {
         _ = try await scene.client().signIn()
         #expect(scene.emulator.requests.contains("POST /par"))
     }
@@ -71,7 +71,7 @@ import Testing
         Choice(client: .always, provider: .automatic, code: nil, isPushed: true),
         Choice(client: .never, provider: .automatic, code: nil, isPushed: false),
         Choice(client: .never, provider: .always, code: .invalidConfiguration, isPushed: false),
-    ]) func pushesAsClientAndProviderAgree(_ choice: Choice) async throws {
+    ]) func clientAndProviderSettingsDecideWhetherTheRequestIsPushed(_ choice: Choice) async throws {
         scene.emulator.pushedRequests = choice.provider
         let client = try client { $0.pushedRequests = choice.client }
         do {
@@ -84,14 +84,14 @@ import Testing
         #expect(scene.emulator.requests.contains("POST /par") == choice.isPushed)
     }
 
-    @Test func aHandleIsUsedOnce() async throws {
+    @Test func aRequestURICanBeUsedOnlyOnce() async throws {
         let request = try await client().authorizationRequest()
         _ = try await scene.visit(request.url)
         let again = await #expect(throws: (any Error).self) { try await scene.visit(request.url) }
         #expect(again != nil)
     }
 
-    @Test func aPushedRequestIsBoundToTheKeyOfTheTokens() async throws {
+    @Test func aPushedRequestIsBoundToTheDPoPKey() async throws {
         scene.emulator.dpop = .requiredWithNonce
         let client = try scene.client(registration: registration { $0.usesDPoP = true })
         #expect(try await client.signIn().credential.tokens.tokenType == "DPoP")
@@ -131,7 +131,7 @@ import Testing
         Broken(name: "a redirect", fault: .redirected, code: .invalidResponse),
     ]
 
-    @Test(arguments: broken) func opensNoBrowserAfterABrokenResponse(_ broken: Broken) async throws {
+    @Test(arguments: broken) func opensNoBrowserAfterAFailedPushedAuthorizationRequest(_ broken: Broken) async throws {
         scene.emulator.fault = .pushedAuthorization(broken.fault)
         let error = await #expect(throws: AuthError.self) {
             try await scene.client(registration: registration()).signIn()
@@ -142,7 +142,9 @@ import Testing
 
     // MARK: Signed requests
 
-    @Test(arguments: [PushedRequests.always, .never]) func signsTheRequest(_ pushes: PushedRequests) async throws {
+    @Test(arguments: [PushedRequests.always, .never]) func signsTheAuthorizationRequest(_ pushes: PushedRequests)
+        async throws
+    {
         let values = try registration {
             $0.requestObjectKey = SigningKeySource(key)
             $0.pushedRequests = pushes
@@ -166,7 +168,7 @@ import Testing
     }
 
     /// RFC 9101 section 10.8: a request object must not be usable as another kind of JWT.
-    @Test func aConfiguredParameterReplacesNoClaimOfTheObjectItself() async throws {
+    @Test func configuredParametersCannotOverrideReservedRequestObjectClaims() async throws {
         let client = try client {
             $0.requestObjectKey = SigningKeySource(key)
             $0.pushedRequests = .never
@@ -183,7 +185,7 @@ import Testing
         #expect((claims["exp"]?.number ?? 0) > 1_700_000_000 && claims["jti"] != "1" && claims["ui_locales"] == "de")
     }
 
-    @Test func aProviderThatDemandsSignedRequestsIsNotAskedWithoutAKey() async throws {
+    @Test func failsWithoutAKeyIfTheProviderRequiresSignedRequestObjects() async throws {
         scene.emulator.fault = .metadata(.member("require_signed_request_object", true))
         let error = await #expect(throws: AuthError.self) { try await client().authorizationRequest() }
         #expect(error?.code == .unsupported && error?.message.contains("RFC 9101") == true)
@@ -195,7 +197,7 @@ import Testing
         "http://client.example.com/x", "nothing", "",
         "https://client.example.com/" + String(repeating: "x", count: 500),
     ])
-    func refusesAnAddressThatTheProviderCannotBeSent(_ url: String) async throws {
+    func rejectsAnInvalidRequestObjectURL(_ url: String) async throws {
         var values = try registration()
         values.pushedRequests = .automatic
         values.requestObjectReference = RequestObjectReference.publishingUnsigned { _ in url }
@@ -205,14 +207,14 @@ import Testing
         #expect(error?.code == .invalidConfiguration)
     }
 
-    @Test func aRequestObjectWithoutAKeyHasToBeNamed() throws {
+    @Test func unsignedRequestObjectsRequireExplicitOptIn() throws {
         var values = try registration()
         values.pushedRequests = .automatic
         values.requestObjectReference = RequestObjectReference { _ in "https://client.example.com/x" }
         expectError(.invalidConfiguration) { try ClientRegistration(values) }
     }
 
-    @Test func isNotPublishedWhereRequestsHaveToBePushedOrAreNotFetched() async throws {
+    @Test func doesNotPublishARequestObjectThatTheProviderWouldNotFetch() async throws {
         var values = try registration()
         values.pushedRequests = .automatic
         values.requestObjectReference = .publishingUnsigned { _ in
@@ -232,7 +234,7 @@ import Testing
 
     private static let payment: JSON = [["type": "payment", "actions": ["initiate"], "amount": ["currency": "EUR"]]]
 
-    @Test func sendsAuthorizationDetailsAndShowsThoseThatWereGranted() async throws {
+    @Test func sendsTheRequestedAndReturnsTheGrantedAuthorizationDetails() async throws {
         let granted: JSON = [["type": "payment", "actions": ["initiate"], "id": "7"]]
         scene.emulator.fault = .tokenResponse(.member("authorization_details", granted))
         var options = AuthorizationOptions()
@@ -259,7 +261,7 @@ import Testing
     }
 
     /// Some servers also require the pushed parameters in the authorization request; otherwise they show an error page.
-    @Test func anErrorPageAfterAPushedRequestNamesTheSettings() async throws {
+    @Test func anErrorPageAfterAnAutomaticPushSuggestsTheSettingToChange() async throws {
         for mode in [PushedRequests.automatic, .always] {
             var values = try registration()
             values.pushedRequests = mode
@@ -278,7 +280,9 @@ import Testing
         (#"{"error": "unauthorized_client"}"#, 400, true), ("", 403, true), ("", 404, true),
         (#"{"error": "invalid_scope"}"#, 400, false),
     ])
-    func aClientThatMayNotPushRequestsIsToldTheSetting(_ body: String, _ status: Int, _ isHint: Bool) async throws {
+    func suggestsDisablingPushedRequestsIfTheClientMayNotUseThem(_ body: String, _ status: Int, _ isHint: Bool)
+        async throws
+    {
         scene.emulator.customResponse = { exchange in
             guard exchange.request.path == "/par" else { return exchange.response }
             return TransportResponse(
@@ -341,7 +345,7 @@ import Testing
         Grant(testDescription: "not an array", granted: "payment", isCovered: false),
     ]
 
-    @Test(arguments: grants) func comparesWhatWasGrantedWithWhatWasAskedFor(_ grant: Grant) async throws {
+    @Test(arguments: grants) func comparesGrantedWithRequestedAuthorizationDetails(_ grant: Grant) async throws {
         scene.emulator.fault = .tokenResponse(.member("authorization_details", grant.granted))
         var options = AuthorizationOptions()
         options.authorizationDetails = Self.payment
@@ -364,14 +368,14 @@ import Testing
     }
 
     @Test(arguments: [["type": "payment"], [], ["payment"], [["type": ""]], [["actions": ["read"]]]] as [JSON])
-    func refusesDetailsWithoutAType(_ details: JSON) async throws {
+    func rejectsAuthorizationDetailsWithoutAType(_ details: JSON) async throws {
         var options = AuthorizationOptions()
         options.authorizationDetails = details
         let error = await #expect(throws: AuthError.self) { try await client().authorizationRequest(options) }
         #expect(error?.code == .invalidConfiguration)
     }
 
-    @Test func refusesATypeThatTheProviderDoesNotAnnounce() async throws {
+    @Test func rejectsAnUnsupportedAuthorizationDetailsType() async throws {
         var options = AuthorizationOptions()
         options.authorizationDetails = [["type": "unheard of"]]
         let error = await #expect(throws: AuthError.self) { try await client().authorizationRequest(options) }

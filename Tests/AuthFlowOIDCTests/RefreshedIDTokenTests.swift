@@ -9,7 +9,7 @@ import Testing
 @Suite struct RefreshedIDTokenTests {
     /// In GitLab, Doorkeeper and Django, auth_time is the time of the user's most recent sign-in in any browser.
     @Test(arguments: [3600, -3600] as [TimeInterval])
-    func aSignInElsewhereNeitherEndsTheSessionNorCountsAsItsOwn(_ difference: TimeInterval) async throws {
+    func aChangedAuthTimeInARefreshedIDTokenKeepsTheOriginalAuthentication(_ difference: TimeInterval) async throws {
         let life = try TokenLifeScene()
         let store = MemoryTokenStore()
         let events = Mutex<[FlowEvent]>([])
@@ -33,7 +33,7 @@ import Testing
         #expect(life.refreshes == 2)
     }
 
-    @Test func nodesOfAProviderWhoseClocksAreAFewSecondsApartRefreshATokenRightAfterTheSignIn() async throws {
+    @Test func aRefreshedIDTokenIssuedAFewSecondsBeforeTheFirstIsAccepted() async throws {
         let life = try TokenLifeScene()
         let client = try life.client()
         let first = try await client.signIn().credential

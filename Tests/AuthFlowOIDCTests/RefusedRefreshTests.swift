@@ -25,7 +25,7 @@ import Testing
         }
     }
 
-    @Test func everyCallerIsAskedToSignInWhileTheClientWaitsAfterTheSecondRefusal() async throws {
+    @Test func callersGetLoginRequiredDuringTheBackoffAfterASecondRejectedRefresh() async throws {
         let client = try life.client()
         _ = try await client.signIn()
         life.transport.respond(empty)
@@ -46,7 +46,7 @@ import Testing
         #expect(await code { try await client.freshTokens() } == nil)
     }
 
-    @Test func tokensWithoutAnExpiryThatAnAPIRejectsLeadToASignIn() async throws {
+    @Test func aSecondFailedRefreshOfRejectedTokensWithoutExpiryRequiresSignIn() async throws {
         life.scene.emulator.fault = .tokenResponse(.missingExpiry)
         let client = try life.client()
         _ = try await client.signIn()
@@ -61,7 +61,7 @@ import Testing
 
     /// A missing key set does not mean that the session has ended, and a new sign-in would not help.
     @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .lasting], [400, 401, 403, 404])
-    func aKeySetThatCannotBeFetchedIsNotARefusedRefresh(
+    func anUnavailableKeySetIsNotTreatedAsARejectedRefresh(
         _ policy: OIDCEmulator.RefreshPolicy,
         _ status: Int
     ) async throws {
@@ -87,7 +87,7 @@ import Testing
         arguments: [(400, "token_revoked"), (400, ""), (401, "")],
         [(0, true), (400, true), (3600, true), (400, false)]
     )
-    func anEndedSessionIsRecognizedByRequestsForAResource(
+    func aTokenRequestForAResourceDetectsAnEndedSession(
         _ refusal: (status: Int, error: String),
         _ token: (age: TimeInterval, hasExpiry: Bool)
     ) async throws {
@@ -126,7 +126,7 @@ import Testing
         ],
         [0, 3600] as [TimeInterval]
     )
-    func aResourceThatTheProviderRefusesDoesNotSuspendTheOthers(
+    func aResourceThatTheProviderRejectsDoesNotAffectOtherResources(
         _ refusal: (status: Int, error: String, expected: AuthError.Code),
         _ age: TimeInterval
     ) async throws {
@@ -185,7 +185,7 @@ import Testing
         #""extra": 12345678901234567890123"#, #""extra": "\ud800""#, #""extra": 1, "extra": 2"#,
         #""scope": "x", "scope": "y""#,
     ])
-    func aRefreshTokenInAResponseThatCannotBeParsedIsKept(_ members: String) async throws {
+    func aRefreshTokenInAnUnparsableResponseIsStored(_ members: String) async throws {
         let emulator = life.scene.emulator
         emulator.refreshPolicy = .rotating(leeway: 0)
         let client = try life.client()
@@ -201,7 +201,7 @@ import Testing
         #expect(await code { try await client.refresh().tokens } == nil)
     }
 
-    /// A response for another user, such as a response from a gateway's cache, that fails an earlier check.
+    /// A response for another user (for example, from a gateway's cache) that also fails an earlier check.
     @Test func theRefreshTokenOfAnotherUserIsNeverStored() async throws {
         let client = try life.client()
         _ = try await client.signIn()
@@ -224,7 +224,7 @@ import Testing
             (.idToken(.claims { $0["aud"] = "another" }), .invalidIDToken),
         ]
     )
-    func aResourceWhoseTokensFailACheckDoesNotEndTheSession(
+    func invalidTokensForOneResourceDoNotEndTheSession(
         _ policy: OIDCEmulator.RefreshPolicy,
         _ failure: (fault: EmulatorFault, code: AuthError.Code)
     ) async throws {
@@ -247,7 +247,7 @@ import Testing
 
     /// A user who can no longer be identified must sign in again, and the provider is not considered unavailable.
     @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .lasting])
-    func userinfoThatRefusesTheNewTokensIsARefusedRefresh(_ policy: OIDCEmulator.RefreshPolicy) async throws {
+    func newTokensRejectedByUserInfoCountAsARejectedRefresh(_ policy: OIDCEmulator.RefreshPolicy) async throws {
         let emulator = life.scene.emulator
         emulator.refreshPolicy = policy
         var registration = try EmulatorScene.registration()
@@ -266,7 +266,7 @@ import Testing
         #expect(await code { try await client.freshTokens() } == .loginRequired)
     }
 
-    @Test func aResourceTokenIsNotRequestedAgainAtOnceWhileItCannotBeChecked() async throws {
+    @Test func anUnverifiableResourceTokenIsNotRequestedAgainImmediately() async throws {
         let api = "https://api.example.com"
         let store = MemoryTokenStore()
         _ = try await life.client(store: store, settings: { $0.resources = [api] }).signIn()
@@ -281,7 +281,7 @@ import Testing
 
     /// The granted scopes might not include `openid`, although it was requested.
     @Test(arguments: [true, false])
-    func aRefreshNeverReturnsTheTokensOfAnotherUserToADevice(_ isGeneric: Bool) async throws {
+    func aDeviceFlowRefreshNeverReturnsAnotherUsersTokens(_ isGeneric: Bool) async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator

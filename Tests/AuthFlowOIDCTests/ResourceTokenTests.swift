@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test(arguments: EmulatorScene.Setting.allCases)
-    func eachResourceHasATokenOfItsOwnFromOneRefreshToken(_ setting: EmulatorScene.Setting) async throws {
+    func oneRefreshTokenYieldsAnAccessTokenForEachResource(_ setting: EmulatorScene.Setting) async throws {
         try await EmulatorScene.with(setting) { scene in
             scene.emulator.refreshPolicy = .rotating(leeway: 0)
             let store = MemoryTokenStore()
@@ -61,7 +61,7 @@ import Testing
     }
 
     /// The main token is the only token of a grant without a refresh token, and it cannot be replaced before it expires.
-    @Test func theOnlyTokenOfTheOnlyResourceIsUsedUntilItExpires() async throws {
+    @Test func withoutARefreshTokenTheAccessTokenIsUsedUntilItExpires() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             var registration = try Self.registration()
             (registration.scopes, registration.resources) = (["openid"], [Self.a])
@@ -82,7 +82,7 @@ import Testing
         }
     }
 
-    @Test func allWhoWaitForOneResourceCauseOneRequest() async throws {
+    @Test func concurrentCallersForAResourceShareOneTokenRequest() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.refreshPolicy = .rotating(leeway: 0)
             let store = MemoryTokenStore()
@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    @Test func aResourceThatTheUserDidNotSignInForIsNotAskedFor() async throws {
+    @Test func noTokenIsRequestedForAnUnconfiguredResource() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client(registration: try Self.registration())
             _ = try await client.signIn()
@@ -112,7 +112,7 @@ import Testing
         }
     }
 
-    @Test func anEndedSessionIsOverForEveryResource() async throws {
+    @Test func anInvalidGrantForOneResourceEndsTheWholeSession() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client(registration: try Self.registration())
             _ = try await client.signIn()
@@ -123,7 +123,7 @@ import Testing
         }
     }
 
-    @Test func aManagerGivesEachResourceOfASessionItsToken() async throws {
+    @Test func aCredentialManagerReturnsASeparateTokenForEachResource() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client(registration: try Self.registration())
             let credential = try await client.signIn().credential

@@ -37,7 +37,7 @@ import Testing
         return try await signIn
     }
 
-    @Test(arguments: [ResponseMode.query, .fragment]) func signsInWithTheURLThatTheAppWasOpenedWith(
+    @Test(arguments: [ResponseMode.query, .fragment]) func signsInWithTheRedirectURLThatOpensTheApp(
         _ mode: ResponseMode
     ) async throws {
         try await EmulatorScene.with(.inProcess) { scene in
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    @Test func checksAPastedRedirectLikeAnyOther() async throws {
+    @Test func rejectsAPastedRedirectFromAnotherIssuer() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let error = await #expect(throws: AuthError.self) {
                 try await signIn(PasteUserAgent(), at: scene) { url, client in

@@ -19,7 +19,7 @@ import Testing
         return values
     }
 
-    @Test func theProfileDecidesWhatItDemands() throws {
+    @Test func theSecurityProfileEnablesItsRequiredSettings() throws {
         let registration = try ClientRegistration(Self.values())
         #expect(registration.usesDPoP)
         #expect(registration.pushedRequests == .always)
@@ -69,14 +69,14 @@ import Testing
         },
     ]
 
-    @Test(arguments: breaches) func refusesWhatBreaksTheProfileAndNamesTheClause(_ breach: Breach) throws {
+    @Test(arguments: breaches) func rejectsSettingsThatViolateTheProfileAndCitesTheClause(_ breach: Breach) throws {
         let error = #expect(throws: AuthError.self) { try ClientRegistration(Self.values(breach.change)) }
         #expect(error?.code == .invalidConfiguration)
         #expect(error?.message.contains(breach.clause) == true, "\(error?.message ?? "")")
     }
 
     @Test(arguments: SecurityProfile.allCases, EmulatorScene.Setting.allCases)
-    func signsInUnderTheProfile(_ profile: SecurityProfile, _ setting: EmulatorScene.Setting) async throws {
+    func signsInWithEachFAPI2Profile(_ profile: SecurityProfile, _ setting: EmulatorScene.Setting) async throws {
         let key = try PrivateKey()
         var registered = ClientAssertionTests.client(key)
         registered.assertionAudiences = [.issuer]
@@ -106,7 +106,7 @@ import Testing
     /// provider advertises.
     @Test(arguments: [
         "token_endpoint_auth_signing_alg_values_supported", "request_object_signing_alg_values_supported",
-    ]) func signsNothingByAnotherAlgorithm(_ member: String) async throws {
+    ]) func doesNotSignWithAlgorithmsOutsideTheProfile(_ member: String) async throws {
         let key = try PrivateKey(pem: PrivateKey(generatedFor: .rs256).pem)
         let scene = EmulatorScene(
             try OIDCEmulator(issuer: "https://id.example.com", clients: [ClientAssertionTests.client(key)])
@@ -124,7 +124,7 @@ import Testing
     }
 
     /// FAPI 2.0 Security Profile section 5.3.3.2: iss is checked, whether or not the provider advertises it.
-    @Test func refusesAResponseWithoutItsIssuer() async throws {
+    @Test func rejectsAnAuthorizationResponseWithoutIss() async throws {
         let key = try PrivateKey()
         let scene = EmulatorScene(
             try OIDCEmulator(issuer: "https://id.example.com", clients: [ClientAssertionTests.client(key)])
@@ -146,7 +146,7 @@ import Testing
     }
 
     /// Section 5.3.3.1, note 1: every attempt is signed again, including the request object.
-    @Test func aWrongClockIsCorrectedForSignedRequests() async throws {
+    @Test func signsARequestObjectAgainAfterCorrectingTheClock() async throws {
         let key = try PrivateKey()
         var registered = ClientAssertionTests.client(key)
         registered.mustSignRequests = true
@@ -168,7 +168,7 @@ import Testing
     }
 
     /// A request that was stored before the settings became stricter is not completed with the weaker settings.
-    @Test func refusesAStoredRequestThatIsWeakerThanTheSettings() async throws {
+    @Test func rejectsAStoredAuthorizationRequestThatIsWeakerThanTheSettings() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let before = OAuthClient(
             server: scene.server(),
@@ -189,7 +189,7 @@ import Testing
     }
 
     /// Tokens from before a configuration change are not used, but they are revoked at sign-out.
-    @Test func doesNotUseStoredTokensThatAreNotBoundToAKey() async throws {
+    @Test func doesNotUseStoredBearerTokensOnceDPoPIsRequired() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let store = MemoryTokenStore()
         var values = try EmulatorScene.registration()
@@ -211,7 +211,7 @@ import Testing
     }
 
     /// FAPI 2.0 sections 5.3.3.1 and 5.4.1 also apply to assertions that the program itself creates.
-    @Test func refusesACustomAssertionByAnotherAlgorithm() async throws {
+    @Test func rejectsACustomAssertionWithADisallowedAlgorithm() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         scene.emulator.pushedRequests = .always
         let own = ClientAuthentication.custom(.privateKeyJWT) { request in
@@ -225,7 +225,7 @@ import Testing
     }
 
     /// FAPI 2.0 section 5.4.1: tokens signed with other algorithms are rejected, whatever the provider advertises.
-    @Test func refusesAnIDTokenByAnotherAlgorithm() async throws {
+    @Test func rejectsAnIDTokenSignedWithADisallowedAlgorithm() async throws {
         let key = try PrivateKey()
         let scene = EmulatorScene(
             try OIDCEmulator(issuer: "https://id.example.com", clients: [ClientAssertionTests.client(key)])

@@ -8,7 +8,7 @@ import Testing
 
 @testable import AuthFlowCredentials
 
-/// A user's credential, failure and state are separate from other users'.
+/// Each user's credentials, refresh failures and states are independent of other users'.
 @Suite struct SeparateUsersTests {
     private let time = VirtualTime()
     private let emulator: OIDCEmulator
@@ -52,7 +52,7 @@ import Testing
         return (alice, subject)
     }
 
-    @Test func sessionsWhoseNamesDifferOnlyInTheirNormalizationAreTwo() async throws {
+    @Test func sessionKeysThatDifferOnlyInUnicodeNormalizationAreDistinct() async throws {
         let client = try client()
         let credentials = CredentialManager(client: client, store: MemoryTokenStore())
         try await credentials.save(try await signIn(0, client), for: "jos\u{E9}")
@@ -62,7 +62,7 @@ import Testing
         #expect(try await credentials.credential(for: CredentialKey("jos\u{E9}"))?.identity?.subject == "subject-0")
     }
 
-    @Test func theEndOfAnotherAccountIsNotTheEndOfThisOne() async throws {
+    @Test func statesDoNotReportTheEndOfAnotherAccountsSession() async throws {
         let (client, bob) = try await aliceAndBob()
         var states = try await client.states().makeAsyncIterator()
         guard case .signedIn(let alice)? = await states.next() else { return #expect(Bool(false)) }
@@ -74,7 +74,7 @@ import Testing
         #expect(session.identity?.subject == alice?.subject && alice?.subject != bob)
     }
 
-    @Test func aSignOutTellsWhoIsTheCurrentAccountNow() async throws {
+    @Test func statesReportTheNewCurrentAccountAfterASignOut() async throws {
         let (client, bob) = try await aliceAndBob()
         var states = try await client.states().makeAsyncIterator()
         _ = await states.next()
@@ -83,7 +83,7 @@ import Testing
         #expect(identity?.subject == bob)
     }
 
-    @Test func aRefusedRefreshOfOneAccountHoldsUpNoOther() async throws {
+    @Test func aFailedRefreshOfOneAccountDoesNotBlockAnotherAccount() async throws {
         let (client, bob) = try await aliceAndBob()
         time.advance(by: .seconds(3600))
         emulator.fault = .idToken(.wrongIssuer)
@@ -92,7 +92,7 @@ import Testing
         _ = try await client.freshTokens()
     }
 
-    @Test func sessionsWhoseRefreshHasFailedLeaveTheMemory() async throws {
+    @Test func sessionsWithFailedRefreshesAreEvictedFromTheCacheAfterTheBackoff() async throws {
         let client = try client()
         let credentials = CredentialManager(client: client, store: MemoryTokenStore(), cacheLimit: 6)
         for user in 0..<30 { try await credentials.save(try await signIn(user, client), for: "\(user)") }
@@ -137,7 +137,7 @@ import Testing
         return (client, credential, transport)
     }
 
-    @Test func aRotatedRefreshTokenIsKeptWhenATransportFailsWithItsOwnError() async throws {
+    @Test func aRotatedRefreshTokenIsKeptWhenTheTransportThrowsACustomError() async throws {
         let (client, credential, transport) = try await expired()
         transport.onKeys { throw Unreachable() }
         guard case .unchecked(let kept, let error) = try await client.refresh(credential) else {
@@ -169,7 +169,7 @@ import Testing
         _ = try await client.refresh(kept).get()
     }
 
-    @Test func refreshedTokensAreNotCalledBadWhileTheKeysAreUnavailable() async throws {
+    @Test func refreshedTokensAreReportedAsUncheckedIfTheJWKSIsUnavailable() async throws {
         let (client, credential, _) = try await expired()
         emulator.fault = .jwks(.unavailable)
         guard case .unchecked = try await client.refresh(credential) else { return #expect(Bool(false)) }
@@ -184,7 +184,7 @@ import Testing
         #expect(error?.code == .invalidIDToken)
     }
 
-    @Test func signsInWithTheTwoStepsOfTheDeviceGrant() async throws {
+    @Test func signsInWithSeparateDeviceAuthorizationAndTokenCalls() async throws {
         let client = try client()
         let authorization = try await client.deviceAuthorization()
         emulator.decide(authorization.userCode, as: .alice)

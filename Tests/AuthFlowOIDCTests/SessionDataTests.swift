@@ -37,7 +37,7 @@ private struct Basket: SessionData, Equatable {
         }
     }
 
-    @Test func whatOneProcessWritesTheOthersRead() async throws {
+    @Test func sessionDataWrittenByOneProcessIsReadByOthers() async throws {
         try await withSession { web, server, browser, session in
             let changed = try await server.updateData(of: session) { (basket: inout Basket?) in
                 basket = Basket(items: ["é"])
@@ -50,7 +50,7 @@ private struct Basket: SessionData, Equatable {
         }
     }
 
-    @Test func simultaneousChangesAreAllKept() async throws {
+    @Test func concurrentSessionDataUpdatesAreNotLost() async throws {
         try await withSession { web, server, browser, session in
             let processes = [server, try web.process(), try web.process()]
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -68,7 +68,7 @@ private struct Basket: SessionData, Equatable {
         }
     }
 
-    @Test func aRefreshKeepsTheDataAndADataChangeKeepsTheTokens() async throws {
+    @Test func aRefreshPreservesSessionDataAndADataUpdatePreservesTheTokens() async throws {
         try await withSession { web, server, browser, session in
             try await server.updateData(of: session) { (basket: inout Basket?) in basket = Basket(items: ["a"]) }
             web.scene.emulator.endAccessTokens()
@@ -84,7 +84,7 @@ private struct Basket: SessionData, Equatable {
         }
     }
 
-    @Test func dataThatIsTooLargeIsRefusedAndTheOldStays() async throws {
+    @Test func oversizedSessionDataIsRejectedAndTheOldDataIsKept() async throws {
         try await withSession { _, server, browser, session in
             try await server.updateData(of: session) { (basket: inout Basket?) in basket = Basket(items: ["a"]) }
             let error = await #expect(throws: AuthError.self) {
@@ -97,7 +97,7 @@ private struct Basket: SessionData, Equatable {
         }
     }
 
-    @Test func olderDataIsUpgradedAndNewerDataIsLeftAlone() async throws {
+    @Test func olderSessionDataIsUpgradedAndNewerDataIsNotOverwritten() async throws {
         try await withSession { _, server, browser, session in
             try await server.updateData(of: session) { (old: inout OldSettings?) in old = OldSettings() }
             let old = try #require(try await browser.session(at: server))
@@ -113,7 +113,7 @@ private struct Basket: SessionData, Equatable {
         }
     }
 
-    @Test func dataOfASessionThatHasEndedCannotBeChanged() async throws {
+    @Test func dataOfAnEndedSessionCannotBeUpdated() async throws {
         try await withSession { web, server, browser, session in
             _ = try await browser.send(.post, "/logout", to: try web.process(), WebBrowser.ownPage)
             let error = await #expect(throws: AuthError.self) {

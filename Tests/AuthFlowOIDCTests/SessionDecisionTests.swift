@@ -115,7 +115,7 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
     }
 
     /// Tokens of another client of the same issuer belong to another grant.
-    @Test func tokensOfARejectedSignInAreRevokedIfOnlyASessionAtAnotherProviderContinues() throws {
+    @Test func rejectedTokensAreRevokedUnlessThePreviousSessionIsAtTheSameProvider() throws {
         let previous = SessionSuccession.Predecessor(
             session: KnownSession(name: "old", provider: "b", try credential("alice")),
             credential: try credential("alice"),
@@ -130,7 +130,7 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
         #expect(!same.revokesLateTokens(of: key("another"), at: "a"))
     }
 
-    @Test func onlyARequestedLinkingNamesTheSessionInWhichItWasRequested() throws {
+    @Test func onlyAccountLinkingIncludesThePreviousSessionInTheProposal() throws {
         let previous = try credential("alice")
         let sessions = [("later", previous), ("old", previous)]
         #expect(try Self.succession(of: "bob", after: sessions).proposal.previous == nil)
@@ -142,7 +142,7 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
         #expect(try Self.succession(of: "bob", after: sessions, unrelated).proposal.previous == nil)
     }
 
-    @Test func aChangeOfTheDataDuringTheSignInIsTakenOverUnlessTheSignInSetsData() throws {
+    @Test func carriesOverDataChangedDuringTheSignInUnlessTheSignInSetsData() throws {
         let succession = try Self.succession(of: "alice", after: [("old", try credential("alice", data: "old"))])
         func replaced(_ name: String, _ data: String?) throws -> TaggedCredential {
             TaggedCredential(key: key(name), credential: try credential("alice", data: data), lastUse: start)
@@ -154,14 +154,14 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
         #expect(try !succession.start(with: Secret("new")).takesOver(replaced("old", "changed")))
     }
 
-    @Test func aRequirementThatTheProviderDidNotMeetIsRejected() throws {
+    @Test func rejectsAnUnmetACRRequirementAndOversizedSessionData() throws {
         let succession = try Self.succession(of: "alice", after: [], Self.pending(acr: ["mfa"]))
         expectError(.insufficientUserAuthentication) { try succession.checkAuthentication(at: start) }
         let largest = Secret(String(repeating: "x", count: Credential.maximumSize))
         expectError(.sessionDataUnusable) { try succession.start(with: largest) }
     }
 
-    @Test func onlyOlderSessionsThanTheNewOneEndAtTheLimit() throws {
+    @Test func theSessionLimitEndsOnlySessionsOlderThanTheNewSession() throws {
         func session(_ name: String, _ age: TimeInterval) throws -> TaggedCredential {
             TaggedCredential(key: key(name), credential: try credential("alice"), lastUse: start - age)
         }
@@ -231,7 +231,7 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
         #expect(Self.logout(token, isFirst: false).ends(session) == test.again)
     }
 
-    @Test func aSecondUseThatEndsNothingIsAReplay() throws {
+    @Test func aReusedLogoutTokenThatEndsNoMatchingSessionIsAReplay() throws {
         let session = TaggedCredential(key: key("session"), credential: try credential("alice"), lastUse: start)
         let second = Self.logout(Self.token(), isFirst: false)
         #expect(second.isReplay(ending: [], of: [session]))
@@ -241,7 +241,7 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
         #expect(!Self.logout(Self.token(), isFirst: true).isReplay(ending: [], of: [session]))
     }
 
-    @Test func aSessionThatCannotBeReadMayBeTheUsers() throws {
+    @Test func aLogoutTokenMatchesItsUsersSessionsAndUnreadableSessions() throws {
         func session(_ credential: Credential?) -> TaggedCredential {
             TaggedCredential(key: key("session"), credential: credential, lastUse: start)
         }
@@ -272,7 +272,7 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
         Race(signedIn: "S", ended: "T", subject: nil, mayEnd: false),
         Race(signedIn: nil, ended: "S", subject: nil, mayEnd: false),
     ])
-    func aSignInFindsTheMarkOfALogoutThatMayEndIt(_ test: Race) {
+    func aSignInDetectsAConcurrentLogoutThatMayEndIt(_ test: Race) {
         let left = Set(LogoutMark.left(by: Self.token(test.subject, sid: test.ended)))
         #expect(left.isDisjoint(with: LogoutMark.concerning("alice", session: test.signedIn)) != test.mayEnd)
         #expect(left.isDisjoint(with: LogoutMark.concerning("bob", session: "U")))

@@ -25,7 +25,7 @@ private final class Notes: Sendable {
         try web.process(options: { hooks(&$0.hooks) })
     }
 
-    @Test func theHookIsAskedBeforeThereIsASession() async throws {
+    @Test func theSignInHookSetsTheSessionDataAndTheReturnPath() async throws {
         try await WebScene.run { web in
             let notes = Notes()
             let server = try server(web) {
@@ -45,7 +45,9 @@ private final class Notes: Sendable {
 
     enum Refusal: CaseIterable { case refused, redirected, thrown, cancelled, hanging }
 
-    @Test(arguments: Refusal.allCases) func aRefusedUserHasNoSessionAndTheTokensAreRevoked(_ refusal: Refusal)
+    @Test(arguments: Refusal.allCases) func aSignInNotAcceptedByTheHookCreatesNoSessionAndRevokesItsTokens(
+        _ refusal: Refusal
+    )
         async throws
     {
         try await WebScene.run { web in
@@ -85,7 +87,7 @@ private final class Notes: Sendable {
     }
 
     /// Revocation could make the provider revoke the whole grant, and thus end the session that must continue.
-    @Test func tokensOfTheUserWhoseSessionContinuesAreNotRevoked() async throws {
+    @Test func aHookErrorDoesNotRevokeTokensOfAUserWhoIsStillSignedIn() async throws {
         try await WebScene.run { web in
             let isDown = Mutex(false)
             let server = try server(web) { hooks in
@@ -107,7 +109,7 @@ private final class Notes: Sendable {
     }
 
     /// When a user signs in through a link on another site, the accounts must not be linked.
-    @Test func theHookIsToldNoSessionUnlessTheApplicationLinksAccounts() async throws {
+    @Test func theHookReceivesNoPreviousSessionWithoutAccountLinking() async throws {
         try await WebScene.run { web in
             let notes = Notes()
             let server = try server(web) {
@@ -123,7 +125,7 @@ private final class Notes: Sendable {
         }
     }
 
-    @Test func aChangeOfTheDataDuringASignInIsKept() async throws {
+    @Test func preservesSessionDataThatChangesDuringASignIn() async throws {
         try await WebScene.run { web in
             let hook = Mutex<(@Sendable () async throws -> Void)?>(nil)
             let server = try server(web) { hooks in
@@ -146,7 +148,7 @@ private final class Notes: Sendable {
         }
     }
 
-    @Test func theSessionOfBeforeGoesOnWhenAnotherUserIsRefused() async throws {
+    @Test func rejectingAnotherUserPreservesThePreviousSession() async throws {
         try await WebScene.run { web in
             let notes = Notes()
             let server = try server(web) {
@@ -174,7 +176,7 @@ private final class Notes: Sendable {
     }
 
     /// The user chose a different account, so neither data nor session is shared.
-    @Test func dataOfOneUserDoesNotMoveToAnother() async throws {
+    @Test func sessionDataIsNotCarriedOverToAnotherUser() async throws {
         try await WebScene.run { web in
             let notes = Notes()
             let server = try server(web) {
@@ -197,7 +199,7 @@ private final class Notes: Sendable {
     }
 
     /// Plain OAuth 2.0 does not identify the user, so two sign-ins may belong to different users.
-    @Test func dataOfAnUnknownUserMovesToNoSession() async throws {
+    @Test func sessionDataOfAnUnidentifiedUserIsNotCarriedOver() async throws {
         try await WebScene.run { web in
             let server = try web.process(registration: { $0.scopes = ["repo", "offline_access"] })
             let browser = WebBrowser()
@@ -210,7 +212,7 @@ private final class Notes: Sendable {
         }
     }
 
-    @Test func eachEndIsToldOnceWithItsReason() async throws {
+    @Test func eachSessionEndIsReportedOnceWithItsReason() async throws {
         try await WebScene.run { web in
             let notes = Notes()
             let server = try server(web) {

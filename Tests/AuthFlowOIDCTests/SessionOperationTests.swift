@@ -13,7 +13,7 @@ import Testing
     /// The tag keys during each step of a key rotation, in which processes with the old and the new list run
     /// concurrently.
     @Test(arguments: [([old], [old, new]), ([old, new], [new, old]), ([new, old], [new])])
-    func aTagKeyIsReplacedWhileProcessesRun(_ before: [Secret], _ after: [Secret]) async throws {
+    func findsAndEndsSessionsDuringATagKeyRotation(_ before: [Secret], _ after: [Secret]) async throws {
         try await WebScene.run { web in
             let processes = try [before, after].map { keys in try web.process { $0.tagKeys = keys } }
             for asked in processes {
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    @Test func aLogoutTokenFindsSessionsOfAnEarlierTagKey() async throws {
+    @Test func aLogoutTokenEndsSessionsWithAnOlderTagKey() async throws {
         try await WebScene.run { web in
             let browser = WebBrowser()
             try await browser.signIn(web, at: try web.process { $0.tagKeys = [Self.old] })
@@ -42,7 +42,7 @@ import Testing
 
     /// One process records a logout token with its first key, and another looks it up with all of its keys.
     @Test(arguments: [([old, new], [new, old]), ([new, old], [old, new]), ([old], [new, old])])
-    func aLogoutTokenEndsASignInThatAProcessWithAnotherFirstKeyFinishes(
+    func aLogoutTokenAbortsAPendingSignInDuringATagKeyRotation(
         _ ofLogout: [Secret],
         _ ofSignIn: [Secret]
     ) async throws {
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func gaugesSayWhatAProcessHasToDo() async throws {
+    @Test func gaugesReportCredentialsKeyAgeAndDraining() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             func value(_ name: String) -> Double? { server.gauges.first { $0.name == name }?.value }

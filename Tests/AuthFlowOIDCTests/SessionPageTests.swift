@@ -23,7 +23,7 @@ import Testing
         ("fr", "en"),
         ("de;q=0", "en"), ("DE", "de"), (";;;,q=", "en"), ("de\u{301}", "en"),
         (String(repeating: "x,", count: 5000) + "de", "en"),
-    ]) func aPageIsInTheLanguageOfTheBrowser(_ languages: String?, _ expected: String) async throws {
+    ]) func aPageUsesTheBrowsersPreferredLanguage(_ languages: String?, _ expected: String) async throws {
         try await WebScene.run { web in
             let (response, page) = try await stale(try web.process(), languages)
             #expect(response.status == 400)
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    @Test func aPageHasTheApplicationsNameAndAWayOn() async throws {
+    @Test func aPageHasTheApplicationNameLinksAndSecurityHeaders() async throws {
         try await WebScene.run { web in
             let server = try web.process(options: { $0.pages.applicationName = "Orders <&>" })
             let (response, page) = try await stale(server, nil)
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test func theApplicationRendersPagesOfItsOwn() async throws {
+    @Test func theApplicationCanRenderCustomPages() async throws {
         try await WebScene.run { web in
             let server = try web.process { options in
                 options.pages.render = { page in
@@ -77,7 +77,7 @@ import Testing
         return FormURLEncoding.encodeQuery(query)
     }
 
-    @Test func aFrameOfTheProviderEndsTheSessionThatItNames() async throws {
+    @Test func frontChannelLogoutEndsOnlyTheSessionWithTheMatchingSid() async throws {
         try await WebScene.run { web in
             let server = try web.process(options: { $0.frontChannelLogoutPath = Self.frontChannel })
             let (alice, bob) = (WebBrowser(), WebBrowser())
@@ -107,7 +107,7 @@ import Testing
     }
 
     /// If the provider's clock is ahead, a sign-in appears to be later than a logout that followed it.
-    @Test func aLogoutInAFrameEndsASignInThatIsInProgressEvenIfTheClockIsBehind() async throws {
+    @Test func frontChannelLogoutEndsASignInInProgressDespiteClockSkew() async throws {
         try await WebScene.run { web in
             let host = HostServices(now: { Date() - 30 })
             let other = try web.process(host: host, options: { $0.frontChannelLogoutPath = Self.frontChannel })
@@ -131,7 +131,7 @@ import Testing
         }
     }
 
-    @Test func withoutTheOptionThereIsNoFrontChannelRoute() async throws {
+    @Test func theFrontChannelLogoutRouteIsDisabledByDefault() async throws {
         try await WebScene.run { web in
             let request = WebBrowser().request(.get, "\(Self.frontChannel)?iss=a&sid=b")
             let server = try web.process()
@@ -147,7 +147,7 @@ import Testing
         return fields
     }
 
-    @Test func aProxyIsToldWhoseRequestItIs() async throws {
+    @Test func forwardAuthReturnsIdentityHeadersOnlyForASignedInUser() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
@@ -192,7 +192,9 @@ import Testing
         ("POST", "cross-site", 403), ("GET", "cross-site", 204), ("HEAD", "cross-site", 204),
         ("get", "cross-site", 403),
         ("", "cross-site", 403), ("POST", "same-origin", 204), ("POST", "", 204), ("GET, POST", "cross-site", 403),
-    ]) func aProxyLetsNoOtherSiteChangeAnything(_ method: String, _ site: String, _ status: Int) async throws {
+    ]) func forwardAuthRejectsCrossSiteRequestsOtherThanGetAndHead(_ method: String, _ site: String, _ status: Int)
+        async throws
+    {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(options: { $0.sameSite = .lax }), WebBrowser())
             try await browser.signIn(web, at: server)
@@ -206,7 +208,7 @@ import Testing
 
     /// A page on a sibling host can open a WebSocket with the Strict cookie. The handshake is a GET request with an
     /// Origin header.
-    @Test func aWebSocketOfAnotherOriginIsRefused() async throws {
+    @Test func forwardAuthRejectsAWebSocketHandshakeFromAnotherOrigin() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
@@ -220,7 +222,7 @@ import Testing
 
     // MARK: Readiness
 
-    @Test func aProcessIsReadyUntilItIsAboutToEnd() async throws {
+    @Test func aProcessIsReadyUntilItStartsShuttingDown() async throws {
         try await WebScene.run { web in
             let server = try web.process()
             #expect(await server.readiness().isReady)
@@ -229,7 +231,7 @@ import Testing
         }
     }
 
-    @Test func aProcessThatDoesNotKnowItsProviderIsNotReady() async throws {
+    @Test func aProcessWithoutProviderMetadataIsNotReady() async throws {
         try await WebScene.run { web in
             let server = try web.process(transport: DeadTransport())
             let readiness = await server.readiness()

@@ -108,7 +108,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(after?.code == .loginRequired)
     }
 
-    @Test func aSignOutInAnotherProcessIsNoticed() async throws {
+    @Test func aSignOutInAnotherProcessIsDetectedWithinTenSeconds() async throws {
         let store = MemoryTokenStore()
         let (one, other) = (try client(store: store), try client(store: store))
         _ = try await one.signIn()
@@ -142,7 +142,7 @@ final class SlowRefreshes: HTTPTransport {
     ]
 
     /// A client that finds no credential in the store discards its cached tokens.
-    @Test(arguments: looks) func returnsNoCachedTokensOnceTheStoreWasSeenEmpty(
+    @Test(arguments: looks) func discardsCachedTokensOnceTheStoreIsFoundEmpty(
         _ test: Look
     ) async throws {
         let store = MemoryTokenStore()
@@ -158,7 +158,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(refreshes == 0)
     }
 
-    @Test func tokensOfAnotherSignInReplaceCachedOnes() async throws {
+    @Test func tokensFromASignInInAnotherProcessReplaceCachedTokens() async throws {
         let store = MemoryTokenStore()
         let (one, other) = (try client(store: store), try client(store: store))
         _ = try await one.signIn()
@@ -173,7 +173,7 @@ final class SlowRefreshes: HTTPTransport {
 
     /// The old refresh token has already been used when the new tokens are rejected, so the new refresh token is
     /// stored, but no tokens are returned.
-    @Test func aRefusedIDTokenLosesNoRefreshToken() async throws {
+    @Test func theRotatedRefreshTokenIsStoredEvenIfTheIDTokenIsInvalid() async throws {
         let store = MemoryTokenStore()
         let client = try client(store: store)
         let first = try await client.signIn().credential
@@ -196,8 +196,8 @@ final class SlowRefreshes: HTTPTransport {
         #expect(try await self.client(store: store).freshTokens().accessToken != first.tokens.accessToken)
     }
 
-    /// The refresh token in such a response is the other user's, and the response to this user's refresh is lost.
-    @Test func theTokensOfAnotherUserEndTheSession() async throws {
+    /// The refresh token in the response belongs to the other user, and the tokens issued for this user are lost.
+    @Test func aRefreshThatReturnsAnotherUsersTokensEndsTheSession() async throws {
         let store = MemoryTokenStore()
         let client = try client(store: store)
         let first = try await client.signIn().credential.tokens
@@ -219,7 +219,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(self.refreshes == refreshes)
     }
 
-    @Test func aRefusedAccessTokenLosesNoRefreshToken() async throws {
+    @Test func theRotatedRefreshTokenIsStoredEvenIfTheAccessTokenIsInvalid() async throws {
         let client = try client()
         let first = try await client.signIn().credential
         scene.emulator.fault = .tokenResponse(.member("access_token", "a\u{1B}[2Jb"))
@@ -231,7 +231,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(try await client.freshTokens().refreshToken != first.tokens.refreshToken)
     }
 
-    @Test(arguments: [1, 30, 60] as [Int64]) func shortLivedTokensAreRefreshedOncePerCall(_ life: Int64)
+    @Test(arguments: [1, 30, 60] as [Int64]) func shortLivedTokensAreRefreshedAtMostOncePerCall(_ life: Int64)
         async throws
     {
         scene.emulator.accessTokenLifetime = life
@@ -248,7 +248,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(refreshes == 1)
     }
 
-    @Test func repeatedRefusalsWithoutAnErrorCodeRequireASignIn() async throws {
+    @Test func repeatedRefreshRejectionsWithoutAnErrorCodeRequireASignIn() async throws {
         let store = MemoryTokenStore()
         let first = try client(store: store)
         let credential = try await first.signIn().credential
@@ -266,7 +266,9 @@ final class SlowRefreshes: HTTPTransport {
         #expect(try await client(store: store).freshTokens() != credential.tokens)
     }
 
-    @Test(arguments: ["invalid_client", "invalid_scope"]) func aClientErrorDoesNotEndTheSession(_ error: String)
+    @Test(arguments: ["invalid_client", "invalid_scope"]) func anInvalidClientOrScopeErrorDoesNotEndTheSession(
+        _ error: String
+    )
         async throws
     {
         let store = MemoryTokenStore()
@@ -283,7 +285,7 @@ final class SlowRefreshes: HTTPTransport {
 
     // MARK: Size
 
-    @Test func aCredentialThatIsTooLargeToReadAgainIsNotStored() async throws {
+    @Test func anOversizedCredentialIsNotStored() async throws {
         let store = MemoryTokenStore()
         scene.emulator.fault = .userInfo(.member("note", .string(String(repeating: "x", count: 300_000))))
         let error = await #expect(throws: AuthError.self) { try await self.client(store: store).signIn() }
@@ -297,7 +299,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(try await client(store: store).credential() != nil)
     }
 
-    @Test func onlyAdditionalMembersOfATokenResponseAreKept() async throws {
+    @Test func onlyAdditionalTokenResponseMembersAreStoredAsParameters() async throws {
         scene.emulator.fault = .tokenResponse(.member("patient", "p-1"))
         let client = try client()
         let tokens = try await client.signIn().credential.tokens
@@ -356,7 +358,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(failed == [.sharing])
     }
 
-    @Test func cancellationWhileSharingIsCancellation() async throws {
+    @Test func cancellationDuringSharingThrowsACancellationError() async throws {
         let provider = Unsharing(base: OIDCProvider(issuer: scene.emulator.issuer)) { CancellationError() }
         let client = try scene.client(adapter: provider, transport: transport, host: time.host)
         await #expect(throws: CancellationError.self) { try await client.signIn() }

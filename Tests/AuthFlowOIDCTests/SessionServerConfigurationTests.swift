@@ -31,7 +31,7 @@ import Testing
         server.handles(HTTPRequest(method: .get, scheme: "https", authority: "app.example.com", path: path))
     }
 
-    @Test func aFileWithoutTheSectionHasTheDefaults() throws {
+    @Test func aConfigurationWithoutAServerSectionUsesTheDefaults() throws {
         let server = try server("")
         for path in ["/login", "/logout", "/session", "/backchannel-logout", "/staff/callback"] {
             #expect(isRoute(path, of: server), "\(path)")
@@ -40,7 +40,7 @@ import Testing
         #expect(!isRoute("/frontchannel-logout", of: server))
     }
 
-    @Test func theSectionNamesTheProvidersAndTheRoutes() throws {
+    @Test func theServerSectionConfiguresProvidersAndRoutes() throws {
         let server = try server(
             """
             , "server": {
@@ -71,13 +71,13 @@ import Testing
         (#"{"providers": [{"profile": "staff", "name": "Not A Name"}]}"#, "server"),
         (#"{"idle_time": 1}"#, "idle_time"),
         (#"{"tag_keys": [{"env": "NOT_SET"}]}"#, "tag_keys"),
-    ]) func aFaultIsReportedWithItsPlace(_ section: String, _ place: String) throws {
+    ]) func aConfigurationErrorContainsItsLocation(_ section: String, _ place: String) throws {
         let error = #expect(throws: ConfigurationError.self) { try server(", \"server\": \(section)") }
         let issues = "\(error?.issues ?? [])"
         #expect(issues.contains(place))
     }
 
-    @Test func aStoreOfOneUserIsRefused() throws {
+    @Test func aFileStoreIsRejectedForSessions() throws {
         let text =
             "{\"profiles\": {\(Self.profile("staff").replacing("\"memory\"", with: "{\"name\": \"file\", \"directory\": \"/tmp/none\"}"))}}"
         let error = #expect(throws: ConfigurationError.self) {
@@ -91,7 +91,7 @@ import Testing
         #expect(issues.contains("cannot store the sessions"))
     }
 
-    @Test func aClientWithoutASecretIsRefused() throws {
+    @Test func aPublicClientIsRejectedByTheSessionServer() throws {
         let text =
             "{\"profiles\": {\(Self.profile("staff").replacing("\"client_secret\": {\"env\": \"SECRET\"},", with: ""))}}"
         #expect(throws: ConfigurationError.self) {

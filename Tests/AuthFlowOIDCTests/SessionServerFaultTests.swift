@@ -120,7 +120,7 @@ private final class WatchedStore: SessionTokenStore {
     }
 
     @Test(arguments: ["/logout", "/logout?everywhere=1"])
-    func aCookieThatSomeoneHasMadeUpWritesNothingAtASignOut(_ target: String) async throws {
+    func aSignOutWithAForgedCookieWritesNothingToTheStore(_ target: String) async throws {
         try await withWeb { web, server, store in
             let browser = WebBrowser()
             browser.cookies["__Host-Http-authflow"] = String(repeating: "A", count: 43)
@@ -132,7 +132,7 @@ private final class WatchedStore: SessionTokenStore {
     }
 
     @Test(arguments: WatchedStore.Loss.allCases, [1, 3])
-    private func aSignOutWhoseAnswerIsLostRevokesTheTokensAllTheSame(
+    private func aSignOutRevokesTheTokensEvenIfTheRemovalResultIsLost(
         _ loss: WatchedStore.Loss,
         _ browsers: Int
     ) async throws {
@@ -154,7 +154,7 @@ private final class WatchedStore: SessionTokenStore {
     }
 
     /// The tokens of both sessions may belong to the same grant, and profile claims can change.
-    @Test func aUserWhoSignsInAgainWithOtherClaimsKeepsTheGrant() async throws {
+    @Test func signingInAgainWithChangedClaimsDoesNotRevokeTheGrant() async throws {
         try await withWeb { web, server, _ in
             let browser = WebBrowser()
             try await browser.signIn(web, at: server)
@@ -183,7 +183,7 @@ private final class WatchedStore: SessionTokenStore {
     }
 
     /// Comparing text with many combining marks takes quadratic time.
-    @Test func aStrangersPathAndCookiesAreNotCompared() async throws {
+    @Test func ignoresNonASCIIPathsAndCookies() async throws {
         let marks = String(repeating: "\u{301}", count: 100) + String(repeating: "\u{323}", count: 100)
         var request = HTTPRequest(method: .get, scheme: "https", authority: "app.example.com", path: "/\(marks)?a=1")
         request.headerFields[.cookie] = "\(marks)=x; a=\(marks); b=1"
@@ -195,7 +195,7 @@ private final class WatchedStore: SessionTokenStore {
         #expect(SessionServer.path(of: request) == "/a")
     }
 
-    @Test(.timeLimit(.minutes(1))) func usersWhoSignInAtTheSameMomentDoNotEndEachOther() async throws {
+    @Test(.timeLimit(.minutes(1))) func concurrentSignInsLeaveOneSessionIfTheLimitIsOne() async throws {
         try await withWeb { web, _, store in
             let server = try web.process { $0.sessionsPerUser = 1 }
             let browsers = [WebBrowser(), WebBrowser()]
@@ -211,7 +211,7 @@ private final class WatchedStore: SessionTokenStore {
         }
     }
 
-    @Test func sessionsThatAnApplicationEndsAreRevokedAlthoughTheAnswerIsLost() async throws {
+    @Test func endingAUsersSessionsRevokesTokensEvenIfTheRemovalResultIsLost() async throws {
         try await withWeb { web, server, store in
             let (laptop, phone) = (WebBrowser(), WebBrowser())
             try await laptop.signIn(web, at: server)
@@ -225,7 +225,7 @@ private final class WatchedStore: SessionTokenStore {
     }
 
     @Test(arguments: ["image", "iframe", "empty", "script"])
-    func noPageOfAnotherSiteBeginsSignInsByAnImageOrAFrame(_ destination: String) async throws {
+    func rejectsALoginRequestThatIsNotATopLevelNavigation(_ destination: String) async throws {
         try await withWeb { _, server, store in
             var fields: HTTPFields = [:]
             fields[try #require(HTTPField.Name("Sec-Fetch-Dest"))] = destination
@@ -235,7 +235,7 @@ private final class WatchedStore: SessionTokenStore {
         }
     }
 
-    @Test func aProcessBeginsALimitedNumberOfSignInsAtATime() async throws {
+    @Test func limitsConcurrentLoginRequestsPerProcess() async throws {
         try await withWeb { web, _, _ in
             let held = HeldRequests(base: web.scene.transport, path: "/.well-known/openid-configuration")
             let server = try web.process(transport: held)
@@ -250,7 +250,7 @@ private final class WatchedStore: SessionTokenStore {
         }
     }
 
-    @Test func aCookieThatAnotherHostCouldSetIsRefused() async throws {
+    @Test func rejectsACookieNameWithoutTheHostPrefix() async throws {
         try await withWeb { web, _, _ in
             let error = #expect(throws: AuthError.self) { _ = try web.process { $0.cookieName = "session" } }
             #expect(error?.code == .invalidConfiguration)

@@ -40,7 +40,7 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
-    @Test func slowRequestsOfOneUserHoldUpNoOther() async throws {
+    @Test func slowRequestsOfOneUserDoNotBlockOtherUsers() async throws {
         try await withWeb { web, _ in
             let api = APITransport(web.scene.transport) { _, _ in TransportResponse(head: HTTPResponse(status: .ok)) }
             let held = HeldRequests(base: api, path: "/slow")
@@ -121,7 +121,7 @@ struct HeldRequests: HTTPTransport {
         (.invalidIDToken, true), (.loginRequired, false), (.accountMismatch, false), (.networkFailed, false),
         (.providerRejected, false), (.invalidCallback, false), (AuthError.Code(rawValue: "of an adapter"), false),
     ])
-    func anOperatorReadsTheMessageUnlessItCanNameTheUserOrAnAPI(_ code: AuthError.Code, _ isPublic: Bool) throws {
+    func eventsOmitMessagesThatMayIdentifyTheUserOrAnAPI(_ code: AuthError.Code, _ isPublic: Bool) throws {
         let messages = Mutex<[String?]>([])
         let reporter = FlowReporter { event in messages.withLock { $0.append(event.details["message"]) } }
         reporter.report(.refresh, failedWith: AuthError(code, "Alice"))
@@ -129,7 +129,7 @@ struct HeldRequests: HTTPTransport {
     }
 
     @Test(arguments: ["bad_token:s3cr3t", "x\n[0] refresh succeeded", String(repeating: "x", count: 41), "a b=c"])
-    func anErrorCodeThatIsNoCodeIsNotReported(_ code: String) throws {
+    func malformedErrorCodesAreReportedAsOther(_ code: String) throws {
         let events = Mutex<[FlowEvent]>([])
         let reporter = FlowReporter(observer: { event in events.withLock { $0.append(event) } })
         let error = AuthError(.providerRejected, "", providerError: ProviderError(error: code))
@@ -137,7 +137,7 @@ struct HeldRequests: HTTPTransport {
         #expect(events.withLock { $0.map { $0.details["error"] } } == ["other"])
     }
 
-    @Test func revocationsRunSideBySideAndAreNotUnsavedTokens() async throws {
+    @Test func revocationsRunConcurrentlyAndDoNotCountAsUnsavedTokens() async throws {
         try await withWeb { web, _ in
             let held = HeldRequests(base: web.scene.transport, path: "/revoke")
             let (server, laptop) = (try web.process(transport: held), WebBrowser())
@@ -201,7 +201,7 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
-    @Test func aLateAnswerToAPollRemovesNoCookie() async throws {
+    @Test func aLateResponseToASessionPollDoesNotRemoveTheCookie() async throws {
         try await withWeb { web, server in
             let browser = WebBrowser()
             try await browser.signIn(web, at: server)
@@ -213,7 +213,7 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
-    @Test func failuresOfASignInReachTheObserver() async throws {
+    @Test func signInFailuresAreReportedToTheObserver() async throws {
         try await withWeb { web, _ in
             let events = Mutex<[FlowEvent]>([])
             let observer: @Sendable (FlowEvent) -> Void = { event in events.withLock { $0.append(event) } }
@@ -232,7 +232,7 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
-    @Test func errorsOfASessionHaveAResponse() {
+    @Test func mapsSessionErrorsToHTTPResponses() {
         let ended = SessionServer.response(for: AuthError(.loginRequired, "Over."))
         #expect(ended?.status == 401)
         let limited = AuthError(.temporarilyUnavailable, "Later.", retryAfter: .seconds(90))
@@ -243,7 +243,7 @@ struct HeldRequests: HTTPTransport {
     }
 
     /// A request counts toward the user's limit until the response body has been read.
-    @Test func aStreamedResponseArrivesWithItsBodyAndHoldsItsPlace() async throws {
+    @Test func aStreamedResponseCountsTowardTheRequestLimitUntilItsBodyIsRead() async throws {
         try await withWeb { web, _ in
             let api = APITransport(web.scene.transport) { _, _ in
                 TransportResponse(
@@ -283,7 +283,7 @@ struct HeldRequests: HTTPTransport {
 
     /// An API that does not read the body of such a request would parse it as the next request on the connection (request smuggling, RFC 9112 section 11.2).
     @Test(arguments: [HTTPRequest.Method.get, .head, .options])
-    func aBodyThatAPIsDoNotReadIsNotForwarded(_ method: HTTPRequest.Method) async throws {
+    func rejectsARequestBodyThatAnAPIMightNotRead(_ method: HTTPRequest.Method) async throws {
         try await withWeb { web, _ in
             let calls = Mutex<[[UInt8]]>([])
             let api = APITransport(web.scene.transport) { _, body in
@@ -312,7 +312,7 @@ struct HeldRequests: HTTPTransport {
     }
 
     /// Users rely on the message that all sessions have ended.
-    @Test func signingOutEverywhereSaysWhenTheOtherSessionsWereNotFound() async throws {
+    @Test func signingOutEverywhereFailsIfTheSessionHasAlreadyEnded() async throws {
         try await withWeb { web, server in
             let (laptop, phone) = (WebBrowser(), WebBrowser())
             try await laptop.signIn(web, at: server)
@@ -346,7 +346,7 @@ struct HeldRequests: HTTPTransport {
     }
 
     /// If cookies were split by `Character`, a mark that merges with an adjacent character would hide the next cookie.
-    @Test(arguments: ["x=a\u{600}", "x\u{301}=1", "\u{1F1E6}=\u{1F1E6}"]) func anotherSitesCookieHidesNone(
+    @Test(arguments: ["x=a\u{600}", "x\u{301}=1", "\u{1F1E6}=\u{1F1E6}"]) func nonASCIICookiesDoNotHideTheSessionCookie(
         _ cookie: String
     )
         async throws
@@ -360,8 +360,8 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
-    /// Each of these cookies would cause a store lookup.
-    @Test func cookiesThatBelongToNoResponseCostNoAccessToTheStore() async throws {
+    /// If sign-in cookies were not selected by the state, each of these cookies would cause a store lookup.
+    @Test func aCallbackUsesOnlyTheSignInCookieOfItsState() async throws {
         try await withWeb { web, server in
             let browser = WebBrowser()
             let callback = try await browser.visitProvider(web, at: server)

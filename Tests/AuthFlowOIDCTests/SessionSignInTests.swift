@@ -29,7 +29,7 @@ import Testing
     private static let query =
         "prompt=login&max_age=60&acr_values=mfa%20pwd&login_hint=alice%40example.com&ui_locales=de%20en"
 
-    @Test func parametersOfTheAddressGoOnOnlyWhenTheyAreAllowed() async throws {
+    @Test func forwardsOnlyAllowedSignInParametersFromTheURL() async throws {
         try await WebScene.run { web in
             let names = ["prompt", "max_age", "acr_values", "login_hint", "ui_locales"]
             let strict = try await WebBrowser().send(.get, "/login?\(Self.query)", to: try web.process())
@@ -43,7 +43,7 @@ import Testing
     @Test(arguments: [
         "max_age=-1", "max_age=1e9", "max_age=99999999999", "login_hint=%0a", "login_hint=", "prompt=login&prompt=none",
         "login_hint=\(String(repeating: "a", count: 257))", "redirect_uri=https%3A%2F%2Fevil.example", "scope=admin",
-    ]) func aParameterThatCannotBeOneIsLeftOut(_ query: String) async throws {
+    ]) func ignoresInvalidSignInParametersInTheURL(_ query: String) async throws {
         try await WebScene.run { web in
             let server = try web.process(options: { $0.signInParameters = Set(SignInParameter.allCases) })
             let sent = try parameters(try await WebBrowser().send(.get, "/login?\(query)", to: server), web)
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func theApplicationBeginsASignInWithOptionsOfItsOwn() async throws {
+    @Test func theApplicationCanStartASignInWithCustomOptions() async throws {
         try await WebScene.run { web in
             let server = try web.process()
             var options = SessionSignInOptions(returnPath: "/orders")
@@ -79,7 +79,7 @@ import Testing
         return try await browser.send(.get, callback, to: server)
     }
 
-    @Test func aPageThatRequiresAStrongerSignInGetsItAndKeepsTheSessionsData() async throws {
+    @Test func aStepUpReplacesTheSessionAndPreservesItsData() async throws {
         struct Draft: SessionData { var text = "" }
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
@@ -103,7 +103,7 @@ import Testing
         }
     }
 
-    @Test func aSignInThatIsWeakerThanRequiredChangesNothing() async throws {
+    @Test func aStepUpWithAWeakerAuthenticationLeavesTheSessionUnchanged() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
@@ -121,7 +121,7 @@ import Testing
         }
     }
 
-    @Test func aScriptIsToldWhatIsMissing() async throws {
+    @Test func aStepUpForAScriptReturnsInsufficientUserAuthentication() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
@@ -141,7 +141,7 @@ import Testing
         (.get, "//evil.example", "/login"), (.post, "/account", "/login"),
         (.get, "/account?\(String(repeating: "%", count: 1500))", "/login"),
     ])
-    func aPageThatNeedsAUserLeadsToTheSignInAndBack(
+    func aProtectedPageRedirectsToLoginWithASafeReturnPath(
         _ method: HTTPRequest.Method,
         _ path: String,
         _ location: String
@@ -155,7 +155,7 @@ import Testing
         }
     }
 
-    @Test func aPageThatNeedsAUserIsShownAfterTheSignIn() async throws {
+    @Test func theSignInReturnsToTheProtectedPage() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             let request = browser.request(.get, "/account", Self.navigation)
@@ -170,7 +170,9 @@ import Testing
     }
 
     @Test(arguments: [(HTTPRequest.Method.get, WebBrowser.ownPage), (.delete, HTTPFields()), (.put, HTTPFields())])
-    func aScriptWithoutAUserIsNotRedirected(_ method: HTTPRequest.Method, _ fields: HTTPFields) async throws {
+    func anUnauthenticatedScriptRequestReceives401InsteadOfARedirect(_ method: HTTPRequest.Method, _ fields: HTTPFields)
+        async throws
+    {
         try await WebScene.run { web in
             let request = WebBrowser().request(method, "/api/data", fields)
             let response = try #require(await web.process().stepUp(request, nil))
@@ -179,7 +181,7 @@ import Testing
         }
     }
 
-    @Test func aSilentSignInThatNeedsAPageReturnsAndKeepsTheSession() async throws {
+    @Test func aFailedSilentSignInReturnsToTheAppAndPreservesTheSession() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
@@ -221,7 +223,7 @@ import Testing
 
     // MARK: Visits from other sites
 
-    @Test func aVisitByALinkOfAnotherSiteFindsItsSessionAgain() async throws {
+    @Test func aCrossSiteLinkResumesTheExistingSession() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
@@ -250,7 +252,7 @@ import Testing
 
     /// The URL cannot be repeated, but the visit still must not replace a session whose Strict cookie the browser did not send.
     @Test(arguments: ["/login?\\", "/login?x=\(String(repeating: "x", count: 2048))"])
-    func aLinkOfAnotherSiteDoesNotSignAUserInAnewByItsAddress(_ path: String) async throws {
+    func aCrossSiteLoginLinkWithAnInvalidURLResumesWithoutItsQuery(_ path: String) async throws {
         try await WebScene.run { web in
             let page = try await WebBrowser().send(.get, path, to: try web.process(), Self.fromElsewhere)
             #expect(page.status == 200)
@@ -258,7 +260,7 @@ import Testing
         }
     }
 
-    @Test func aVisitByALinkWithoutASessionGoesToTheProviderAtTheSecondStep() async throws {
+    @Test func aCrossSiteVisitWithoutASessionRedirectsToTheProviderOnResume() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             // The page does not redirect automatically if the URL already has the marker.
@@ -274,7 +276,9 @@ import Testing
 
     /// Login CSRF: a page on another site cannot replace a user's session with a session of the attacker's choice.
     @Test(arguments: ["login_hint=mallory", "prompt=login&resume=1"], [SessionServerOptions.SameSite.strict, .lax])
-    func anotherSiteCannotSignAUserInAnew(_ query: String, _ sameSite: SessionServerOptions.SameSite) async throws {
+    func aCrossSiteLoginLinkCannotReplaceAnExistingSession(_ query: String, _ sameSite: SessionServerOptions.SameSite)
+        async throws
+    {
         try await WebScene.run { web in
             let server = try web.process(options: {
                 $0.sameSite = sameSite
@@ -295,7 +299,7 @@ import Testing
     @Test(arguments: [
         "//evil.example/", "https://evil.example/", "/\\evil.example", "javascript:alert(1)", "/a\u{0}b",
         "/a\r\nSet-Cookie: a=b",
-    ]) func aPageToReturnToThatTheApplicationDidNotCheckIsTheStartPage(_ path: String) async throws {
+    ]) func replacesAnUnsafeReturnPathWithTheStartPage(_ path: String) async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             let requirement = AuthenticationRequirement(acrValues: ["mfa"])
@@ -320,7 +324,7 @@ import Testing
         }
     }
 
-    @Test func aRequirementOfNoAgeIsMetByANewSignIn() async throws {
+    @Test func aMaximumAgeOfZeroIsMetByANewSignIn() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
@@ -335,7 +339,7 @@ import Testing
         }
     }
 
-    @Test func aStartPageThatIsARouteIsRefused() async throws {
+    @Test func rejectsAnInvalidStartPath() async throws {
         try await WebScene.run { web in
             for path in ["/login", "/callback", "https://evil.example/", "//a"] {
                 expectError(.invalidConfiguration) { try web.process(options: { $0.startPath = path }) }
@@ -343,7 +347,7 @@ import Testing
         }
     }
 
-    @Test func withLaxTheCallbackIsARedirectAndTheCookieSaysSo() async throws {
+    @Test func withSameSiteLaxTheCallbackRedirectsAndSetsALaxCookie() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(options: { $0.sameSite = .lax }), WebBrowser())
             let response = try await browser.signIn(web, at: server, returnTo: "/orders")
@@ -354,7 +358,7 @@ import Testing
         }
     }
 
-    @Test func scriptsAreToldTheClaimsThatTheApplicationChose() async throws {
+    @Test func theSessionEndpointReturnsOnlyTheConfiguredClaims() async throws {
         try await WebScene.run { web in
             let server = try web.process(options: { $0.sessionClaims = ["email", "preferred_username", "absent"] })
             let browser = WebBrowser()

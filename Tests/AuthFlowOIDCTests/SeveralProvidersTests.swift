@@ -65,7 +65,7 @@ import Testing
         return try await browser.send(.get, callback, to: server)
     }
 
-    @Test(arguments: ["staff", "guests"]) func aSessionNamesItsProvider(_ name: String) async throws {
+    @Test(arguments: ["staff", "guests"]) func aSessionIdentifiesItsProvider(_ name: String) async throws {
         try await withScene { scene in
             let (server, browser) = (try scene.process(), WebBrowser())
             try await signIn(browser, name, scene, at: server)
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    @Test func theUserChoosesOnAPage() async throws {
+    @Test func loginWithoutAValidProviderShowsAProviderSelectionPage() async throws {
         try await withScene { scene in
             let server = try scene.process()
             for query in ["", "?provider=other&return_to=/a", "?provider=staff&provider=guests"] {
@@ -93,7 +93,7 @@ import Testing
         }
     }
 
-    @Test func aCookieWithAnotherProvidersNameIsNoSession() async throws {
+    @Test func aCookieWithAnotherProvidersNameIsNotAValidSession() async throws {
         try await withScene { scene in
             let (server, browser) = (try scene.process(), WebBrowser())
             try await signIn(browser, "staff", scene, at: server)
@@ -106,7 +106,7 @@ import Testing
     }
 
     /// RFC 9700 section 4.4: a response from one provider is not accepted as a response from the other (mix-up).
-    @Test func aResponseToTheOtherProvidersPathIsRefused() async throws {
+    @Test func aResponseAtAnotherProvidersRedirectURIIsRejected() async throws {
         try await withScene { scene in
             let (server, browser) = (try scene.process(), WebBrowser())
             let response = try await browser.send(.get, "/login?provider=staff", to: server)
@@ -119,7 +119,7 @@ import Testing
         }
     }
 
-    @Test func changingTheProviderEndsTheOtherSession() async throws {
+    @Test func signingInWithAnotherProviderEndsThePreviousSession() async throws {
         try await withScene { scene in
             let ends = Mutex<[String]>([])
             let linked = Mutex<[String]>([])
@@ -148,7 +148,7 @@ import Testing
         }
     }
 
-    @Test func aLogoutTokenOfOneProviderEndsNoSessionOfTheOther() async throws {
+    @Test func aLogoutTokenEndsOnlySessionsOfTheProviderThatIssuedIt() async throws {
         try await withScene { scene in
             let (server, staff, guest) = (try scene.process(), WebBrowser(), WebBrowser())
             try await signIn(staff, "staff", scene, at: server)
@@ -170,7 +170,7 @@ import Testing
         }
     }
 
-    @Test func theApplicationLinksAccountsWhereTheUserAsksForIt() async throws {
+    @Test func linkingAccountsPassesThePreviousSessionToTheSignInHook() async throws {
         try await withScene { scene in
             let linked = Mutex<[String]>([])
             let server = try scene.process { options in
@@ -192,7 +192,7 @@ import Testing
     }
 
     /// A page on another site cannot send the user to a provider of its choice.
-    @Test func aLinkOfAnotherSiteDoesNotChangeTheProvider() async throws {
+    @Test func aResumedLoginWithAnotherProviderRequiresConfirmation() async throws {
         try await withScene { scene in
             let (server, browser) = (try scene.process(), WebBrowser())
             try await signIn(browser, "staff", scene, at: server)
@@ -207,7 +207,7 @@ import Testing
     }
 
     /// Two users of different providers may have the same subject.
-    @Test func aProxyLearnsTheUsersOfOneProviderAlone() async throws {
+    @Test func forwardAuthAcceptsOnlySessionsOfItsProvider() async throws {
         try await withScene { scene in
             let (server, browser) = (try scene.process(), WebBrowser())
             try await signIn(browser, "guests", scene, at: server)
@@ -218,7 +218,7 @@ import Testing
         }
     }
 
-    @Test func twoNamesForOneClientAreRefused() async throws {
+    @Test func twoProvidersWithTheSameIssuerAndClientIDAreRejected() async throws {
         try await withScene { scene in
             let client = try scene.process().credentials.client
             var values = ClientRegistration.Values(clientID: WebScene.client.id)
@@ -251,7 +251,7 @@ import Testing
     }
 
     @Test(arguments: [["a", "a"], ["A"], [""], ["a.b"], [String(repeating: "a", count: 33)]])
-    func namesThatCannotBeToldApartAreRefused(_ names: [String]) async throws {
+    func duplicateOrInvalidProviderNamesAreRejected(_ names: [String]) async throws {
         try await withScene { scene in
             let client = try scene.process().credentials.client
             let error = #expect(throws: AuthError.self) {

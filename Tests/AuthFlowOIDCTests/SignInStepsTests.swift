@@ -24,7 +24,7 @@ import Testing
         FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst()) ?? [:]
     }
 
-    @Test func anotherProcessFinishesWithTheEncodedRequest() async throws {
+    @Test func anotherProcessCompletesTheSignInWithTheStoredRequest() async throws {
         let request = try await client { $0.usesDPoP = true }.authorizationRequest(.init(maxAge: .seconds(60)))
         let stored = try JSONEncoder().encode(request)
         let callback = try await scene.visit(request.url)
@@ -44,7 +44,7 @@ import Testing
     @Test(arguments: [
         "version", "url", "redirect_uri", "issuer", "expires_at", "client_id", "state", "code_verifier",
         "response_mode", "scopes", "resources", "binding", "nonce", "max_age", "acr_values", "dpop_key",
-    ]) func aStoredRequestThatIsDamagedIsNotRead(_ member: String) async throws {
+    ]) func aDamagedStoredAuthorizationRequestIsRejected(_ member: String) async throws {
         let request = try await client { $0.usesDPoP = true }
             .authorizationRequest(.init(maxAge: .seconds(60)))
         let stored = try JSONDecoder().decode(String.self, from: try JSONEncoder().encode(request))
@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    @Test func aKeptRequestIsTakenOnce() async throws {
+    @Test func aPendingAuthorizationRequestIsReturnedOnlyOnce() async throws {
         let client = try client()
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let request = try await client.authorizationRequest()
@@ -74,7 +74,7 @@ import Testing
         #expect(replay?.code == .invalidCallback)
     }
 
-    @Test func aRequestOfAnAttackersBrowserIsNotTakenInTheUsersBrowser() async throws {
+    @Test func aPendingAuthorizationRequestFromAnotherBrowserIsRejected() async throws {
         let client = try client()
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let request = try await client.authorizationRequest()
@@ -87,7 +87,7 @@ import Testing
         await expectError(.invalidConfiguration) { try await pending.keep(request, for: Secret("short")) }
     }
 
-    @Test func twoProcessesThatTakeAtOnceGetOneRequest() async throws {
+    @Test func onlyOneOfManyConcurrentCallersGetsAPendingRequest() async throws {
         let client = try client()
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let request = try await client.authorizationRequest()
@@ -103,7 +103,7 @@ import Testing
     }
 
     @Test(arguments: ["", "https://app.example.com/callback", "?code=1", "?state=&code=1", "?state=a&state=b"])
-    func aResponseWithoutItsStateTakesNothing(_ callback: String) async throws {
+    func rejectsAnAuthorizationResponseWithoutAValidState(_ callback: String) async throws {
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let client = try client()
         let error = await #expect(throws: AuthError.self) {
@@ -112,7 +112,7 @@ import Testing
         #expect(error?.code == .invalidCallback)
     }
 
-    @Test func aSealedRequestIsOpenedByItsKeyAlone() async throws {
+    @Test func aSealedAuthorizationRequestCanBeOpenedOnlyWithItsKey() async throws {
         let request = try await client().authorizationRequest()
         let key = Secret(String(repeating: "k", count: 32))
         let sealed = try request.sealed(by: key)
@@ -127,7 +127,7 @@ import Testing
         #expect(!sealed.contains("alice"))
     }
 
-    @Test func anExpiredRequestIsNotFinished() async throws {
+    @Test func anExpiredAuthorizationRequestIsRejected() async throws {
         let time = VirtualTime()
         let server = scene.server(host: time.host)
         let client = OAuthClient(server: server, registration: try ClientRegistration(EmulatorScene.registration()))
@@ -145,7 +145,7 @@ import Testing
         #expect(!scene.emulator.requests.contains("POST /token"))
     }
 
-    @Test func aRequestOfAnotherClientOrServerIsNotFinished() async throws {
+    @Test func rejectsAnAuthorizationRequestFromAnotherClientOrServer() async throws {
         let request = try await client().authorizationRequest()
         let callback = try await scene.visit(request.url)
         let other = EmulatorScene(try OIDCEmulator(issuer: "https://other.example.com"))
@@ -160,7 +160,7 @@ import Testing
         #expect(!other.emulator.requests.contains("POST /token"))
     }
 
-    @Test func sendsTheOptionsOfOneRequestAndNotOfTheNext() async throws {
+    @Test func authorizationOptionsApplyToASingleRequest() async throws {
         let client = try client { $0.parameters = [.authorization: ["prompt": "consent", "audience": "a"]] }
         var options = AuthorizationOptions(
             prompt: .login,
@@ -188,14 +188,14 @@ import Testing
     }
 
     @Test(arguments: ["state", "nonce", "redirect_uri", "code_challenge", "request", "response_mode"])
-    func noOptionReplacesWhatProtectsTheRequest(_ name: String) async throws {
+    func optionsCannotOverrideProtectedRequestParameters(_ name: String) async throws {
         var options = AuthorizationOptions()
         options.parameters[name] = "x"
         let error = await #expect(throws: AuthError.self) { try await client().authorizationRequest(options) }
         #expect(error?.code == .invalidConfiguration)
     }
 
-    @Test func theDemandOfOneRequestIsCheckedInTheIDToken() async throws {
+    @Test func checksTheRequestedMaxAgeAgainstTheIDToken() async throws {
         scene.emulator.fault = .idToken(.claim("auth_time", .integer(1)))
         let client = try client()
         let request = try await client.authorizationRequest(.init(maxAge: .seconds(60)))
@@ -208,7 +208,8 @@ import Testing
     @Test(arguments: [
         (IDTokenFault.authenticatedAnHourAgo, 0), (.missingAuthenticationTime, 0), (.claim("nonce", "another"), 2),
     ])
-    func tokensOfAWeakerAuthenticationAreNotRevokedAndOthersAre(_ fault: IDTokenFault, _ revocations: Int) async throws
+    func rejectedTokensAreRevokedUnlessOnlyTheAuthenticationIsInsufficient(_ fault: IDTokenFault, _ revocations: Int)
+        async throws
     {
         scene.emulator.fault = .idToken(fault)
         let client = try client { $0.scopes = ["openid", "offline_access"] }
@@ -218,7 +219,7 @@ import Testing
         #expect(scene.emulator.requests.count { $0 == "POST /revoke" } == revocations)
     }
 
-    @Test func asksForTheSameResourceAtTheTokenEndpointAndAtEachRefresh() async throws {
+    @Test func sendsTheSameResourceInTheTokenRequestAndEachRefresh() async throws {
         let client = try client { $0.scopes = ["openid", "offline_access"] }
         let request = try await client.authorizationRequest(.init(resources: ["https://api.example.com"]))
         let credential = try await client.exchange(try await scene.visit(request.url), for: request)

@@ -15,7 +15,7 @@ import Testing
 
     // MARK: Accounts
 
-    @Test func keepsAccountsApart() async throws {
+    @Test func managesMultipleAccountsIndependently() async throws {
         let store = MemoryTokenStore()
         let alice = try life.client(store: store)
         _ = try await alice.signIn()
@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test(arguments: [AccountPolicy.sameAccount, .addAccount, .replaceAccount])
-    func aClientForOneAccountAcceptsNoOtherUser(_ policy: AccountPolicy) async throws {
+    func aClientForOneAccountRejectsOtherUsers(_ policy: AccountPolicy) async throws {
         let store = MemoryTokenStore()
         _ = try await life.client(store: store, user: .bob).signIn()
         for account in ["248289761002", "nobody"] {
@@ -119,7 +119,7 @@ import Testing
     }
 
     @Test(arguments: [AccountPolicy.sameAccount, .addAccount, .replaceAccount])
-    func aClientForOneAccountAcceptsNoOtherUserIfTheStoreBreaks(_ policy: AccountPolicy) async throws {
+    func aClientForOneAccountRejectsOtherUsersIfTheStoreCannotBeLocked(_ policy: AccountPolicy) async throws {
         let store = BrokenStore()
         _ = try await life.client(store: store).signIn()
         let client = try clientWhoseStoreBreaks(store, account: "248289761001")
@@ -130,7 +130,7 @@ import Testing
     }
 
     @Test(arguments: [AccountPolicy.sameAccount, .addAccount, .replaceAccount])
-    func theAccountPolicyAppliesIfTheStoreBreaks(_ policy: AccountPolicy) async throws {
+    func theAccountPolicyAppliesIfTheStoreCannotBeLocked(_ policy: AccountPolicy) async throws {
         let store = BrokenStore()
         _ = try await life.client(store: store).signIn()
         let client = try clientWhoseStoreBreaks(store)
@@ -148,7 +148,7 @@ import Testing
         #expect(Set(names) == Set(["Alice Example", "Bob Example"].filter { policy == .addAccount || $0 == current }))
     }
 
-    @Test func aLocalSignOutOfOneAccountRemovesNoOtherIfTheStoreCannotBeRead() async throws {
+    @Test func aLocalSignOutDoesNotRemoveAccountsIfTheStoreCannotBeRead() async throws {
         let store = BrokenStore()
         _ = try await life.client(store: store).signIn()
         _ = try await life.client(store: store, user: .bob).signIn(.addAccount)
@@ -160,7 +160,7 @@ import Testing
         #expect(try await life.client(store: store).accounts().count == 2)
     }
 
-    @Test func aLocalSignOutOfOneAccountRemovesNoOtherIfTheStoreCannotBeWritten() async throws {
+    @Test func aLocalSignOutDoesNotRemoveAccountsIfTheStoreCannotBeWritten() async throws {
         let store = BrokenStore()
         _ = try await life.client(store: store).signIn()
         _ = try await life.client(store: store, user: .bob).signIn(.addAccount)
@@ -202,7 +202,7 @@ import Testing
         await expectError(.invalidConfiguration) { try await client.send(twice) }
     }
 
-    @Test func refreshesOnceWhenAnAPIRefusesTheToken() async throws {
+    @Test func refreshesOnceWhenAnAPIRejectsTheToken() async throws {
         let client = try life.client(apiOrigins: [Endpoint("https://id.example.com")])
         let first = try await client.signIn().credential.tokens
         // The token is revoked at the provider, bypassing this client.
@@ -241,7 +241,7 @@ import Testing
     }
 
     /// If the store has removed the record although it reports a failure, no later sign-out would find the tokens.
-    @Test(arguments: [true, false]) func aSignOutWhoseRemovalIsReportedAsFailedRevokesTheRemovedTokens(
+    @Test(arguments: [true, false]) func aSignOutWithAStoreErrorRevokesTheTokensOnlyIfTheyWereRemoved(
         isRemoved: Bool
     ) async throws {
         let store = FailingStore()

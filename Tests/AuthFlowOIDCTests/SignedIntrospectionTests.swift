@@ -25,7 +25,7 @@ import Testing
     }
 
     @Test(arguments: EmulatorScene.Setting.allCases)
-    func verifiesWhatTheProviderSigned(_ setting: EmulatorScene.Setting) async throws {
+    func verifiesASignedIntrospectionResponse(_ setting: EmulatorScene.Setting) async throws {
         try await EmulatorScene.with(setting, clients: [Self.robot]) { scene in
             let client = try scene.client(registration: Self.registration())
             _ = try await client.signIn()
@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test func decryptsBefore() async throws {
+    @Test func decryptsAnEncryptedIntrospectionResponse() async throws {
         let key = try DecryptionKey()
         var registered = Self.robot
         registered.encryption = EmulatedEncryption(
@@ -88,7 +88,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: hostile) func refusesWhatTheProviderHasNotSignedForThisClient(_ hostile: Hostile) async throws {
+    @Test(arguments: hostile) func rejectsAnInvalidSignedIntrospectionResponse(_ hostile: Hostile) async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
         let client = try scene.client(registration: Self.registration())
         _ = try await client.signIn()
@@ -99,7 +99,7 @@ import Testing
     }
 
     /// A provider that does not support RFC 9701 responds with plain JSON.
-    @Test func refusesAPlainResponse() async throws {
+    @Test func rejectsAnUnsignedIntrospectionResponse() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
         let plain = try scene.client(registration: Self.registration(nil))
         let tokens = try await plain.signIn().credential.tokens
@@ -122,7 +122,7 @@ import Testing
     }
 
     /// Some providers set the response's `aud` to the audience of the token.
-    @Test func acceptsTheAudienceThatTheConfigurationNames() async throws {
+    @Test func acceptsAnIntrospectionResponseForTheConfiguredAudience() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
         scene.emulator.fault = .introspection(.claim("aud", ["https://api.example.com"]))
         let client = try scene.client(registration: Self.registration(.init(audience: "https://api.example.com")))

@@ -42,7 +42,8 @@ import Testing
         return OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
     }
 
-    @Test(arguments: refused) func refusesTheResponseAndAsksForNoToken(_ refused: Refused) async throws {
+    @Test(arguments: refused) func rejectsAnInvalidSignedResponseAndSendsNoTokenRequest(_ refused: Refused) async throws
+    {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let client = try client(scene)
         let request = try await client.authorizationRequest()
@@ -53,7 +54,7 @@ import Testing
     }
 
     @Test(arguments: ResponseMode.allCases.filter(\.isSigned), [SignatureAlgorithm.ps256, .es256, .edDSA, .rs256])
-    func acceptsAResponseThatIsSigned(_ mode: ResponseMode, _ algorithm: SignatureAlgorithm) async throws {
+    func acceptsASignedAuthorizationResponse(_ mode: ResponseMode, _ algorithm: SignatureAlgorithm) async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         scene.emulator.signingAlgorithm = algorithm
         var values = try EmulatorScene.registration()
@@ -72,7 +73,7 @@ import Testing
         #expect(try await client.exchange(callback, for: request).identity != nil)
     }
 
-    @Test func aSignedErrorIsBelieved() async throws {
+    @Test func reportsTheErrorInASignedAuthorizationResponse() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         var values = try EmulatorScene.registration()
         values.responseMode = .jwt
@@ -85,7 +86,7 @@ import Testing
     /// Keys are fetched only for a response with the expected issuer and audience. Otherwise, an attacker could
     /// trigger fetches at will.
     @Test(arguments: [SignedResponseFault.wrongIssuer, .wrongAudience, .expired])
-    func fetchesNoKeysForAResponseThatItsClaimsRefuse(_ fault: SignedResponseFault) async throws {
+    func fetchesNoKeysForASignedResponseWithInvalidClaims(_ fault: SignedResponseFault) async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let client = try client(scene)
         let request = try await client.authorizationRequest()
@@ -96,7 +97,7 @@ import Testing
     }
 
     /// Parameters outside the JWT are ignored, because some providers, such as Glewlwyd, add them.
-    @Test func unknownParametersBesideItAreLeftAlone() async throws {
+    @Test func ignoresUnknownParametersOutsideTheSignedResponse() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         scene.emulator.fault = .signedResponse(.redirect { $0.append("session_state", "x") })
         let client = try client(scene)

@@ -71,7 +71,7 @@ import Testing
             ("client_secret_post", ["client_secret_post", "private_key_jwt"]),
         ] as [(String, JSON?)]
     )
-    func sendsTheSecretAsTheMetadataRequires(_ method: String, _ listed: JSON?) async throws {
+    func selectsTheClientAuthenticationMethodFromTheMetadata(_ method: String, _ listed: JSON?) async throws {
         let client = OIDCEmulator.Client(id: "c", secret: "s", authenticationMethod: method)
         try await EmulatorScene.with(.inProcess, clients: [client]) { scene in
             scene.emulator.fault = .metadata(.member("token_endpoint_auth_methods_supported", listed))
@@ -160,7 +160,7 @@ import Testing
         }
     }
 
-    @Test func sendsAdditionalParametersAndRefusesProtectedOnes() async throws {
+    @Test func sendsAdditionalParametersAndRejectsProtectedParameters() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             func client(_ parameters: FormParameters) throws -> AuthClient {
                 try scene.client(
@@ -265,7 +265,7 @@ import Testing
         }
     }
 
-    @Test func conformsToTheAdapterSuite() async throws {
+    @Test func passesTheProviderConformanceSuite() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             var registration = try EmulatorScene.registration()
             registration.scopes.append("offline_access")

@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test(arguments: [nil, TokenExchange.TokenType.accessToken])
-    func aTokenOfAnotherKindThanRequestedIsRejected(_ requested: TokenExchange.TokenType?) async throws {
+    func rejectsAnIssuedTokenThatIsNotAnAccessToken(_ requested: TokenExchange.TokenType?) async throws {
         await expectError(.unsupported) { try await exchange(for: requested) }
     }
 
@@ -39,7 +39,7 @@ import Testing
         ("Bearer", TokenExchange.TokenType.refreshToken, TokenExchange.TokenType?.none),
         ("Bearer", .refreshToken, .accessToken), ("n_a", .refreshToken, .jwt), ("n_a", .accessToken, nil),
     ])
-    func aTokenOfAnotherTypeThanRequestedIsRejected(
+    func rejectsAnIssuedTokenOfTheWrongType(
         _ tokenType: String,
         _ issued: TokenExchange.TokenType,
         _ requested: TokenExchange.TokenType?
@@ -49,7 +49,7 @@ import Testing
         }
     }
 
-    @Test func anIDTokenBesideTheRequestedTokenIsNotReturnedUnverified() async throws {
+    @Test func anUnverifiedIDTokenInATokenExchangeResponseIsNotReturned() async throws {
         let tokens = try await exchange(for: .jwt)
         #expect(tokens.accessToken.exposed == "issued")
         #expect(tokens.idToken == nil)

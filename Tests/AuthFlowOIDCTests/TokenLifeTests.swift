@@ -16,7 +16,7 @@ import Testing
 
     // MARK: Fresh
 
-    @Test func returnsFreshTokensAndRefreshesOthers() async throws {
+    @Test func returnsFreshTokensAndRefreshesStaleTokens() async throws {
         let client = try life.client()
         let first = try await client.signIn().credential.tokens
         #expect(try await client.freshTokens() == first)
@@ -60,7 +60,7 @@ import Testing
         #expect(life.refreshes == 0)
     }
 
-    @Test func usesTokensWithoutAnExpiryUntilTheyAreRefused() async throws {
+    @Test func usesTokensWithoutAnExpiryUntilTheyAreRejected() async throws {
         // Row 105.
         life.scene.emulator.fault = .tokenResponse(.missingExpiry)
         let client = try life.client()
@@ -223,7 +223,9 @@ import Testing
         #expect(try await client.freshTokens().accessToken != first.accessToken)
     }
 
-    @Test(arguments: ["120", "Fri, 15 Jan 2027 09:02:00 GMT"]) func waitsAsLongAsRetryAfterDemands(_ wait: String)
+    @Test(arguments: ["120", "Fri, 15 Jan 2027 09:02:00 GMT"]) func honorsTheRetryAfterHeaderOfARefreshResponse(
+        _ wait: String
+    )
         async throws
     {
         let client = try life.client()

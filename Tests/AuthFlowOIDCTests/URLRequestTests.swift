@@ -19,7 +19,7 @@ import FoundationNetworking
         return try scene.client(registration: registration, options: options)
     }
 
-    @Test(arguments: [false, true]) func addsAFreshTokenAndItsProof(_ usesDPoP: Bool) async throws {
+    @Test(arguments: [false, true]) func addsAnAccessTokenAndItsDPoPProof(_ usesDPoP: Bool) async throws {
         let client = try client(usesDPoP: usesDPoP)
         let tokens = try await client.signIn().credential.tokens
         var request = URLRequest(url: try #require(URL(string: "https://api.example.com/mail?page=2")))
@@ -39,7 +39,7 @@ import FoundationNetworking
     @Test(arguments: [
         "https://evil.example.com/", "http://api.example.com/", "https://api.example.com.evil.example.com/",
     ])
-    func addsNothingForAnotherOrigin(_ address: String) async throws {
+    func addsNoTokenToARequestForAnotherOrigin(_ address: String) async throws {
         let client = try client(usesDPoP: false)
         _ = try await client.signIn()
         var request = URLRequest(url: try #require(URL(string: address)))

@@ -54,7 +54,7 @@ import Testing
     }
 
     /// The other process has sent the refresh token that this process has already used.
-    @Test func aRefusalThatAnotherProcessRecordsDoesNotReplaceTheOnlyCopy() async throws {
+    @Test func aRejectionRecordedByAnotherProcessDoesNotDiscardUnsavedTokens() async throws {
         let client = try client()
         let unsaved = try await refreshedUnsaved(client)
         store.fail(false)
@@ -66,7 +66,7 @@ import Testing
         #expect(try await self.client().freshTokens() == unsaved)
     }
 
-    @Test func aDrainStoresWhatCouldNotBeStored() async throws {
+    @Test func drainingStoresUnsavedTokens() async throws {
         let client = try client()
         let unsaved = try await refreshedUnsaved(client)
         #expect(client.hasUnfinishedWork)
@@ -77,7 +77,7 @@ import Testing
     }
 
     /// The other process still has the used refresh token, and writes it back together with its change.
-    @Test func aChangeOfTheDataByAnotherProcessDoesNotReplaceWhatCouldNotBeStored() async throws {
+    @Test func aDataUpdateInAnotherProcessDoesNotOverwriteUnsavedTokens() async throws {
         let client = try client()
         let credential = try await client.signIn().credential
         let (one, other) = (
@@ -98,7 +98,7 @@ import Testing
         #expect(try await other.refresh(key).tokens.refreshToken != refreshed.refreshToken)
     }
 
-    @Test func noRefreshTokenIsSentOnceTheProgramIsAboutToExit() async throws {
+    @Test func noRefreshTokenIsSentAfterStopSending() async throws {
         let client = try client()
         _ = try await client.signIn()
         time.advance(3600)
@@ -119,7 +119,7 @@ import Testing
         #expect(revoked.contains(unsaved.refreshToken?.exposed ?? ""))
     }
 
-    @Test func aSignInThatWasNotStoredCanBeSignedOut() async throws {
+    @Test func anUnsavedSessionCanBeSignedOut() async throws {
         let client = try client()
         _ = try await client.signIn()
         _ = try await client.signOut()
@@ -188,7 +188,7 @@ import Testing
     }
 
     /// The response to a refresh of the previous session arrives after a new sign-in.
-    @Test func aLateRefreshOfThePreviousSessionReplacesNoNewSignIn() async throws {
+    @Test func aLateRefreshOfThePreviousSessionDoesNotReplaceANewSignIn() async throws {
         let slow = SlowRefreshes(scene.transport)
         var settings = try EmulatorScene.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
@@ -229,7 +229,7 @@ import Testing
         #expect(kept.expiresAt == first.expiresAt)
     }
 
-    @Test func afterARefusedRefreshNoCachedTokensAreReturned() async throws {
+    @Test func noCachedTokensAreReturnedAfterARefreshWithAnInvalidIDToken() async throws {
         let client = try client()
         let first = try await client.signIn().credential.tokens
         scene.emulator.fault = .idToken(.claim("nonce", "another"))

@@ -25,7 +25,7 @@ import Testing
         Quirk(name: "keys after a byte order mark", fault: .jwks(.response(withMark))),
         Quirk(name: "an empty error together with tokens", fault: .tokenResponse(.member("error", ""))),
         Quirk(name: "an empty URL for a missing endpoint", fault: .metadata(.member("revocation_endpoint", ""))),
-    ]) func signsInAndRefreshes(_ quirk: Quirk) async throws {
+    ]) func signsInAndRefreshesDespiteHarmlessProviderQuirks(_ quirk: Quirk) async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             scene.emulator.fault = quirk.fault
@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test(arguments: ["bot", "User Access Token", nil])
-    func aTypeThatAProviderDocumentsIsABearerToken(_ type: String?) async throws {
+    func acceptsAConfiguredTokenTypeAsABearerToken(_ type: String?) async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = .tokenResponse(.member("token_type", type.map(JSON.string)))
             let refused = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
@@ -55,14 +55,16 @@ import Testing
         }
     }
 
-    @Test(arguments: ["DPoP", "mac", "N_A"]) func aTokenThatIsBoundToAKeyIsNeverABearerToken(_ type: String) throws {
+    @Test(arguments: ["DPoP", "mac", "N_A"]) func nonBearerTokenTypesCannotBeConfiguredAsBearerTokens(_ type: String)
+        throws
+    {
         #expect(throws: AuthError.self) {
             try ClientRegistration(clientID: "client") { $0.bearerTokenTypes = [type] }
         }
     }
 
     /// Azure AD B2C uses the tenant's ID in the issuer, but publishes the metadata document at a URL that contains the tenant's name.
-    @Test func theMetadataDocumentCanBeElsewhere() async throws {
+    @Test func usesAConfiguredMetadataURLAndStillVerifiesTheIssuer() async throws {
         let issuer = "https://id.example.com/1234/v2.0/"
         let place = "https://id.example.com/contoso/sign-in/v2.0/.well-known/openid-configuration"
         let transport = InProcessTransport(origin: "https://id.example.com") { request, _ in
@@ -86,7 +88,7 @@ import Testing
         await expectError(.issuerMismatch) { try await AuthorizationServer(other, transport: transport).metadata() }
     }
 
-    @Test func aProviderWithOwnNamesOfErrorsGetsTheHintAboutTheAuthentication() async throws {
+    @Test func nonStandardTokenErrorsIncludeTheClientAuthenticationHint() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let emulator = scene.emulator
             emulator.customResponse = { exchange in
@@ -103,7 +105,7 @@ import Testing
     }
 
     /// RFC 6749 section 5.2 defines `error_description` for developers. Some servers copy received values into it.
-    @Test(arguments: ["json", "challenge", "page"]) func whatAServerRepeatsOfARequestIsNotShown(_ place: String)
+    @Test(arguments: ["json", "challenge", "page"]) func redactsRequestSecretsEchoedInErrorResponses(_ place: String)
         async throws
     {
         let origin = "https://id.example.com"

@@ -83,13 +83,13 @@ import Testing
             isVerified: nil
         ),
     ])
-    func anAddressIsVerifiedOnlyByTheSourceOfTheAddress(_ test: Case) async throws {
+    func emailVerifiedAppliesOnlyToTheEmailInTheSameClaims(_ test: Case) async throws {
         let identity = try await identity(idToken: test.idToken, userInfo: test.userInfo)
         #expect(identity?.email == test.email)
         #expect(identity?.isEmailVerified == test.isVerified)
     }
 
-    @Test func userInfoSaysNothingAboutTheSignIn() async throws {
+    @Test func ignoresAuthenticationClaimsFromUserInfo() async throws {
         let userInfo: [String: JSON] = ["acr": "mfa", "sid": "S", "amr": ["otp"], "zip": "1"]
         let identity = try await identity(idToken: [:], userInfo: userInfo)
         #expect(identity?.claims["zip"] == "1")

@@ -68,7 +68,7 @@ import Testing
         scene.emulator.receivedRequests.count { $0.form["grant_type"] == "refresh_token" }
     }
 
-    @Test func aRefreshTokenIsNotSentUnderALeaseThatHasExpiredWhileTheRequestWaited() async throws {
+    @Test func aRefreshTokenIsNotSentIfTheLeaseExpiresWhileTheRequestWaits() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let transport = WaitingTransport(scene.transport)
         let store = TermStore()
@@ -86,7 +86,7 @@ import Testing
         #expect(waits.load(ordering: .relaxed) >= 1)
     }
 
-    @Test func aRefreshTokenIsNotSentWhenTheProcessBeganToExitWhileTheRequestWaited() async throws {
+    @Test func aRefreshTokenIsNotSentIfShutdownStartsWhileTheRequestWaits() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let transport = WaitingTransport(scene.transport)
         let client = try client(scene, transport, store: MemoryTokenStore(), host: .system)
@@ -96,7 +96,7 @@ import Testing
         #expect(refreshes(scene) == 0)
     }
 
-    @Test func aRequestThatWaitedHasTheWholeTimeoutForItsResponse() async throws {
+    @Test func timeSpentWaitingDoesNotReduceTheResponseTimeout() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let transport = WaitingTransport(scene.transport)
         let clock = SteppedClock()
@@ -112,7 +112,7 @@ import Testing
         #expect(refreshes(scene) == 1)
     }
 
-    @Test func aRequestWhoseTimeToBeSentIsOverIsNotSent() async throws {
+    @Test func aRequestThatTimesOutWhileWaitingIsNotSent() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let transport = WaitingTransport(scene.transport)
         let clock = SteppedClock()
@@ -129,7 +129,7 @@ import Testing
         #expect(try await client.freshTokens().refreshToken != nil)
     }
 
-    @Test func aResponseThatDoesNotComeEndsTheRequest() async throws {
+    @Test func aRequestWithoutAResponseTimesOut() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let transport = WaitingTransport(scene.transport)
         let clock = SteppedClock()
@@ -218,7 +218,7 @@ import Testing
         }
     }
 
-    @Test func whileTheStoreIsReadNoCallerGetsTokensOfAUserWhoHasSignedOutElsewhere() async throws {
+    @Test func concurrentCallersDoNotGetTokensAfterASignOutByAnotherClient() async throws {
         let life = try TokenLifeScene()
         let base = MemoryTokenStore()
         let store = GatedStore(base)
@@ -239,7 +239,7 @@ import Testing
         }
     }
 
-    @Test func aReadDuringASignOutThatFindsNothingMoreBringsNoTokensBack() async throws {
+    @Test func anOutdatedReadDoesNotRestoreTokensAfterASignOut() async throws {
         let life = try TokenLifeScene()
         let base = MemoryTokenStore()
         let elsewhere = try life.client(store: base)
@@ -261,7 +261,7 @@ import Testing
         #expect(error?.code == .loginRequired)
     }
 
-    @Test func aCallerWhoseTokenHasNotExpiredIsNotFailedByTheRefreshOfAnother() async throws {
+    @Test func anotherCallersFailedRefreshDoesNotFailACallerWithAValidToken() async throws {
         let life = try TokenLifeScene()
         let gate = Gate()
         struct GatedTransport: HTTPTransport {

@@ -178,7 +178,7 @@ import Testing
 
     @Test func theAdapterWithoutAFaultConforms() async throws { try await suite(nil).run() }
 
-    @Test func anAdapterThatReadsOnlyFormsConforms() async throws {
+    @Test func anAdapterThatParsesOnlyFormResponsesConforms() async throws {
         struct FormAdapter: ProviderAdapter, ResponseParsing {
             let base = OIDCProvider(issuer: "https://id.example.com", identitySource: .userInfo)
             var issuer: String { base.issuer }
@@ -224,7 +224,7 @@ import Testing
         #expect(error?.description.contains("has a revocation endpoint") == true)
     }
 
-    @Test(arguments: Fault.allCases) func theSuiteFindsTheFault(_ fault: Fault) async throws {
+    @Test(arguments: Fault.allCases) func theConformanceSuiteDetectsEveryFault(_ fault: Fault) async throws {
         let suite = try suite(fault)
         let error = await #expect(throws: (any Error).self) { try await suite.run() }
         let words = error.map { "\($0)" } ?? ""

@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func sendsTheTokenExchangeOfOktasGuide(
+    @Test(arguments: EmulatorScene.Setting.allCases) func sendsTheTokenExchangeRequestThatOktaDocuments(
         _ setting: EmulatorScene.Setting
     ) async throws {
         try await OktaScene.with(setting) { scene in
@@ -144,7 +144,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: exchangeErrors) func asksTheUserWhenTheTokenExchangeFails(
+    @Test(arguments: exchangeErrors) func promptsTheUserWhenTheTokenExchangeFails(
         _ failure: ExchangeError
     ) async throws {
         try await OktaScene.with(.inProcess) { scene in
@@ -161,7 +161,7 @@ import Testing
     }
 
     /// A prompt would result in a second device secret, which the sign-out of the other app would not revoke.
-    @Test(arguments: [429, 503]) func aTemporaryFailureOfTheExchangeAsksNoOne(_ status: Int) async throws {
+    @Test(arguments: [429, 503]) func aTemporaryTokenExchangeFailureDoesNotPromptTheUser(_ status: Int) async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
             scene.emulator.custom.nativeSSO?.exchangeError = ("temporarily_unavailable", "Later.", status)
@@ -189,7 +189,7 @@ import Testing
         }
     }
 
-    @Test func asksTheUserWhenAnotherAccountIsRequested() async throws {
+    @Test func promptsTheUserToAddAnotherAccount() async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
             let calendar = try scene.app("calendar", user: .bob)
@@ -207,7 +207,7 @@ import Testing
     ]
 
     @Test(arguments: demands)
-    func asksTheUserWhenAnExchangeCannotMeetTheRequest(
+    func promptsTheUserWhenATokenExchangeCannotMeetTheRequest(
         _ name: String,
         _ options: AuthorizationOptions,
         _ configured: FormParameters
@@ -224,7 +224,7 @@ import Testing
         }
     }
 
-    @Test func exchangesSilentlyWhenNoPageMayBeShown() async throws {
+    @Test func usesTheTokenExchangeWithPromptNone() async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
             let silent = AuthorizationOptions(prompt: AuthorizationOptions.Prompt.none)
@@ -233,7 +233,7 @@ import Testing
         }
     }
 
-    @Test func asksTheUserWhenAnotherUserSharesTheSignIn() async throws {
+    @Test func promptsTheUserWhenTheSharedCredentialBelongsToAnotherUser() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             let calendar = try scene.app("calendar", user: .alice, store: store)
@@ -245,7 +245,7 @@ import Testing
         }
     }
 
-    @Test func revokesTheTokensOfAnotherUserWhoWasRefused() async throws {
+    @Test func revokesTheTokensOfARejectedSignInByAnotherUser() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             _ = try await scene.app("mail", user: .alice, store: store).signIn()
@@ -271,7 +271,7 @@ import Testing
         }
     }
 
-    @Test func aSignOutAlsoRevokesTheSecretOfALaterSignInByTheSameUser() async throws {
+    @Test func aSignOutRevokesTheDeviceSecretOfALaterSignInByTheSameUser() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let mail = try scene.app("mail", user: .alice)
             _ = try await mail.signIn()
@@ -282,7 +282,7 @@ import Testing
     }
 
     /// Otherwise, apps that signed in with an earlier secret would remain signed in.
-    @Test func aSignOutAlsoRevokesTheSecretsThatTheUsersLaterSignInsReplaced() async throws {
+    @Test func aSignOutRevokesDeviceSecretsReplacedByLaterSignIns() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let first = try await scene.app("mail", user: .alice).signIn().credential.tokens.deviceSecret
             let calendar = try scene.app("calendar", user: .alice)
@@ -319,7 +319,7 @@ import Testing
         }
     }
 
-    @Test func aSignOutLeavesTheDeviceSecretOfAnotherUserValid() async throws {
+    @Test func aSignOutDoesNotRevokeAnotherUsersDeviceSecret() async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
             let calendar = try scene.app("calendar")
@@ -330,7 +330,7 @@ import Testing
         }
     }
 
-    @Test func theSignOutPageReceivesTheDeviceSecretThatCouldNotBeRevoked() async throws {
+    @Test func theLogoutRequestContainsAnUnrevokedDeviceSecret() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let secret = try await scene.app("mail", user: .alice).signIn().credential.tokens.deviceSecret
             let provider = scene.provider(.allAppsWithSecretInAddress)
@@ -347,7 +347,7 @@ import Testing
         }
     }
 
-    @Test func sharesNoCredentialThatWasRefused() async throws {
+    @Test func doesNotShareTheCredentialOfARejectedSignIn() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             let first = try await scene.app("mail", user: .alice, store: store).signIn().credential
@@ -367,7 +367,7 @@ import Testing
     @Test(arguments: [
         EmulatorFault.idToken(.claim("ds_hash", "AAAAAAAAAAAAAAAAAAAAAA")),
         .idToken(.claim("ds_hash", 5)),
-    ]) func refusesAnIDTokenWithAWrongDSHash(_ fault: EmulatorFault) async throws {
+    ]) func rejectsAnIDTokenWithAWrongDSHash(_ fault: EmulatorFault) async throws {
         try await OktaScene.with(.inProcess) { scene in
             scene.emulator.custom.fault = fault
             let mail = try scene.app("mail", user: .alice)
@@ -407,7 +407,7 @@ import Testing
         EmulatorFault.idToken(.claim("sub", "248289761002")), .idToken(.claim("sid", "another")),
         .idToken(.wrongAudience),
         .idToken(.badSignature),
-    ]) func asksTheUserWhenTheTokenExchangeReturnsAWrongIDToken(_ fault: EmulatorFault) async throws {
+    ]) func promptsTheUserWhenTheTokenExchangeReturnsAnInvalidIDToken(_ fault: EmulatorFault) async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
             scene.emulator.custom.fault = fault
@@ -460,7 +460,7 @@ import Testing
         }
     }
 
-    @Test func signsNoUserInAgainAfterASignOutThatDidNotReachOkta() async throws {
+    @Test func aSignOutThatDoesNotReachOktaStillPreventsSilentSignIn() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let mail = try scene.app("mail", user: .alice)
             _ = try await mail.signIn()
@@ -522,7 +522,7 @@ import Testing
         }
     }
 
-    @Test func signsInManyAppsAtOnceWithTheSharedCredential() async throws {
+    @Test func concurrentSignInsUseTheSharedCredential() async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
             let subjects = try await withThrowingTaskGroup(of: String?.self) { group in

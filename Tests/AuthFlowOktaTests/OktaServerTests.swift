@@ -12,7 +12,7 @@ import Testing
 
 /// Okta's two kinds of authorization server, and their errors.
 @Suite struct OktaServerTests {
-    @Test func refusesNativeSSOOnTheOrgServer() async throws {
+    @Test func rejectsNativeSSOOnTheOrgAuthorizationServer() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let provider = OktaProvider(issuer: scene.emulator.origin)
             let error = await #expect(throws: AuthError.self) {
@@ -186,7 +186,7 @@ import Testing
     }
 
     /// An ID Token from an exchange whose `ds_hash` does not match the exchanged device secret.
-    @Test func comparesAnExchangedIDTokenWithTheSharedDeviceSecret() async throws {
+    @Test func rejectsAnExchangedIDTokenWithAWrongDeviceSecretHash() async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
             scene.emulator.custom.fault = .idToken(.claim("ds_hash", "AAAAAAAAAAAAAAAAAAAAAA"))
@@ -255,7 +255,7 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func waitsAsLongAsTheRateLimitLasts(
+    @Test(arguments: EmulatorScene.Setting.allCases) func doesNotSendRequestsUntilTheRateLimitResets(
         _ setting: EmulatorScene.Setting
     )
         async throws

@@ -8,7 +8,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
 /// JWT access tokens (RFC 9068 section 4).
 @Suite struct AccessTokenTests {
     @Test(arguments: [SignatureAlgorithm.es256, .es384, .es512, .rs256, .ps256, .edDSA])
-    func acceptsATokenOfItsIssuer(_ algorithm: SignatureAlgorithm) async throws {
+    func acceptsAJWTAccessTokenFromATrustedIssuer(_ algorithm: SignatureAlgorithm) async throws {
         let scene = try ResourceServerScene()
         let token = try scene.token(by: algorithm)
         let authorization = try await scene.api().authorize(
@@ -46,7 +46,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         Case("a binding that is not an object") { $0["cnf"] = "jkt" },
     ]
 
-    @Test(arguments: refusedClaims) func refusesATokenWith(_ claims: Case<Change>) async throws {
+    @Test(arguments: refusedClaims) func rejectsATokenWithInvalidClaims(_ claims: Case<Change>) async throws {
         let scene = try ResourceServerScene()
         let rejection = try await refusal(
             scene.api(),
@@ -67,7 +67,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         Case("an algorithm other than the key's") { $0["alg"] = "ES384" },
     ]
 
-    @Test(arguments: refusedHeaders) func refusesATokenWhoseHeaderHas(_ header: Case<Change>) async throws {
+    @Test(arguments: refusedHeaders) func rejectsATokenWithAnInvalidHeader(_ header: Case<Change>) async throws {
         let scene = try ResourceServerScene()
         let rejection = try await refusal(
             scene.api(),
@@ -77,7 +77,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         #expect(rejection.error == "invalid_token")
     }
 
-    @Test func refusesATokenThatAnotherKeyHasSigned() async throws {
+    @Test func rejectsATokenSignedWithAnotherKey() async throws {
         let scene = try ResourceServerScene()
         let other = try scene.keys.decoys()
         let token = try other.sign(.object(scene.claims), header: .object(scene.header()), with: .es256)
@@ -97,14 +97,14 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         #expect(!scene.provider.requests.contains { $0.contains("evil") })
     }
 
-    @Test func nothingIsFetchedForAnIssuerThatOnlyTheTokenNames() async throws {
+    @Test func sendsNoRequestForAnUntrustedIssuer() async throws {
         let scene = try ResourceServerScene()
         let token = try scene.token { $0["iss"] = "https://evil.example.com" }
         _ = try await refusal(scene.api(), ResourceServerScene.request("Bearer \(token)"))
         #expect(scene.provider.requests.isEmpty)
     }
 
-    @Test func forgedTokensCauseNoRequestForEach() async throws {
+    @Test func limitsKeyFetchesForTokensWithForgedKeyIDs() async throws {
         let scene = try ResourceServerScene()
         let api = try scene.api()
         for number in 0..<50 {
@@ -114,7 +114,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         #expect(scene.provider.requests.count <= 4)
     }
 
-    @Test func aKeyThatTheIssuerHasRotatedIsFound() async throws {
+    @Test func findsTheNewKeyAfterAKeyRotation() async throws {
         let scene = try ResourceServerScene()
         let api = try scene.api()
         _ = try await api.authorize(ResourceServerScene.request("Bearer \(try scene.token())"))
@@ -129,7 +129,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
 
     /// A token with a forged key ID uses up the rate-limited key fetch, but the next valid token must not be rejected
     /// as invalid for that reason.
-    @Test func aTokenOfANewKeyIsNotRefusedAfterAForgedOne() async throws {
+    @Test func aTokenSignedWithANewKeyIsNotRejectedAsInvalidAfterAForgedToken() async throws {
         let scene = try ResourceServerScene()
         let api = try scene.api()
         _ = try await api.authorize(ResourceServerScene.request("Bearer \(try scene.token())"))
@@ -149,7 +149,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         _ = try await api.authorize(ResourceServerScene.request("Bearer \(token)"))
     }
 
-    @Test func theIssuerBeingDownIsNoFaultOfTheToken() async throws {
+    @Test func returns503WhenTheIssuerIsUnavailable() async throws {
         let scene = try ResourceServerScene()
         scene.provider.takeDown()
         let rejection = try await refusal(scene.api(), ResourceServerScene.request("Bearer \(try scene.token())"))
@@ -171,14 +171,18 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         Case("another audience") { $0["aud"] = "https://api.example.com/invoices" },
     ]
 
-    @Test(arguments: marks) func withoutATypeATokenIsRefusedThatHas(_ mark: Case<Change>) async throws {
+    @Test(arguments: marks) func riskyAnyJWTRejectsIDTokensLogoutTokensAndOtherAudiences(_ mark: Case<Change>)
+        async throws
+    {
         let scene = try ResourceServerScene()
         let api = try scene.api(issuer: { TrustedIssuer($0, tokenType: .riskyAnyJWT) })
         let token = try scene.token(mark.value, header: { $0["typ"] = "JWT" })
         #expect(try await refusal(api, ResourceServerScene.request("Bearer \(token)")).error == "invalid_token")
     }
 
-    @Test(arguments: ["JWT", nil]) func aTokenOfAnOlderServerIsAcceptedWhenTheAPISaysSo(_ type: String?) async throws {
+    @Test(arguments: ["JWT", nil]) func riskyAnyJWTAcceptsTokensOfServersThatPredateRFC9068(_ type: String?)
+        async throws
+    {
         let scene = try ResourceServerScene()
         let api = try scene.api(issuer: { TrustedIssuer($0, audiences: ["orders"], tokenType: .riskyAnyJWT) })
         let token = try scene.token {
@@ -194,7 +198,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         #expect(authorization.clientID == "app")
     }
 
-    @Test func aTenantsTokenIsAcceptedOnlyFromATenantThatIsNamed() async throws {
+    @Test func acceptsTokensOnlyFromConfiguredTenants() async throws {
         let scene = try ResourceServerScene()
         let tenants = try TokenIssuerTemplate("https://id.example.com/{tenantid}/v2.0", claim: "tid", tenants: ["one"])
         let api = try scene.api(issuer: { TrustedIssuer($0, tenants: tenants) })
@@ -212,7 +216,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         }
     }
 
-    @Test func theKeyOfATenantSignsNoTokenOfAnother() async throws {
+    @Test func rejectsATokenSignedWithAnotherTenantsKey() async throws {
         let scene = try ResourceServerScene()
         let issuer = "https://id.example.com/one/v2.0"
         let tenants = try TokenIssuerTemplate("https://id.example.com/{tenantid}/v2.0", claim: "tid", tenants: ["one"])
@@ -235,7 +239,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
 
     // MARK: - The cache
 
-    @Test func aTokenThatWasSeenIsNotAcceptedBeyondItsEnd() async throws {
+    @Test func aCachedTokenIsRejectedAfterItsExpiry() async throws {
         let scene = try ResourceServerScene()
         let api = try scene.api { $0.clockLeeway = .zero }
         let request = ResourceServerScene.request("Bearer \(try scene.token())")
@@ -246,7 +250,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         #expect(try await refusal(api, request).error == "invalid_token")
     }
 
-    @Test func aTokenOfAKeyThatTheIssuerHasWithdrawnIsRefusedOnceItIsCheckedAgain() async throws {
+    @Test func aTokenSignedWithAWithdrawnKeyIsRejectedOnceTheCacheExpires() async throws {
         let scene = try ResourceServerScene()
         let api = try scene.api { $0.verificationCacheTime = .seconds(60) }
         let request = ResourceServerScene.request("Bearer \(try scene.token { $0["exp"] = 1_800_009_000 })")
@@ -256,7 +260,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         #expect(try await refusal(api, request).error == "invalid_token")
     }
 
-    @Test func theDemandsOfARouteAreCheckedForATokenThatWasSeen() async throws {
+    @Test func requiredScopesAreCheckedForACachedToken() async throws {
         let scene = try ResourceServerScene()
         let api = try scene.api()
         let request = ResourceServerScene.request("Bearer \(try scene.token())")
@@ -264,7 +268,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         #expect(try await refusal(api, request, requiring: ["orders:delete"]).error == "insufficient_scope")
     }
 
-    @Test func aSignInOfTheFutureIsNotRecent() async throws {
+    @Test func anAuthTimeInTheFutureDoesNotSatisfyTheMaximumAge() async throws {
         let scene = try ResourceServerScene()
         let token = try scene.token { $0["auth_time"] = 1_800_000_000_000 }
         let requirement = Requirement(scopes: [], maximumAge: .seconds(300))
@@ -273,7 +277,7 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         #expect(rejection.error == "insufficient_user_authentication")
     }
 
-    @Test func aScopeThatLooksLikeAnotherIsNotThatScope() async throws {
+    @Test func aCanonicallyEquivalentScopeIsNotAccepted() async throws {
         let scene = try ResourceServerScene()
         let token = try scene.token { $0["scope"] = "orders:\u{212A}" }
         let request = ResourceServerScene.request("Bearer \(token)")

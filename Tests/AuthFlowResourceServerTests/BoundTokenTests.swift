@@ -45,7 +45,7 @@ import Testing
         Case("no token") { $0["ath"] = nil },
     ]
 
-    @Test(arguments: refusedClaims) func refusesAProofFor(_ claims: Case<Change>) async throws {
+    @Test(arguments: refusedClaims) func rejectsADPoPProofWithInvalidClaims(_ claims: Case<Change>) async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let token = try bound(scene, key)
         let proof = try key.proof(of: token, at: scene.now, claims.value)
@@ -73,7 +73,7 @@ import Testing
         Case("a critical extension") { $0["crit"] = ["x"] },
     ]
 
-    @Test(arguments: refusedHeaders) func refusesAProofWhoseHeaderHas(_ header: Case<Change>) async throws {
+    @Test(arguments: refusedHeaders) func rejectsADPoPProofWithAnInvalidHeader(_ header: Case<Change>) async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let token = try bound(scene, key)
         let proof = try key.proof(of: token, at: scene.now, header: header.value)
@@ -86,7 +86,7 @@ import Testing
         "https://api.example.com/orders/%31",
         "https://api.example.com/x/../orders/./1", "https://api.example.com/orders/1?a=b",
         "https://api.example.com/orders/1#c",
-    ]) func theURLIsComparedInItsNormalForm(_ url: String) async throws {
+    ]) func theHTUClaimIsComparedAfterNormalization(_ url: String) async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let token = try bound(scene, key)
         let proof = try key.proof(of: token, at: scene.now) { $0["htu"] = .string(url) }
@@ -104,7 +104,7 @@ import Testing
         #expect(try await refusal(api, request).error == "invalid_dpop_proof")
     }
 
-    @Test func aProofFromTheFutureIsNotAcceptedAgainOnceItsTimeHasCome() async throws {
+    @Test func aReplayedProofWithAFutureIssueTimeIsRejected() async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let api = try scene.api()
         let token = try bound(scene, key)
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test func aSharedMemoryRemovesTheProofsThatHaveEnded() async throws {
+    @Test func aSharedReplayCacheRemovesExpiredProofs() async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let store = MemoryTokenStore(host: scene.host)
         let api = try scene.api { $0.dpop.proofs = SharedReplayCache(store, resource: ResourceServerScene.resource) }
@@ -133,7 +133,7 @@ import Testing
         while await store.keys(after: nil, limit: 1000).count > 40 { await Task.yield() }
     }
 
-    @Test func aRequestThatIsAuthorizedIsNotAuthorizedAgainForAFurtherRoute() async throws {
+    @Test func anAuthorizationIsReusedForFurtherScopeChecksByTheSameAPI() async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let (api, other) = (try scene.api(), try scene.api())
         let token = try bound(scene, key)
@@ -145,7 +145,7 @@ import Testing
         #expect(rejection?.error == "insufficient_scope")
     }
 
-    @Test func machinesThatShareAStoreAcceptAProofOnce() async throws {
+    @Test func instancesWithASharedReplayCacheAcceptAProofOnce() async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let store = MemoryTokenStore()
         let machines = try (0..<2).map { _ in
@@ -157,7 +157,7 @@ import Testing
         #expect(try await refusal(machines[1], request).error == "invalid_dpop_proof")
     }
 
-    @Test func whenTheMemoryIsFullNothingIsAuthorizedThatCouldBeARepetition() async throws {
+    @Test func rejectsNewProofsWithStatus503WhileTheReplayCacheIsFull() async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let api = try scene.api { $0.dpop.proofs = MemoryReplayCache(limit: 2) }
         let token = try bound(scene, key)
@@ -189,7 +189,7 @@ import Testing
         #expect(try !isFirstUse("proof", at: used))
     }
 
-    @Test func severalProofsAreRefused() async throws {
+    @Test func rejectsARequestWithSeveralDPoPProofs() async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let token = try bound(scene, key)
         var request = ResourceServerScene.request("DPoP \(token)", proof: try key.proof(of: token, at: scene.now))
@@ -198,7 +198,7 @@ import Testing
         #expect(try await refusal(scene.api(), request).error == "invalid_dpop_proof")
     }
 
-    @Test func aBoundTokenIsNoBearerToken() async throws {
+    @Test func theAuthorizationSchemeMustMatchTheTokenBinding() async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let token = try bound(scene, key)
         let proof = try key.proof(of: token, at: scene.now)
@@ -211,7 +211,7 @@ import Testing
         }
     }
 
-    @Test func anAPIThatDemandsBindingAcceptsNoBearerToken() async throws {
+    @Test func anAPIThatRequiresDPoPRejectsBearerTokens() async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let api = try scene.api { $0.binding = .dpop }
         let rejection = try await refusal(api, ResourceServerScene.request("Bearer \(try scene.token())"))
@@ -226,7 +226,7 @@ import Testing
 
     // MARK: - Nonces
 
-    @Test func aNonceOfTheAPIIsDemandedAndRenewed() async throws {
+    @Test func requiresAndRenewsTheDPoPNonceOfTheResourceServer() async throws {
         let (scene, key) = (try ResourceServerScene(), ProofKey())
         let nonceKey = NonceKey.random()
         let machines = try (0..<2).map { _ in try scene.api { $0.dpop.nonces = nonceKey } }
@@ -263,7 +263,7 @@ import Testing
         return try scene.token { $0["cnf"] = ["x5t#S256": .string(thumbprint)] }
     }
 
-    @Test func theCertificateOfTheConnectionIsCompared() async throws {
+    @Test func acceptsACertificateBoundTokenOnlyWithItsCertificate() async throws {
         let scene = try ResourceServerScene()
         let request = ResourceServerScene.request("Bearer \(try token(scene))")
         let authorization = try await scene.api().authorize(request, clientCertificate: Self.certificate)
@@ -272,7 +272,7 @@ import Testing
         #expect(try await refusal(scene.api(), request, clientCertificate: [1, 2]).error == "invalid_token")
     }
 
-    @Test func aProxysFieldIsReadOnlyWhereItIsNamed() async throws {
+    @Test func trustsTheProxysClientCertificateFieldOnlyIfConfigured() async throws {
         let scene = try ResourceServerScene()
         let structured = try #require(ClientCertificateField.clientCert)
         let escaped = ClientCertificateField(try #require(HTTPField.Name("X-Client-Cert")), encoding: .escapedPEM)

@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test func madeUpTokensLeaveRoomForTokensThatAreKnown() async throws {
+    @Test func forgedTokensDoNotBlockIntrospectionOfKnownTokens() async throws {
         let (cache, gate) = (IntrospectionCache(limit: 1000), Gate())
         let time = Clock()
         @Sendable func ask(_ token: String, isVerified: Bool = false, waits: Bool) async throws -> JSON {
@@ -73,7 +73,7 @@ import Testing
         _ = try await ask("one more", waits: false)
     }
 
-    @Test func anIssuerThatIsOverloadedIsNotAskedUntilItsTimeHasCome() async throws {
+    @Test func sendsNoIntrospectionRequestUntilRetryAfterHasElapsed() async throws {
         let cache = IntrospectionCache(limit: 1000)
         let time = Clock()
         let requests = Mutex(0)
@@ -125,7 +125,7 @@ import Testing
         await expectError(.temporarilyUnavailable) { _ = try await ask("verified again") }
     }
 
-    @Test func theIssuerIsNotAskedAgainAtOnceForATokenThatItCannotRead() async throws {
+    @Test func aRejectedIntrospectionRequestIsNotRetriedImmediately() async throws {
         let cache = IntrospectionCache(limit: 1000)
         let time = Clock()
         let requests = Mutex(0)

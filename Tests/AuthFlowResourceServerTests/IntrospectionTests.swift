@@ -20,7 +20,7 @@ import Testing
         scene.provider.requests.count { $0 == "/introspect" }
     }
 
-    @Test func anActiveTokenIsAcceptedAndAskedAboutOnce() async throws {
+    @Test func anActiveTokenIsAcceptedAndItsIntrospectionIsCached() async throws {
         let scene = try ResourceServerScene()
         let api = try api(scene)
         scene.provider.introspect(as: .object(Self.active))
@@ -52,7 +52,7 @@ import Testing
         Case("bound in an unknown way") { $0["cnf"] = ["other": "a"] },
     ]
 
-    @Test(arguments: refused) func refuses(_ change: Case<Change>) async throws {
+    @Test(arguments: refused) func rejectsATokenThatFailsIntrospectionChecks(_ change: Case<Change>) async throws {
         let scene = try ResourceServerScene()
         var members = Self.active
         change.value(&members)
@@ -62,7 +62,7 @@ import Testing
         #expect(members["active"]?.bool == nil || rejection.response.status == 401)
     }
 
-    @Test func anInactiveTokenIsNotAskedAboutForEachRequest() async throws {
+    @Test func anInactiveIntrospectionResultIsCached() async throws {
         let scene = try ResourceServerScene()
         let api = try api(scene)
         for _ in 0..<5 { _ = try await refusal(api, ResourceServerScene.request("Bearer opaque")) }
@@ -72,7 +72,7 @@ import Testing
         _ = try await api.authorize(ResourceServerScene.request("Bearer opaque"))
     }
 
-    @Test func aResultIsNotKeptBeyondTheEndOfTheToken() async throws {
+    @Test func anIntrospectionResultIsNotCachedBeyondTheTokensExpiry() async throws {
         let scene = try ResourceServerScene()
         let api = try api(scene)
         var members = Self.active
@@ -84,20 +84,20 @@ import Testing
         #expect(try await refusal(api, ResourceServerScene.request("Bearer opaque")).error == "invalid_token")
     }
 
-    @Test func theIssuerBeingDownIsNoFaultOfTheToken() async throws {
+    @Test func anUnavailableIssuerResultsInStatus503() async throws {
         let scene = try ResourceServerScene()
         let api = try api(scene)
         scene.provider.takeDown()
         #expect(try await refusal(api, ResourceServerScene.request("Bearer opaque")).response.status == 503)
     }
 
-    @Test func withoutIntrospectionWhatIsNoJWTIsRefused() async throws {
+    @Test func rejectsAnOpaqueTokenWithoutIntrospection() async throws {
         let scene = try ResourceServerScene()
         #expect(try await refusal(scene.api(), ResourceServerScene.request("Bearer opaque")).error == "invalid_token")
         #expect(scene.provider.requests.isEmpty)
     }
 
-    @Test func aRevokedJWTIsRefusedWhereJWTsAreIntrospected() async throws {
+    @Test func rejectsARevokedJWTIfJWTsAreIntrospected() async throws {
         let scene = try ResourceServerScene()
         let request = ResourceServerScene.request("Bearer \(try scene.token())")
         #expect(try await refusal(try api(scene, introspectsJWTs: true), request).error == "invalid_token")
@@ -112,7 +112,7 @@ import Testing
         #expect(try await refusal(api, request).error == "invalid_token")
     }
 
-    @Test func anActiveTokenThatIsNoAccessTokenOfTheAPIIsRefusedWhereJWTsAreIntrospected() async throws {
+    @Test func rejectsAnActiveJWTThatIsNotAnAccessTokenForTheAPI() async throws {
         let scene = try ResourceServerScene()
         scene.provider.introspect(as: ["active": true])
         let api = try api(scene, introspectsJWTs: true)
@@ -125,7 +125,7 @@ import Testing
         _ = try await api.authorize(ResourceServerScene.request("Bearer \(try scene.token())"))
     }
 
-    @Test func anIssuerThatChecksTheAudienceItselfNeedNotNameIt() async throws {
+    @Test func acceptsAMissingAudienceIfTheIssuerIsTrustedToCheckIt() async throws {
         let scene = try ResourceServerScene()
         scene.provider.introspect(as: ["active": true, "sub": "alice"])
         let api = try scene.api(issuer: {
@@ -136,7 +136,7 @@ import Testing
 
     /// One issuer encrypts its tokens or issues malformed ones. The other issuer introspects opaque tokens, and must
     /// not receive these tokens.
-    @Test func aJWTThatCannotBeReadIsShownToNoOtherIssuer() async throws {
+    @Test func anUnreadableJWTIsNotSentToAnotherIssuer() async throws {
         let scene = try ResourceServerScene()
         let (first, second) = (scene.server, AuthorizationServer(issuer: "https://two.example.com"))
         let api = try ResourceServer(
@@ -154,7 +154,7 @@ import Testing
         _ = try await api.authorize(ResourceServerScene.request("Bearer opaque"))
     }
 
-    @Test func aLargeResultIsNotKept() async throws {
+    @Test func aLargeIntrospectionResultIsNotCached() async throws {
         let scene = try ResourceServerScene()
         let api = try api(scene)
         var members = Self.active

@@ -13,7 +13,7 @@ import Testing
 
     /// The last two values took seconds when the scheme was compared as a `String`.
     @Test(arguments: [nil, "Basic YTpi", "Negotiate abc", "", "Bearertoken", "a\(marks)", "Bearer\(marks) a"])
-    func aRequestWithoutATokenLearnsWhereToGetOneAndNoError(_ authorization: String?) async throws {
+    func aRequestWithoutATokenReceivesAChallengeWithoutAnErrorCode(_ authorization: String?) async throws {
         let scene = try ResourceServerScene()
         let rejection = try await refusal(
             scene.api(),
@@ -40,7 +40,7 @@ import Testing
         "DPoP",
         "Bearer " + String(repeating: "a", count: 40_000),
     ])
-    func whatIsNoTokenIsAnInvalidRequest(_ authorization: String) async throws {
+    func aMalformedTokenIsAnInvalidRequest(_ authorization: String) async throws {
         let scene = try ResourceServerScene()
         let rejection = try await refusal(scene.api(), ResourceServerScene.request(authorization))
         #expect(rejection.response.status == 400)
@@ -67,13 +67,14 @@ import Testing
         #expect(rejection.error == nil)
     }
 
-    @Test(arguments: ["bearer", "BEARER", "Bearer "]) func theSchemeIsComparedWithoutCase(_ scheme: String) async throws
+    @Test(arguments: ["bearer", "BEARER", "Bearer "]) func theAuthorizationSchemeIsCaseInsensitive(_ scheme: String)
+        async throws
     {
         let scene = try ResourceServerScene()
         _ = try await scene.api().authorize(ResourceServerScene.request("\(scheme) \(try scene.token())"))
     }
 
-    @Test func aTokenWithTooFewScopesIsForbiddenAndLearnsTheScopes() async throws {
+    @Test func aTokenWithTooFewScopesReceivesAnInsufficientScopeChallenge() async throws {
         let scene = try ResourceServerScene()
         let rejection = try await refusal(
             scene.api(),
@@ -93,7 +94,7 @@ import Testing
         Case("long ago") { ($0["acr"], $0["auth_time"]) = ("mfa", 1_799_990_000) },
     ]
 
-    @Test(arguments: weak) func aWeakAuthenticationIsToldWhatIsNeeded(_ claims: Case<Change>) async throws {
+    @Test(arguments: weak) func aWeakAuthenticationReceivesAStepUpChallenge(_ claims: Case<Change>) async throws {
         let scene = try ResourceServerScene()
         let requirement = Requirement(scopes: [], acrValues: ["mfa", "hwk"], maximumAge: .seconds(300))
         let rejection = try await refusal(
@@ -110,7 +111,7 @@ import Testing
         _ = try await scene.api().authorize(ResourceServerScene.request("Bearer \(strong)"), requiring: requirement)
     }
 
-    @Test func theResponseDoesNotSayWhatWasWrong() async throws {
+    @Test func theResponseDoesNotRevealTheRejectionReason() async throws {
         let scene = try ResourceServerScene()
         let token = try scene.token { $0["exp"] = 1_700_000_000 }
         let rejection = try await refusal(scene.api(), ResourceServerScene.request("Bearer \(token)"))
@@ -135,7 +136,7 @@ import Testing
         }
     }
 
-    @Test func aHeadRequestIsAnsweredWithoutContent() async throws {
+    @Test func aHEADRequestReceivesAResponseWithoutContent() async throws {
         let scene = try ResourceServerScene()
         let rejection = try await refusal(scene.api(), ResourceServerScene.request("Bearer x", method: .head))
         #expect(rejection.response.body.isEmpty)
@@ -164,7 +165,7 @@ import Testing
         #expect(api.metadataResponse(to: ResourceServerScene.request(nil, path, method: .post))?.status == 405)
     }
 
-    @Test func aServerThatCouldSendATokenToTheWrongIssuerIsNotMade() throws {
+    @Test func rejectsMissingOrAmbiguousTrustedIssuers() throws {
         let scene = try ResourceServerScene()
         let (one, two) = (scene.server, AuthorizationServer(issuer: "https://two.example.com"))
         let both = [

@@ -19,7 +19,7 @@ import Testing
         )
     }
 
-    @Test func anAPINeedsItsAddressAndItsIssuers() async throws {
+    @Test func aResourceIdentifierAndIssuersAreSufficient() async throws {
         let scene = try ResourceServerScene()
         let api = try api(
             ["resource": .string(Self.resource), "issuers": [.string(ResourceServerScene.issuer)]],
@@ -166,7 +166,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: faults) func refuses(_ section: Case<JSON>) throws {
+    @Test(arguments: faults) func rejectsAnInvalidResourceServerSection(_ section: Case<JSON>) throws {
         let scene = try ResourceServerScene()
         let error = #expect(throws: ConfigurationError.self) {
             _ = try api(section.value, scene, environment: ["SHORT": "abc"])
@@ -174,7 +174,7 @@ import Testing
         #expect(error?.issues.allSatisfy { $0.keyPath.hasPrefix("resource_server") } == true)
     }
 
-    @Test func aFileWithoutTheSectionSaysSo() throws {
+    @Test func rejectsAFileWithoutAResourceServerSection() throws {
         let file = try ConfigurationFile(text: Array(#"{"resource_client": {}}"#.utf8))
         #expect(throws: ConfigurationError.self) { _ = try ResourceServer(configuration: file) }
     }

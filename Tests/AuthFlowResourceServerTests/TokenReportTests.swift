@@ -54,7 +54,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: faults) func theCheckThatFailsIsTheLastOne(_ fault: Case<Fault>) async throws {
+    @Test(arguments: faults) func theReportEndsWithTheFailedCheck(_ fault: Case<Fault>) async throws {
         let scene = try ResourceServerScene()
         let token = try scene.token(fault.value.claims, header: fault.value.header)
         let requirement = Requirement(scopes: ["orders:read"], maximumAge: .seconds(300))
@@ -71,7 +71,7 @@ import Testing
     }
 
     /// A report and a request have the same outcome: a token that a report rejects is also rejected in a request.
-    @Test(arguments: faults) func aReportDecidesAsARequest(_ fault: Case<Fault>) async throws {
+    @Test(arguments: faults) func tokensRejectedInAReportAreAlsoRejectedInARequest(_ fault: Case<Fault>) async throws {
         let scene = try ResourceServerScene()
         let token = try scene.token(fault.value.claims, header: fault.value.header)
         let requirement = Requirement(scopes: ["orders:read"], maximumAge: .seconds(300))
@@ -80,7 +80,7 @@ import Testing
         }
     }
 
-    @Test func aTokenThatWasReportedOnIsVerifiedAnewForARequest() async throws {
+    @Test func aTokenIsVerifiedAgainForARequestAfterAReport() async throws {
         let scene = try ResourceServerScene()
         let api = try scene.api()
         let token = try scene.token()
@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    @Test func anIssuerThatIsDownIsUndecided() async throws {
+    @Test func theReportIsUndecidedIfTheIssuerIsUnavailable() async throws {
         let scene = try ResourceServerScene()
         scene.provider.takeDown()
         let report = try await scene.api().report(on: Secret(try scene.token()))
@@ -102,7 +102,8 @@ import Testing
         }
     }
 
-    @Test(arguments: [false, true]) func anOpaqueTokenIsSentToItsIssuerOnlyWhereAsked(_ introspects: Bool) async throws
+    @Test(arguments: [false, true]) func aReportIntrospectsAnOpaqueTokenOnlyIfRequested(_ introspects: Bool)
+        async throws
     {
         let scene = try ResourceServerScene()
         let api = try scene.api(issuer: { TrustedIssuer($0, introspector: try scene.introspector($0)) })
@@ -112,7 +113,7 @@ import Testing
         #expect(report.steps.last?.check == .introspection)
     }
 
-    @Test func aBoundTokenIsReportedToNeedAProof() async throws {
+    @Test func theReportStatesThatADPoPBoundTokenRequiresAProof() async throws {
         let scene = try ResourceServerScene()
         let thumbprint = ProofKey().thumbprint
         let token = try scene.token { $0["cnf"] = ["jkt": .string(thumbprint)] }

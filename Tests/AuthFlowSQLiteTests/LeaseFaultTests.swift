@@ -99,7 +99,7 @@ import Testing
         try await records.withLease(on: key) { #expect($0.key == key) }
     }
 
-    @Test func aLateDuplicateOfATakenLeaseLeavesItValid() async throws {
+    @Test func aDuplicateAcquisitionByTheSameOwnerKeepsTheLeaseValid() async throws {
         let table = table()
         let owner = [UInt8](repeating: 7, count: 16)
         guard case .taken(let fence, _) = try await table.take(key, by: owner, for: .seconds(15)),
@@ -110,7 +110,7 @@ import Testing
         #expect(try await table.write([1], nil, under: lease))
     }
 
-    @Test func theHolderOfAnUnwrittenResultWritesItUnderItsLeaseBeforeAnyOtherHolderComes() async throws {
+    @Test func aFailedWriteHoldsTheLeaseUntilTheResultIsWritten() async throws {
         let writes = FailingWrites()
         let records = LeasedRecords(times: .init(), host: clock.host) {
             FaultyTable(base: table($0), isRefusing: writes)

@@ -82,7 +82,7 @@ import Glibc
         }
     }
 
-    @Test func aHolderWhoseLeaseAnotherHasTakenWritesNothing() async throws {
+    @Test func aHolderWhoseLeaseWasTakenOverCannotWrite() async throws {
         let (paused, other) = (try store(), try store())
         let key = key("paused")
         let lost = await #expect(throws: AuthError.self) {
@@ -102,14 +102,14 @@ import Glibc
         try await other.withLease(on: key) { #expect(!$0.isAfterUnfinished) }
     }
 
-    @Test func theClockOfTheMachineKnowsItsStart() {
+    @Test func theSystemLeaseClockHasABootIDAndIsMonotonic() {
         #expect(!LeaseClock.system.boot.isEmpty)
         let first = LeaseClock.system.now()
         #expect(first > 0 && LeaseClock.system.now() >= first)
     }
 
     /// The lease holder no longer exists after a reboot, regardless of the clock.
-    @Test func aLeaseDoesNotOutliveTheMachine() async throws {
+    @Test func aLeaseDoesNotSurviveAReboot() async throws {
         let (before, after) = (try store(boot: 1), try store(boot: 2))
         let key = key("killed")
         let lost = await #expect(throws: AuthError.self) {
@@ -126,7 +126,7 @@ import Glibc
     }
 
     /// Setting the machine's clock affects all processes, but does not change how long a lease is valid.
-    @Test func aClockThatIsSetEndsNoLease() async throws {
+    @Test func settingTheWallClockDoesNotExpireALease() async throws {
         let leases = LeaseClock(boot: [1]) { 1000 }
         let holder = try SQLiteTokenStore(path: folder.file, host: clock.host, leases: leases)
         let other = try SQLiteTokenStore(path: folder.file, patience: .zero, host: clock.host, leases: leases)
@@ -140,7 +140,7 @@ import Glibc
         try await other.withLease(on: key("held")) { _ in }
     }
 
-    @Test func twoHoldersOfOneMomentAreTold() async throws {
+    @Test func aHolderCannotWriteAfterItsRecordWasRemovedAndLeasedAgain() async throws {
         let (store, key) = (try store(), key("removed"))
         let lost = await #expect(throws: AuthError.self) {
             try await store.withLease(on: key) { first in
@@ -156,7 +156,7 @@ import Glibc
         #expect(try await store.bytes(for: key) == [2])
     }
 
-    @Test func aStoreThatIsGivenUpClosesItsFile() async throws {
+    @Test func deallocatingAStoreClosesItsDatabase() async throws {
         var store: SQLiteTokenStore? = try store()
         _ = try await store?.claim(key("claim"), for: .seconds(60))
         #expect(FileManager.default.fileExists(atPath: "\(folder.file)-wal"))
@@ -169,7 +169,7 @@ import Glibc
         #expect(!FileManager.default.fileExists(atPath: "\(folder.file)-wal"))
     }
 
-    @Test(.timeLimit(.minutes(1))) func otherProcessesHearOfARemoval() async throws {
+    @Test(.timeLimit(.minutes(1))) func otherProcessesAreNotifiedOfARemoval() async throws {
         let (store, other) = (try store(), try store())
         let key = key("removed")
         let (heard, report) = AsyncStream<[UInt8]?>.makeStream()
@@ -189,7 +189,7 @@ import Glibc
         for name in names { #expect(try mode("\(folder.path)/\(name)") == 0o600, "\(name)") }
     }
 
-    @Test func whatWasWrittenIsThereForTheNextProcess() async throws {
+    @Test func recordsPersistAcrossStoreInstances() async throws {
         let key = key("user")
         for number in UInt8(0)..<3 {
             let store = try store()
@@ -198,7 +198,7 @@ import Glibc
         }
     }
 
-    @Test func whatWasRemovedIsNotInTheFile() async throws {
+    @Test func removedRecordsAreErasedFromTheFile() async throws {
         let (key, secret) = (key("user"), "a-refresh-token-of-a-user-who-has-signed-out")
         for _ in 0..<2 {
             let store = try store()
@@ -231,7 +231,7 @@ import Glibc
         }
     }
 
-    @Test(arguments: Fault.allCases) func aFileThatIsNotAStoreIsRefusedAndLeftUnchanged(_ fault: Fault) async throws {
+    @Test(arguments: Fault.allCases) func rejectsAnUntrustedFileAndLeavesItUnchanged(_ fault: Fault) async throws {
         let file = folder.file
         func make(_ path: String, _ text: String = "", mode: Int = 0o600) {
             _ = FileManager.default.createFile(
@@ -262,7 +262,7 @@ import Glibc
     }
 
     @Test(arguments: [(1 << 16 | 7, true), (2 << 16 | 7, false), (1, true)])
-    func tablesOfANewerVersionAreUsedWhereTheyNeedNoNewerProgram(_ mark: Int, _ isUsable: Bool) async throws {
+    func usesANewerSchemaOnlyIfItIsCompatible(_ mark: Int, _ isUsable: Bool) async throws {
         let key = key("user")
         let first = try store()
         try await first.withLease(on: key) { try await first.write([1], under: $0) }
@@ -300,14 +300,14 @@ import Glibc
         #expect(try await store().bytes(for: key) == nil)
     }
 
-    @Test(arguments: ["sessions.sqlite", "", "/", "/tmp/", "/tmp/a\u{0}b"]) func aPathThatIsNotAbsoluteIsRefused(
+    @Test(arguments: ["sessions.sqlite", "", "/", "/tmp/", "/tmp/a\u{0}b"]) func rejectsAnInvalidDatabasePath(
         _ path: String
     ) {
         let error = #expect(throws: AuthError.self) { try SQLiteTokenStore(path: path) }
         #expect(error?.code == .invalidConfiguration)
     }
 
-    @Test func aFileThatWasRemovedMeanwhileIsNotWrittenTo() async throws {
+    @Test func recreatesADatabaseThatWasRemovedWhileInUse() async throws {
         let (store, key) = (try store(), key("user"))
         try await store.withLease(on: key) { try await store.write([1], under: $0) }
         for name in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: folder.file + name) }
@@ -318,7 +318,7 @@ import Glibc
     }
 
     /// SQLite would apply the write-ahead log of the old file to the new file.
-    @Test func aFileThatWasReplacedUnderItsLogIsRefused() async throws {
+    @Test func rejectsADatabaseThatWasReplacedUnderItsWriteAheadLog() async throws {
         let (store, key, backup) = (try store(), key("user"), "\(folder.path)/backup.sqlite")
         try await store.withLease(on: key) { try await store.write([1], under: $0) }
         let other = try self.store(path: backup)
@@ -333,7 +333,7 @@ import Glibc
         #expect(try await store.bytes(for: key) == [9])
     }
 
-    @Test func aFileBelowALinkIsOpened() async throws {
+    @Test func opensADatabaseInASymbolicallyLinkedDirectory() async throws {
         let link = "\(folder.path)/link"
         try FileManager.default.createDirectory(
             atPath: "\(folder.path)/real/sessions",
@@ -349,7 +349,7 @@ import Glibc
     }
 
     /// Old messages are removed, even if they were not read.
-    @Test func theMessagesDoNotGrowWithoutBound() async throws {
+    @Test func oldMessagesAreDeletedEvenIfUnread() async throws {
         let (store, key) = (try store(), key("user"))
         _ = try await store.bytes(for: key)
         let other = try SQLiteFiles(folder.file)
@@ -369,7 +369,7 @@ import Glibc
         #expect(try SQLiteFiles(folder.file).number("SELECT count(*) FROM messages") == 0)
     }
 
-    @Test func aWriterThatHasNotFinishedIsWaitedFor() async throws {
+    @Test func aWriterWaitsForAnotherTransactionButAReaderDoesNot() async throws {
         let store = try store()
         try await store.withLease(on: key("user")) { try await store.write([1], under: $0) }
         let other = try SQLiteFiles(folder.file)
@@ -394,7 +394,7 @@ import Glibc
         #expect(try SQLiteFiles(folder.file).number("SELECT count(*) FROM records") == 100)
     }
 
-    @Test func twoThatOpenANewFileAtOnceAreSafe() async throws {
+    @Test func concurrentStoresOnANewDatabaseGrantOneClaim() async throws {
         // The claim is the first operation of every store on the new file.
         let claim = key("claim")
         let claims = try await withThrowingTaskGroup(of: Bool.self) { group in

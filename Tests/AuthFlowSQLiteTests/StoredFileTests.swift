@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct StoredFileTests {
     /// A file that an earlier build has written (docs/guide.md, "Stored formats").
-    @Test(arguments: ["sqlite-1.sqlite"]) func aDatabaseOfAnEarlierBuildIsRead(_ name: String) async throws {
+    @Test(arguments: ["sqlite-1.sqlite"]) func readsAndWritesADatabaseFromAnEarlierBuild(_ name: String) async throws {
         let kept = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .appending(path: "StoredFormats").appending(path: name)
         let folder = FileManager.default.temporaryDirectory.appending(path: "authflow-\(UUID())")

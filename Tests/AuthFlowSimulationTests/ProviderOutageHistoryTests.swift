@@ -55,7 +55,7 @@ import Testing
         return counts
     }
 
-    @Test func afterFiveUsersNoneIsAskedForUntilTheProviderHasAnsweredOne() async throws {
+    @Test func pausesRequestsAfterFiveUsersFailUntilTheProviderRecovers() async throws {
         let counts = try await withCheckedThrowingContinuation { continuation in
             Thread { continuation.resume(with: Result { try Self.requests() }) }.start()
         }

@@ -91,7 +91,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         }
     }
 
-    @Test func aSignInWhoseOutcomeIsUnknownIsNotRepeatedOverARemoval() async throws {
+    @Test func aSignInWithAnUnknownOutcomeIsNotRetriedAfterARemoval() async throws {
         let (results, stored) = try await history { stage in
             stage.records.script = { [unowned stage] call, _ in
                 guard call == "write" else { return nil }
@@ -111,7 +111,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         #expect(stored == [:])
     }
 
-    @Test func theCredentialIsReturnedWhoseRemovalWasNotAnswered() async throws {
+    @Test func aRemovalWhoseResponseWasLostReturnsTheCredential() async throws {
         let results = try await history { stage in
             stage.signIn()
             stage.records.script = { [unowned stage] call, _ in
@@ -129,7 +129,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         #expect(results == ["removed: rt.0.0"])
     }
 
-    @Test func aTokenThatHasNotExpiredIsHandedOutWithoutTheStore() async throws {
+    @Test func anUnexpiredTokenIsReturnedDuringAStoreOutage() async throws {
         let results = try await history { stage in
             stage.signIn()
             stage.use("before", at: 0)
@@ -144,7 +144,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         #expect(results == ["before: at.0.0.-", "during: at.0.0.-"])
     }
 
-    @Test func aCallerThatWaitsForALeaseGetsNoTokenOfAUserWhoHasSignedOutMeanwhile() async throws {
+    @Test func aCallerWaitingForALeaseGetsNoTokenOfARemovedSession() async throws {
         let results = try await history { stage in
             stage.provider.lifetime = 300
             stage.signIn()
@@ -167,7 +167,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         #expect(results == ["before: at.0.0.-", "during: login_required"])
     }
 
-    @Test func theHolderOfALeaseThatWasRemovedSendsNoTokenOfTheNextSignIn() async throws {
+    @Test func underARemovedLeaseTheNextSessionsRefreshTokenIsNotSent() async throws {
         let (results, violation) = try await history { stage in
             stage.signIn()
             while stage.lifeLeft > 0 { stage.wait(10) }
@@ -199,7 +199,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
 
     /// Another process could take over before the request reaches the provider.
     @Test(arguments: ["refresh", "replacement"])
-    func aHolderThatWasPausedSendsNothingShortlyBeforeItsLeaseExpires(operation: String) async throws {
+    func aHolderPausedUntilItsLeaseNearlyExpiresAcquiresItAgain(operation: String) async throws {
         let (results, leases) = try await history { stage in
             stage.signIn()
             while stage.lifeLeft > 0 { stage.wait(10) }
@@ -232,7 +232,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         #expect(leases == 2)
     }
 
-    @Test func aCallerThatIsCancelledGetsNoTokenThatWasNotChecked() async throws {
+    @Test func aCancelledCallerGetsNoCachedTokenOfARemovedSession() async throws {
         let results = try await history { stage in
             stage.signIn()
             stage.use("before", at: 0)
@@ -251,7 +251,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         #expect(results.last == "cancelled: CancellationError()")
     }
 
-    @Test func tokensOfASessionThatWasRemovedDuringTheirRefreshAreNeitherStoredNorHandedOut() async throws {
+    @Test func refreshedTokensOfARemovedSessionAreNeitherStoredNorReturned() async throws {
         let (results, stored, violation) = try await history { stage in
             stage.signIn()
             stage.records.script = { [unowned stage] call, _ in

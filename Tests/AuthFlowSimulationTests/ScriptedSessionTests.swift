@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    @Test func theSessionOfARefusedSignInIsRemovedOnceTheStoreIsBack() async throws {
+    @Test func theSessionOfAFailedSignInIsRemovedOnceTheStoreRecovers() async throws {
         let (statuses, isStoredAtFirst, isStored) = try await history { stage in
             let login = try #require(stage.open("/login")?.head.headerFields[.location])
             let redirect = try #require(
@@ -110,7 +110,7 @@ import Testing
 
     /// A provider resends a logout token after any response but 200. The ID Token and the logout token were issued in the same second, so the time
     /// alone does not show that the token ends the session.
-    @Test(arguments: Failure.allCases) func aLogoutTokenThatIsResentEndsTheSessionsOfTheFirstAttempt(_ failure: Failure)
+    @Test(arguments: Failure.allCases) func aResentLogoutTokenEndsSessionsThatAFailedAttemptLeft(_ failure: Failure)
         async throws
     {
         for failedCall in 0..<24 {
@@ -150,7 +150,7 @@ import Testing
         }
     }
 
-    @Test func aLogoutTokenWhoseRequestIsCancelledEndsItsSessionsAndIsRecorded() async throws {
+    @Test func aCancelledBackchannelLogoutRequestStillEndsItsSessions() async throws {
         let (statuses, isStored) = try await history { stage in
             let login = try #require(stage.open("/login")?.head.headerFields[.location])
             let session = stage.provider.beginSession(of: "alice")
@@ -170,7 +170,7 @@ import Testing
 
     /// The message about the end of the session is lost, and the first process fails afterwards.
     @Test(arguments: [("/backchannel-logout", 200), ("/logout", 303)])
-    func aProcessThatConfirmsALogoutNoLongerServesASessionThatAnotherProcessHasEnded(
+    func aProcessThatConfirmsALogoutStopsServingTheEndedSession(
         _ path: String,
         _ status: Int
     ) async throws {

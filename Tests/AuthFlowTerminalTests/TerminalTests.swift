@@ -71,7 +71,7 @@ import Testing
         #expect(drawn.count == (width + 8 + 1) / 2)
     }
 
-    @Test func drawsNoQRCodeForATextThatIsTooLong() {
+    @Test func drawsNoQRCodeForTextThatIsTooLong() {
         #expect(QRCode(String(repeating: "x", count: 5000)) == nil)
     }
 }

@@ -31,7 +31,7 @@ import Testing
         )
     }
 
-    @Test func aTruncatedResponseIsAnErrorAndTheRequestIsNotRepeated() async throws {
+    @Test func aTruncatedResponseFailsAndTheRequestIsNotRetried() async throws {
         for end in [[], [Step.reset]] {
             for count in 0..<Self.response.utf8.count {
                 let step = Step.send(Array(Self.response.utf8.prefix(count)))
@@ -57,7 +57,7 @@ import Testing
         #"Bearer realm="id", error="invalid_token""#, #"DPoP error="use_dpop_nonce", algs="ES256""#,
         "Bearer, Basic realm=x, Digest",
         "",
-    ]) func anAuthenticationChallengeIsReturnedUnchangedAndNotAnswered(_ challenge: String) async throws {
+    ]) func anAuthenticationChallengeIsReturnedToTheCallerWithoutARetry(_ challenge: String) async throws {
         for status in [400, 401, 403, 407, 429, 500, 503] {
             let field = status == 407 ? "Proxy-Authenticate" : "WWW-Authenticate"
             let body = #"{"error":"invalid_client"}"#
@@ -249,7 +249,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: cases) func malformedResponsesAreErrorsAndHarmlessOnesAreRead(_ example: Case) async throws {
+    @Test(arguments: cases) func rejectsMalformedResponsesAndToleratesHarmlessDeviations(_ example: Case) async throws {
         try await ScriptedServer.run([.receive] + example.steps) { server in
             let timeout = example.code == .timedOut ? Duration.milliseconds(300) : .seconds(10)
             guard let code = example.code else {
@@ -286,7 +286,7 @@ import Testing
 
     /// An authorization code or a refresh token can be used only once, and the server may have processed a request to
     /// which it did not respond.
-    @Test(arguments: [[ScriptedServer.Step.reset], []]) func aRequestIsNotRepeatedWhenItsConnectionDies(
+    @Test(arguments: [[ScriptedServer.Step.reset], []]) func anUnsafeRequestIsNotRetriedWhenItsConnectionIsLost(
         _ end: [ScriptedServer.Step]
     ) async throws {
         for method in [HTTPRequest.Method.post, .put, .delete] {
@@ -311,7 +311,7 @@ import Testing
     }
 
     /// RFC 9110 section 9.2.2: a client may automatically retry an idempotent request, such as GET.
-    @Test(arguments: [[ScriptedServer.Step.reset], []]) func aRequestThatChangesNothingIsRepeated(
+    @Test(arguments: [[ScriptedServer.Step.reset], []]) func aSafeRequestIsRetriedWhenItsConnectionIsLost(
         _ end: [ScriptedServer.Step]
     ) async throws {
         try await ScriptedServer.run(
@@ -350,8 +350,8 @@ import Testing
         }
     }
 
-    /// Only the timeout of the request applies: the server sends nothing for longer than the timeout for authorization servers.
-    @Test func aProtectedResourceMayTakeAsLongAsTheRequestAllows() async throws {
+    /// Only the request timeout applies to protected resources; the first-byte timeout is for authorization servers.
+    @Test func onlyTheRequestTimeoutAppliesToAProtectedResource() async throws {
         var settings = NetworkSettings()
         settings.firstByteTimeout = .milliseconds(1)
         let transport = SystemTransport(settings)
@@ -391,7 +391,7 @@ import Testing
         }
     }
 
-    @Test func noProxyIsUsedForThisMachine() async throws {
+    @Test func noProxyIsUsedForLoopbackAddresses() async throws {
         let dead = try NetworkSettings.ProxyServer(url: "http://127.0.0.1:9")
         for proxy in [
             NetworkSettings.Proxy.server(dead),

@@ -15,7 +15,7 @@ import Testing
         TransportRequest(.get, try Endpoint("\(server.origin)/stream"), timeout: timeout, maximumResponseSize: limit)
     }
 
-    @Test func theHeadIsThereBeforeTheBodyHasEnded() async throws {
+    @Test func returnsTheHeadersBeforeTheBodyIsComplete() async throws {
         let server = try ScriptedServer([.receive, .send(Self.head + "data: a\n\n"), .hold])
         let response = try await SystemTransport().stream(try Self.request(server))
         #expect(response.head.status == .ok)
@@ -28,7 +28,7 @@ import Testing
         server.stop()
     }
 
-    @Test func aFloodThatIsNotReadIsBounded() async throws {
+    @Test func aBodyThatIsNotReadIsBufferedOnlyUpToTheLimit() async throws {
         let server = try ScriptedServer([
             .receive, .send(Self.head), .flood(String(repeating: "x", count: 4096)), .hold,
         ])
@@ -40,7 +40,7 @@ import Testing
         server.stop()
     }
 
-    @Test func aServerThatIsFasterThanTheReaderIsHeldBack() async throws {
+    @Test func backpressureAllowsABodyLargerThanTheBuffer() async throws {
         let size = 16 * 1024 * 1024
         let digits = Array("0123456789abcdef".utf8)
         let body = String(repeating: String(decoding: digits, as: UTF8.self), count: size / 16)
@@ -60,7 +60,7 @@ import Testing
         server.stop()
     }
 
-    @Test func aPartThatDoesNotFitIsOfferedAgainWhenThereIsRoom() async throws {
+    @Test func aChunkThatDoesNotFitIsHeldBackUntilTheBufferHasRoom() async throws {
         let body = ResponseBody(limit: 10)
         let (room, hasRoom) = AsyncStream<Void>.makeStream()
         body.onRoom { hasRoom.yield() }
@@ -76,7 +76,7 @@ import Testing
         #expect(body.offer([4]) == .ended)
     }
 
-    @Test func aHeadThatNeverComesIsGivenUp() async throws {
+    @Test func aResponseThatNeverStartsTimesOut() async throws {
         let server = try ScriptedServer([.receive, .hold])
         let error = await #expect(throws: AuthError.self) {
             _ = try await SystemTransport().stream(try Self.request(server, timeout: .milliseconds(100)))
@@ -85,7 +85,7 @@ import Testing
         server.stop()
     }
 
-    @Test func aHeadThatNeverEndsIsGivenUp() async throws {
+    @Test func responseHeadersThatNeverEndTimeOut() async throws {
         let server = try ScriptedServer([.receive, .send("HTTP/1.1 200 OK\r\n"), .hold])
         let error = await #expect(throws: AuthError.self) {
             _ = try await SystemTransport().stream(try Self.request(server, timeout: .milliseconds(100)))
@@ -94,7 +94,7 @@ import Testing
         server.stop()
     }
 
-    @Test func aBodyThatBreaksOffIsAnError() async throws {
+    @Test func aTruncatedBodyIsAnError() async throws {
         let server = try ScriptedServer([
             .receive, .send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"), .reset,
         ])
@@ -104,7 +104,7 @@ import Testing
         server.stop()
     }
 
-    @Test func cancellingTheTaskThatReadsEndsTheExchange() async throws {
+    @Test func aReaderCanBeCancelledWhileItWaitsForTheBody() async throws {
         let server = try ScriptedServer([.receive, .send(Self.head), .hold])
         let response = try await SystemTransport().stream(try Self.request(server))
         let reader = Task { try await response.body.collect(upTo: 1000) }
@@ -115,7 +115,7 @@ import Testing
 
     /// A server that does not read a body would parse it as the next request on the connection (request smuggling).
     @Test(arguments: ["302 Found", "401 Unauthorized", "503 Service Unavailable"])
-    func aConnectionOnWhichABodyWasRefusedIsNotUsedAgain(_ status: String) async throws {
+    func aConnectionIsNotReusedIfTheRequestBodyMayBeUnread(_ status: String) async throws {
         let refusal = "HTTP/1.1 \(status)\r\nContent-Length: 0\r\n\r\n"
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
         let server = try ScriptedServer([.receive, .send(refusal), .hold], [.receive, .send(answer), .hold])
@@ -129,7 +129,7 @@ import Testing
     }
 
     /// The same applies to a body from an untrusted source, even if the server responds with success.
-    @Test func aConnectionWithABodyOfABrowserIsNotUsedAgain() async throws {
+    @Test func aConnectionIsNotReusedAfterAnUntrustedRequestBody() async throws {
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
         let server = try ScriptedServer([.receive, .send(answer), .hold], [.receive, .send(answer), .hold])
         let transport = SystemTransport()

@@ -50,7 +50,7 @@ import Testing
         #expect(response.status == 204)
     }
 
-    @Test(arguments: [301, 302, 303, 307, 308]) func followsNoRedirect(_ status: Int) async throws {
+    @Test(arguments: [301, 302, 303, 307, 308]) func doesNotFollowRedirects(_ status: Int) async throws {
         let response = try await serve { request, _ in
             request.path == "/" ? self.response(status, [.location: "/elsewhere"]) : self.response(200)
         } _: { origin in
@@ -60,7 +60,7 @@ import Testing
         #expect(response.head.headerFields[.location] == "/elsewhere")
     }
 
-    @Test func keepsNoCookies() async throws {
+    @Test func doesNotStoreCookies() async throws {
         let second = try await serve { request, _ in
             self.response(200, [.setCookie: "a=1; Path=/"], body: Array((request.headerFields[.cookie] ?? "none").utf8))
         } _: { origin in
@@ -95,7 +95,7 @@ import Testing
         #expect(Set(response.head.headerFields[fields: .setCookie].map(\.value)) == Set(cookies))
     }
 
-    @Test func refusesABodyLargerThanTheCallAllows() async throws {
+    @Test func rejectsAResponseBodyThatExceedsTheMaximumSize() async throws {
         let error = try await #require(throws: AuthError.self) {
             try await serve { _, _ in
                 self.response(200, body: [UInt8](repeating: 65, count: 100_000))
@@ -108,7 +108,7 @@ import Testing
         #expect(error.code == .invalidResponse)
     }
 
-    @Test func reportsThatNoServerListens() async throws {
+    @Test func reportsARefusedConnectionWithoutQueryParameters() async throws {
         let port = try await serve { _, _ in
             self.response(200)
         } _: {
@@ -176,7 +176,7 @@ import Testing
         TransportRequest(.post, try Endpoint("\(server.origin)/token"), body: [1], timeout: timeout)
     }
 
-    @Test func aRequestForWhichNoConnectionIsAvailableInTimeIsNotSent() async throws {
+    @Test func aRequestIsNotSentIfNoConnectionBecomesAvailableInTime() async throws {
         let transport = transport(2)
         try await ScriptedServer.run([.receive, .hold]) { server in
             let held = try (0..<2).map { _ in try request(server) }.map { call in
@@ -194,7 +194,7 @@ import Testing
         }
     }
 
-    @Test func requestsToAPIsTakeNoConnectionFromTokenRequests() async throws {
+    @Test func apiRequestsAndTokenRequestsUseSeparateConnectionPools() async throws {
         let transport = transport(1)
         try await ScriptedServer.run([.receive, .hold], [.receive, .send(Self.response)]) { server in
             var call = try request(server)
@@ -207,7 +207,7 @@ import Testing
         }
     }
 
-    @Test func aRequestThatWaitsIsSentAsSoonAsAnotherHasEnded() async throws {
+    @Test func aQueuedRequestIsSentAsSoonAsAConnectionIsFree() async throws {
         let transport = transport(1)
         try await ScriptedServer.run([.receive, .hold], [.receive, .send(Self.response)]) { server in
             let call = try request(server)
@@ -223,7 +223,7 @@ import Testing
         }
     }
 
-    @Test func aCheckThatFailsBeforeSendingKeepsTheRequestFromBeingSent() async throws {
+    @Test func aFailedCheckBeforeSendingPreventsTheRequest() async throws {
         try await ScriptedServer.run([.receive, .send(Self.response)]) { server in
             var call = try request(server)
             call.addCheckBeforeSending { () throws(AuthError) in throw Lease.lost }

@@ -10,7 +10,7 @@ import AuthFlow
     }
 
     /// A host with an ever-growing number of requests must not delay the requests to other hosts.
-    @Test func theRequestThatHasWaitedLongestIsNextWhicheverHostItIsFor() throws {
+    @Test func theLongestWaitingRequestIsSentNextRegardlessOfItsHost() throws {
         var settings = NetworkSettings()
         (settings.maximumConnections, settings.connectionsPerHost) = (2, 2)
         var queue = TransferQueue()

@@ -15,13 +15,13 @@ import AuthFlow
         (.forResponse, "api.example.com sent nothing within 2 seconds."),
         (.forRest, "api.example.com did not respond within 2 seconds."),
     ])
-    func theErrorNamesTheMissingPart(_ wait: TransferWait, message: String) {
+    func theTimeoutErrorNamesThePhaseThatTimedOut(_ wait: TransferWait, message: String) {
         let error = wait.error(for: request(timeout: .seconds(2)), after: .seconds(2))
         #expect(error.code == .timedOut)
         #expect(error.message.contains(message))
     }
 
-    @Test func onlyTheFirstByteOfAWholeResponseHasAShorterLimit() {
+    @Test func onlyTheFirstByteOfANonStreamedResponseHasAShorterTimeout() {
         let call = request(timeout: .seconds(20))
         let waits: [TransferWait] = [.forConnection, .forBody, .forResponse, .forRest]
         let whole = waits.map { $0.limit(for: call, isStream: false, firstByte: .seconds(5)) }

@@ -36,7 +36,7 @@ import Testing
         }
     }
 
-    @Test func aPartIsAtTheServerBeforeTheNextOneExists() async throws {
+    @Test func sendsEachPartOfAStreamedBodyAsSoonAsItIsAvailable() async throws {
         let server = try ScriptedServer([.receiveHead, .receiveBytes(5), .receiveBytes(6), Self.ok, .hold])
         defer { server.stop() }
         let (parts, continuation) = Parts.makeStream()
@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [nil, 0]) func aBodyWithoutPartsIsSent(length: Int?) async throws {
+    @Test(arguments: [nil, 0]) func anEmptyStreamedBodyIsSent(length: Int?) async throws {
         let end = length == nil ? "0\r\n\r\n" : ""
         try await ScriptedServer.run([.receiveHead, .receiveBytes(end.utf8.count), Self.ok, .hold]) { server in
             let reply = try await Self.send(Self.whole(), length: length, to: server)
@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    @Test(arguments: Rejection.all) private func aResponseThatRejectsTheRequestArrivesWhole(_ rejection: Rejection)
+    @Test(arguments: Rejection.all) private func anEarlyRejectionIsReceivedCompletely(_ rejection: Rejection)
         async throws
     {
         try await ScriptedServer.run([
@@ -118,7 +118,7 @@ import Testing
         }
     }
 
-    @Test func aResponseThatIsEarlyDoesNotEndTheBody() async throws {
+    @Test func anEarlyResponseDoesNotStopTheUpload() async throws {
         let server = try ScriptedServer([.receiveHead, Self.ok, .receiveBytes(5), .receiveBytes(6), .hold])
         defer { server.stop() }
         let (parts, continuation) = Parts.makeStream()
@@ -132,7 +132,7 @@ import Testing
         await server.untilReceived(3)
     }
 
-    @Test(arguments: [nil, 10]) func aBodyThatFailsDoesNotLookWholeToTheServer(length: Int?) async throws {
+    @Test(arguments: [nil, 10]) func aFailedBodyStreamDoesNotAppearCompleteToTheServer(length: Int?) async throws {
         // A complete body would have five more bytes: the rest, or the final chunk.
         let begun = length == nil ? "5\r\nfirst\r\n" : "first"
         let server = try ScriptedServer([.receiveHead, .receiveBytes(begun.utf8.count), .receiveBytes(5), .hold])
@@ -150,7 +150,7 @@ import Testing
     }
 
     @Test(arguments: ["shorter": 6, "longer": 4])
-    func aBodyThatDoesNotHaveItsLengthIsAnError(_: String, length: Int) async throws {
+    func aBodyThatDoesNotMatchItsDeclaredLengthFails(_: String, length: Int) async throws {
         try await ScriptedServer.run([.receive, Self.ok, .hold]) { server in
             let error = await #expect(throws: AuthError.self) {
                 _ = try await Self.send(Self.whole("first"), length: length, to: server)
@@ -160,7 +160,7 @@ import Testing
         }
     }
 
-    @Test func aServerThatDoesNotReadHoldsTheBodyBackAndIsGivenUp() async throws {
+    @Test func appliesBackpressureAndTimesOutIfTheServerStopsReading() async throws {
         try await ScriptedServer.run([.receiveHead, .stall]) { server in
             let produced = Mutex(0)
             let parts = Parts {
@@ -176,7 +176,7 @@ import Testing
         }
     }
 
-    @Test func aBodyThatDoesNotGoOnIsGivenUp() async throws {
+    @Test func aStalledBodyStreamTimesOut() async throws {
         try await ScriptedServer.run([.receiveHead, .hold]) { server in
             let (parts, continuation) = Parts.makeStream()
             continuation.yield(Array("first".utf8))
@@ -188,7 +188,7 @@ import Testing
         }
     }
 
-    @Test func aResponseThatDoesNotComeAfterTheBodyIsGivenUp() async throws {
+    @Test func timesOutIfNoResponseFollowsTheBody() async throws {
         try await ScriptedServer.run([.receiveHead, .hold]) { server in
             let error = await #expect(throws: AuthError.self) {
                 _ = try await Self.send(Self.whole("first"), to: server, timeout: .milliseconds(200))
@@ -197,7 +197,7 @@ import Testing
         }
     }
 
-    @Test func aServerThatLeavesIsNotSentTheBodyAgain() async throws {
+    @Test func anUploadIsNotRetriedAfterAConnectionReset() async throws {
         try await ScriptedServer.run([.receiveHead, .reset], [.receive, Self.ok, .hold]) { server in
             let (parts, continuation) = Parts.makeStream()
             continuation.yield(Array("first".utf8))
@@ -209,7 +209,7 @@ import Testing
         }
     }
 
-    @Test func aConnectionThatMayBeDeadIsNotUsed() async throws {
+    @Test func anUploadDoesNotReuseAConnectionThatMayBeClosed() async throws {
         // The server closes the first connection after its response, without announcing it.
         try await ScriptedServer.run([.receive, Self.ok], [.receive, Self.ok, .hold]) { server in
             let first = try await Self.send(Self.whole("first"), length: 5, to: server)
@@ -221,7 +221,7 @@ import Testing
     }
 
     /// The server responds and stops reading, and the body never ends.
-    @Test func anEarlyResponseDoesNotEndTheTimeout() async throws {
+    @Test func theUploadTimeoutAppliesAfterAnEarlyResponse() async throws {
         try await ScriptedServer.run([.receiveHead, Self.ok, .hold]) { server in
             let (parts, continuation) = Parts.makeStream()
             continuation.yield(Array("first".utf8))
@@ -232,7 +232,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [HTTPRequest.Method.get, .put, .post, .delete]) func theMethodIsKept(
+    @Test(arguments: [HTTPRequest.Method.get, .put, .post, .delete]) func anUploadUsesTheMethodOfTheRequest(
         _ method: HTTPRequest.Method
     ) async throws {
         try await ScriptedServer.run([.receive, Self.ok, .hold]) { server in
@@ -242,7 +242,7 @@ import Testing
         }
     }
 
-    @Test func cancellingTheTaskEndsTheExchange() async throws {
+    @Test func cancellingAnUploadClosesTheConnection() async throws {
         let server = try ScriptedServer([.receiveHead, .hold])
         defer { server.stop() }
         let (parts, continuation) = Parts.makeStream()
@@ -254,7 +254,7 @@ import Testing
         await server.allClosed()
     }
 
-    @Test func aTransportWithoutStreamsSendsTheWholeBody() async throws {
+    @Test func aTransportWithoutStreamingSendsTheBufferedBody() async throws {
         struct Echo: HTTPTransport {
             func send(_ call: TransportRequest) async throws -> TransportResponse {
                 TransportResponse(head: HTTPResponse(status: .ok), body: call.body)

@@ -4,7 +4,7 @@ import CommandHarness
 import Foundation
 import Testing
 
-/// The tool with a platform's assertions, and with the sign-in of another profile.
+/// The command-line tool with assertions from a platform, and from another profile's sign-in.
 @Suite struct CommandAssertionTests {
     struct Source: Sendable, CustomTestStringConvertible {
         let testDescription: String
@@ -31,7 +31,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: sources) func aTokenComesForTheAssertionOfEachSource(_ source: Source) async throws {
+    @Test(arguments: sources) func obtainsATokenWithAnAssertionFromEachSource(_ source: Source) async throws {
         try await CommandHarness.withConfiguration("{}") { path, folder in
             let key = try await CommandHarness.run(["keys", "new", "\(folder)/key.pem"])
             let platform = try OIDCEmulator(issuer: "https://platform.example.com", clients: [])
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    @Test func aMissingAssertionIsToldInOneSentence() async throws {
+    @Test func reportsAnUnsetAssertionVariable() async throws {
         try await CommandHarness.withConfiguration("{}") { path, _ in
             try await EmulatorServer.run {
                 try OIDCEmulator(issuer: $0, clients: [OIDCEmulator.Client(id: "robot")])
@@ -86,7 +86,7 @@ import Testing
     @Test(arguments: [
         (#"{"name": "profile", "profile": "nowhere"}"#, "no other profile"), (#""key""#, "subject"),
         (#"{"name": "key", "subject": "x"}"#, "client_key"), (#""pigeon""#, "pigeon"), (nil, "needs an \"assertion\""),
-    ]) func aWrongSourceIsAConfigurationError(_ source: String?, _ words: String) async throws {
+    ]) func anInvalidAssertionSourceIsAConfigurationError(_ source: String?, _ words: String) async throws {
         let keys: [String: String?] = [
             "client_id": #""robot""#, "flow": #""jwt_bearer""#, "user_agent": nil, "assertion": source,
         ]
@@ -98,7 +98,7 @@ import Testing
 
     /// After one sign-in at work, the tool obtains tokens for the API without a second sign-in, using only a
     /// configuration file.
-    @Test func theSignInOfOneProfileGivesTokensOfAnother() async throws {
+    @Test func obtainsTokensForOneProfileFromTheSignInOfAnother() async throws {
         try await CommandHarness.withConfiguration("{}") { path, folder in
             try await EmulatorServer.run {
                 try OIDCEmulator(issuer: $0, clients: [OIDCEmulator.Client(id: "app-at-api")])

@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test(arguments: ["dpop", "signed_introspection", "signed_requests"])
-    func aSettingThatSwitchesOffWhatTheProfileDemandsIsRefused(_ name: String) async throws {
+    func rejectsASettingThatDisablesASecurityProfileRequirement(_ name: String) async throws {
         let changes: [String: String?] = ["security_profile": #""fapi2-message-signing""#, name: "false"]
         try await withRobot(changes) { emulator, path, _ in
             let outcome = try await CommandHarness.run(["token", "--config", path])
@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test(arguments: ["ES256", "ES384", "ES512", "PS256", "RS256", "EdDSA"])
-    func aTokenIsPrintedWithoutAnyUser(_ algorithm: String) async throws {
+    func printsAClientCredentialsTokenWithoutASignIn(_ algorithm: String) async throws {
         try await withRobot(algorithm: algorithm) { emulator, path, _ in
             let outcomes = try await withThrowingTaskGroup(of: CommandHarness.Outcome.self) { group in
                 for _ in 0..<4 {
@@ -67,7 +67,7 @@ import Testing
     }
 
     /// A machine has neither a browser nor a terminal, and does not need them.
-    @Test func doctorAndCheckAskForNoUserAgent() async throws {
+    @Test func doctorAndConfigCheckRequireNoUserAgent() async throws {
         try await withRobot { _, path, _ in
             let doctor = try await CommandHarness.run(["doctor", "--config", path])
             #expect(doctor.status == 0, "\(doctor.output)\(doctor.talk)")
@@ -78,7 +78,9 @@ import Testing
     }
 
     /// The grant needs no user, so neither command asks for a sign-in.
-    @Test(arguments: [false, true]) func aMachineGetsATokenForEachOfItsResources(_ usesDPoP: Bool) async throws {
+    @Test(arguments: [false, true]) func clientCredentialsYieldASeparateTokenForEachResource(_ usesDPoP: Bool)
+        async throws
+    {
         let resources = ["https://a.example.com", "https://b.example.com"]
         let changes: [String: String?] = [
             "resources": "[\"\(resources[0])\", \"\(resources[1])\"]", "dpop": usesDPoP ? "true" : nil,
@@ -111,7 +113,7 @@ import Testing
         }
     }
 
-    @Test func anExpiredTokenOfAMachineIsReplacedWithoutASignIn() async throws {
+    @Test func statusSucceedsForAnExpiredClientCredentialsToken() async throws {
         try await withRobot { emulator, path, _ in
             emulator.accessTokenLifetime = 0
             #expect(try await CommandHarness.run(["token", "--config", path]).status == 0)
@@ -122,8 +124,8 @@ import Testing
         }
     }
 
-    /// There is no user to sign in.
-    @Test func aMachineIsNeverDescribedAsAUser() async throws {
+    /// The client credentials grant involves no user.
+    @Test func clientCredentialsTokensAreNeverAttributedToAUser() async throws {
         try await withRobot { emulator, path, _ in
             let first = try await CommandHarness.run(["token", "--refresh", "--config", path])
             #expect(first.status == 0 && first.output.count > 20, "\(first.talk)")
@@ -141,7 +143,7 @@ import Testing
     }
 
     /// RFC 6749 section 4.4: the grant is for confidential clients only.
-    @Test func aMachineWithoutAKeyOrSecretIsFoundByTheCheck() async throws {
+    @Test func configCheckReportsMissingClientAuthentication() async throws {
         try await withRobot(["client_key": nil]) { emulator, path, _ in
             let check = try await CommandHarness.run(["config", "check", "--config", path])
             #expect(check.status == 2)
@@ -153,7 +155,7 @@ import Testing
         }
     }
 
-    @Test func aTokenThatHasExpiredIsAskedForAgain() async throws {
+    @Test func replacesAnExpiredClientCredentialsToken() async throws {
         try await withRobot { emulator, path, _ in
             emulator.accessTokenLifetime = 0
             let first = try await CommandHarness.run(["token", "--config", path])
@@ -163,7 +165,7 @@ import Testing
         }
     }
 
-    @Test func aKeyThatIsNotRegisteredIsToldWithItsCause() async throws {
+    @Test func reportsInvalidClientForAnUnregisteredKey() async throws {
         try await withRobot { _, path, folder in
             try FileManager.default.removeItem(atPath: "\(folder)/key.pem")
             _ = try await CommandHarness.run(["keys", "new", "\(folder)/key.pem"])
@@ -183,7 +185,7 @@ import Testing
         }
     }
 
-    @Test func signsInUnderMessageSigningByConfigurationAlone() async throws {
+    @Test func signsInWithFAPI2MessageSigningByConfigurationAlone() async throws {
         let changes: [String: String?] = [
             "flow": nil, "security_profile": #""fapi2-message-signing""#, "scopes": #"["openid", "profile"]"#,
         ]

@@ -37,7 +37,7 @@ import Testing
         (#"{"a": 8_455}"#, "1:8", "put other values in quotes"),
         ("{\n\"a\": 12345678901234567890}", "2:6", "out of range"),
     ])
-    func aMistakeInTheSyntaxIsNamed(_ text: String, _ position: String, _ words: String) async throws {
+    func configCheckExplainsJSONSyntaxErrors(_ text: String, _ position: String, _ words: String) async throws {
         try await CommandHarness.withConfiguration(text) { path, _ in
             let outcome = try await CommandHarness.run(["config", "check", "--config", path])
             #expect(outcome.status == 2)
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test func aURLAsAHostIsFoundByTheCheck() async throws {
+    @Test func configCheckRejectsAURLAsAHost() async throws {
         let changes: [String: String?] = [
             "helpers": #"{"git": {"hosts": ["https://git.example.com"]}}"#, "user_agent": nil,
         ]
@@ -59,7 +59,7 @@ import Testing
 
     /// All profiles are checked, even if a store cannot be opened. A store that can be opened but is unsuitable for a
     /// web application is also reported.
-    @Test func everyPartIsCheckedAfterAStoreThatCannotBeOpened() async throws {
+    @Test func configCheckContinuesAfterAStoreThatCannotBeOpened() async throws {
         func profile(_ store: String, _ client: String) -> String {
             #"{"provider": "oidc", "issuer": "https://id.example.com", "client_id": "\#(client)", "client_secret": {"command": ["echo", "secret"]}, "redirect_uri": "https://app.example.com/callback", "store": \#(store)}"#
         }
@@ -180,7 +180,7 @@ import Testing
     @Test(arguments: [
         (#""redirect_uri": "http://127.0.0.1/callback""#, "loopback"),
         (#""redirect_uri": "com.example.authflow:/callback""#, "paste"),
-    ]) func signsInByPasteAfterAWrongURL(_ redirect: String, _ agent: String) async throws {
+    ]) func signsInWithAPastedURLAfterAWrongURL(_ redirect: String, _ agent: String) async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -205,7 +205,7 @@ import Testing
         }
     }
 
-    @Test func doctorChecksWhatALoginNeedsWithoutLeakingSecrets() async throws {
+    @Test func doctorChecksLoginRequirementsWithoutLeakingSecrets() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -403,7 +403,7 @@ import Testing
     @Test(arguments: [
         ["--bogus"], ["login", "--bogus"], ["logni"], ["token", "--min-ttl", "x"], ["dev-idp", "--port", "0"],
     ])
-    func refusesInvalidArguments(_ arguments: [String]) async throws {
+    func rejectsInvalidArguments(_ arguments: [String]) async throws {
         let outcome = try await CommandHarness.run(arguments)
         #expect(outcome.status == 2)
         #expect(outcome.output.isEmpty)

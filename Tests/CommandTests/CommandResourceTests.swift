@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test func anAddressIsEnough() async throws {
+    @Test func signsInWithOnlyTheURLOfAResource() async throws {
         var settings = ResourceSettings()
         settings.refreshes = true
         try await with(settings) { emulator, run async throws in
@@ -80,7 +80,7 @@ import Testing
     }
 
     /// A machine-to-machine client replaces an expired token without a user.
-    @Test func anExpiredTokenThatIsReplacedWhenNeededIsNoEndedSession() async throws {
+    @Test func statusDoesNotReportAnExpiredMachineTokenAsAnEndedSession() async throws {
         var settings = ResourceSettings()
         settings.registers = false
         settings.grants = ["client_credentials"]
@@ -132,7 +132,7 @@ import Testing
     }
 
     /// The command that the message suggests yields a token that the resource accepts.
-    @Test func theAdviceAfterAStepUpNamesTheMissingScopes() async throws {
+    @Test func theSuggestedStepUpCommandIncludesTheMissingScopes() async throws {
         var settings = ResourceSettings()
         settings.toolScopes = ["mcp:write"]
         settings.supportedScopes = ["mcp:basic", "mcp:write"]
@@ -155,11 +155,11 @@ import Testing
         }
     }
 
-    /// Scopes that begin with a dash, and too many scopes for a command line.
+    /// Scopes that begin with a dash, and more scopes than fit on a command line.
     @Test(arguments: [
         (["--local", "-x"], "--scope=--local --scope=-x" as String?), ((0..<500).map { "scope-\($0)" }, nil),
     ])
-    func theAdviceForHostileScopesIsSafeToCopy(_ scopes: [String], _ advice: String?) async throws {
+    func theSuggestedCommandForHostileScopesIsSafeToCopy(_ scopes: [String], _ advice: String?) async throws {
         var settings = ResourceSettings()
         settings.toolScopes = scopes
         try await with(settings) { emulator, run async throws in
@@ -179,7 +179,7 @@ import Testing
     }
 
     /// RFC 9470: the command in the message requests the authentication that the resource requires.
-    @Test func theAdviceForAStepUpRequestsTheRequiredAuthentication() async throws {
+    @Test func theSuggestedStepUpCommandRequestsTheRequiredAuthentication() async throws {
         try await with { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)
             emulator.settings.requiredACR = "mfa phr"
@@ -195,7 +195,7 @@ import Testing
         }
     }
 
-    @Test func aRegistrationThatTheServerHasForgottenLeadsToASignIn() async throws {
+    @Test func aRegistrationThatTheServerNoLongerRecognizesRequiresASignIn() async throws {
         var settings = ResourceSettings()
         settings.refreshes = true
         settings.tokenLifetime = 0
@@ -209,7 +209,7 @@ import Testing
         }
     }
 
-    @Test func aResourceThatHasMovedToAnotherServerNamesBoth() async throws {
+    @Test func theErrorNamesBothAuthorizationServersOfAMigratedResource() async throws {
         var settings = ResourceSettings()
         settings.issuerPaths = ["/one", "/two"]
         settings.migratesAfterFirstCall = true
@@ -238,7 +238,7 @@ import Testing
         }
     }
 
-    @Test func theAdviceNamesTheAddressAndTheProfile() async throws {
+    @Test func theSuggestedLoginCommandIncludesTheResourceURLAndTheProfile() async throws {
         try await EmulatorServer.run {
             ProtectedResourceEmulator(origin: $0)
         } _: { emulator in
@@ -256,7 +256,7 @@ import Testing
         }
     }
 
-    @Test(arguments: ["@-", "@/dev/stdin"]) func theBodyOfARequestComesFromAPipe(_ argument: String) async throws {
+    @Test(arguments: ["@-", "@/dev/stdin"]) func readsTheRequestBodyFromAPipe(_ argument: String) async throws {
         let tool = "\(CommandHarness.folder.path)/authflow"
         let outcome = try await CommandHarness.run(
             ["-c", "printf '{}' | \"$0\" curl http://127.0.0.1:1/mcp -d \"$1\"", tool, argument],
@@ -267,7 +267,7 @@ import Testing
         #expect(!outcome.talk.contains("cannot be read"), "\(outcome.talk)")
     }
 
-    @Test func aDamagedCredentialIsRemovedLocally() async throws {
+    @Test func localLogoutRemovesTheStoredCredential() async throws {
         try await with { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)
             #expect(try await run(["logout", emulator.resource, "--local"]).status == 0)
@@ -275,7 +275,7 @@ import Testing
         }
     }
 
-    @Test func aServerThatIsNotSafeIsRefusedWithASentence() async throws {
+    @Test func rejectsANonconformingServerWithASpecificError() async throws {
         for (scenario, words) in [
             ("17", "is for the resource"), ("24", "RFC 9207"), ("27", "match character for character"),
         ] {
@@ -288,7 +288,7 @@ import Testing
         }
     }
 
-    @Test func aConfigurationThatIsNotTrustedIsLeftOut() async throws {
+    @Test func anUntrustedConfigurationFileIsIgnored() async throws {
         // A file that another user has placed in the directory specifies a different client for the resource.
         try await with(localConfiguration: { resource in
             #"{"profiles": {"x": {"provider": "oidc", "issuer": "https://evil.example.com", "client_id": "x", "resources": ["\#(resource)"]}}}"#
@@ -306,7 +306,7 @@ import Testing
         ["curl"],
         ["dev-idp", "--scenario", "27"], ["dev-idp", "--resource", "--scenario", "nonsense"],
         ["client-metadata", "https://a.example/"],
-    ]) func optionsWithoutEffectAreRefused(_ arguments: [String]) async throws {
+    ]) func rejectsInvalidArgumentsAndOptionsWithoutEffect(_ arguments: [String]) async throws {
         try await with { _, run async throws in
             let outcome = try await run(arguments)
             #expect(outcome.status == 2, "\(outcome.talk)")

@@ -126,7 +126,7 @@ import Testing
         }
     }
 
-    @Test func failsAtOnceWhereNoUserCouldSignIn() async throws {
+    @Test func failsImmediatelyWithoutABrowserOrTerminal() async throws {
         // No server is listening at this issuer's URL, and no request is sent to it.
         try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1", ["user_agent": nil])) {
             path,
@@ -138,7 +138,7 @@ import Testing
         }
     }
 
-    @Test func usesTheUserAgentOfTheCommandLine() async throws {
+    @Test func theUserAgentOptionOverridesTheConfiguredUserAgent() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in

@@ -80,12 +80,12 @@ import Testing
         Set(try FileManager.default.contentsOfDirectory(atPath: "\(folder)/store"))
     }
 
-    /// With a profile, `authflow curl` sends the profile's own token to the APIs that the profile names, and to no others.
-    @Test func curlSendsTheTokenOfAProfileToItsAPIs() async throws {
+    /// With a profile, `authflow curl` sends the profile's token only to the APIs that the profile lists.
+    @Test func curlSendsAProfilesTokenOnlyToItsAPIs() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
-            // A client for one account cannot be used for resources, but for APIs.
+            // A client for one account cannot be used for protected resources, but it can be used for APIs.
             let changes = ["api_origins": "[\"\(emulator.issuer)\"]", "account": #""248289761001""#]
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, changes)) { path, _ in
                 func curl(_ arguments: String...) async throws -> CommandHarness.Outcome {
@@ -110,12 +110,12 @@ import Testing
     }
 
     @Test(arguments: ["Host: evil.example", "content-length: 1", "Transfer-Encoding: chunked", "Connection: close"])
-    func curlSetsTheFieldsOfTheConnectionItself(_ field: String) async throws {
+    func curlRejectsHeadersThatTheTransportManages(_ field: String) async throws {
         let outcome = try await CommandHarness.run(["curl", "https://api.example.com", "-H", field])
         #expect(outcome.status == 2 && outcome.talk.contains("cannot be set"), "\(outcome.talk)")
     }
 
-    @Test func aSignInWhoseTokensAreNotStoredSaysSo() async throws {
+    @Test func loginReportsThatTheTokensWereNotStored() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -218,7 +218,7 @@ import Testing
         Damage(name: "open folder", command: "chmod 777 \"$(dirname \"$f\")\"", word: "chmod 700"),
     ]
 
-    @Test(arguments: damages) func reportsWhatIsWrongWithTheStore(
+    @Test(arguments: damages) func reportsAnUnusableStoreBeforeRefreshingOrSigningIn(
         _ damage: Damage
     ) async throws {
         try await EmulatorServer.run {

@@ -43,7 +43,7 @@ import Testing
         ("raw", "%"), ("header", "Authorization: Bearer %"),
         ("curl", #"header = "Authorization: Bearer %""#),
         ("env", "export ACCESS_TOKEN='%'"),
-    ]) func printsATokenForOtherPrograms(_ format: String, _ expected: String) async throws {
+    ]) func printsTheTokenInTheRequestedFormat(_ format: String, _ expected: String) async throws {
         try await signedIn { _, tool in
             _ = try await tool(["login"], "", [:])
             let token = try await tool(["token"], "", [:]).output.dropLast()
@@ -52,7 +52,7 @@ import Testing
         }
     }
 
-    @Test(arguments: ["header", "curl", "env"]) func aTokenThatIsBoundToAKeyIsNotPrintedAsABearerToken(_ format: String)
+    @Test(arguments: ["header", "curl", "env"]) func aDPoPBoundTokenIsNotPrintedAsABearerToken(_ format: String)
         async throws
     {
         try await signedIn(["dpop": "true"]) { _, tool in
@@ -72,7 +72,7 @@ import Testing
         ("another user", #"protocol=https\nhost=git.example.com:8443\nusername=bob\n\n"#, false),
         ("a second request after the first", #"protocol=https\nhost=a.example\n\nhost=git.example.com:8443\n"#, false),
         ("nothing", "", false),
-    ]) func gitGetsATokenForTheHostsOfTheProfileAlone(_ name: String, _ input: String, _ isGiven: Bool) async throws {
+    ]) func gitGetsATokenOnlyForTheHostsOfTheProfile(_ name: String, _ input: String, _ isGiven: Bool) async throws {
         try await signedIn(Self.helpers) { _, tool in
             _ = try await tool(["login"], "", [:])
             let outcome = try await tool(["credential", "git", "get"], input, [:])
@@ -82,7 +82,7 @@ import Testing
         }
     }
 
-    @Test func aProfileWithoutHelpersGivesNothing() async throws {
+    @Test func aProfileWithoutHelpersReturnsNoCredentials() async throws {
         try await signedIn { _, tool in
             _ = try await tool(["login"], "", [:])
             let git = try await tool(["credential", "git", "get"], #"protocol=https\nhost=git.example.com\n"#, [:])
@@ -150,7 +150,7 @@ import Testing
         }
     }
 
-    @Test func gitErasesATokenAndTheNextOneIsNewer() async throws {
+    @Test func gitEraseCausesTheNextGetToReturnANewToken() async throws {
         try await signedIn(Self.helpers) { emulator, tool in
             _ = try await tool(["login"], "", [:])
             let asked = #"protocol=https\nhost=git.example.com:8443\n"#
@@ -168,7 +168,7 @@ import Testing
     }
 
     /// git-credential(1), since Git 2.46.
-    @Test func gitGetsABearerTokenIfItSupportsThem() async throws {
+    @Test func gitGetsABearerTokenOnlyIfItSupportsAuthtype() async throws {
         let helpers = ["helpers": #"{"git": {"hosts": ["git.example.com"], "scheme": "bearer"}}"#]
         try await signedIn(helpers) { emulator, tool in
             _ = try await tool(["login"], "", [:])
@@ -218,7 +218,7 @@ import Testing
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com/k8s/clusters/evil"}}}"#
         ),
         ("no server", #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{}}"#),
-    ]) func aKubernetesPluginIsRefusedWithoutAToken(_ name: String, _ information: String) async throws {
+    ]) func rejectsInvalidKubernetesExecInfoWithoutPrintingAToken(_ name: String, _ information: String) async throws {
         try await signedIn(["helpers": #"{"kubernetes": {"servers": ["https://k8s.example.com"]}}"#]) { _, tool in
             _ = try await tool(["login"], "", [:])
             let outcome = try await tool(["credential", "kubernetes"], "", ["KUBERNETES_EXEC_INFO": information])
@@ -232,7 +232,7 @@ import Testing
         }
     }
 
-    @Test func aProgramIsRunWithATokenInItsPlace() async throws {
+    @Test func execPassesTheTokenInAVariableOrAFileDescriptor() async throws {
         try await signedIn { _, tool in
             let out = try await tool(["exec", "--", "true"], "", [:])
             #expect(out.status == 4 && out.talk.contains("authflow login"))
@@ -265,7 +265,7 @@ import Testing
         }
     }
 
-    @Test func aFileWithATokenIsThereWhileTheProgramRuns() async throws {
+    @Test func theTokenFileExistsOnlyWhileTheProgramRuns() async throws {
         try await signedIn { _, tool in
             _ = try await tool(["login"], "", [:])
             let token = try await tool(["token"], "", [:]).output.dropLast()
@@ -286,7 +286,7 @@ import Testing
         ["exec"], ["exec", "--descriptor", "2", "--", "true"], ["exec", "--variable", "A B", "--", "true"],
         ["exec", "--variable", "A", "--file", "B", "--", "true"], ["exec", "--variable", "1A", "--", "true"],
         ["exec", "--", "no-such-program"], ["token", "--json", "--format", "raw"],
-    ]) func refusesWhatCannotBeMeant(_ arguments: [String]) async throws {
+    ]) func rejectsInvalidExecAndTokenArguments(_ arguments: [String]) async throws {
         try await signedIn { _, tool in
             let outcome = try await tool(arguments, "", [:])
             #expect(outcome.status == 2)

@@ -2,9 +2,9 @@ import Testing
 
 @testable import AuthFlowCommand
 
-/// The notice of a command that waits.
+/// The notice that a waiting command prints.
 @Suite struct DelayNoticeTests {
-    @Test(.timeLimit(.minutes(1))) func isPrintedWhileTheCommandStillWaits() async throws {
+    @Test(.timeLimit(.minutes(1))) func theDelayNoticeIsPrintedWhileTheCommandIsWaiting() async throws {
         let (notices, said) = AsyncStream.makeStream(of: String.self)
         let notice = DelayNotice(delay: .zero) { said.yield($0) }
         // The operation ends only after the notice.
@@ -12,7 +12,7 @@ import Testing
         #expect(text?.contains("Ctrl-C") == true)
     }
 
-    @Test func isNotPrintedIfTheCommandIsFastOrItsErrorsAreNotReadOnATerminal() async {
+    @Test func theDelayNoticeIsNotPrintedForAFastCommandOrWithoutATerminal() async {
         let fast = DelayNotice(delay: .seconds(3_600)) { _ in Issue.record("printed") }
         #expect(await fast.during { 1 } == 1)
         #expect(await DelayNotice(delay: .zero, say: nil).during { 2 } == 2)

@@ -31,7 +31,7 @@ import Testing
         }
     }
 
-    @Test func writesAFileThatCanBeUsedAtOnce() async throws {
+    @Test func writesAConfigurationThatIsImmediatelyUsable() async throws {
         try await newcomer { emulator, folder, tool in
             let written = try await tool([
                 "init", "--issuer", emulator.issuer, "--client-id", "authflow-demo", "--scope", "openid", "--no-login",
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test func addsAProfileAndLeavesTheRestOfTheFileAsItIs() async throws {
+    @Test func addsAProfileWithoutChangingTheRestOfTheFile() async throws {
         try await newcomer { emulator, folder, tool in
             let text =
                 "{  \"profiles\": { \"old\" : {\"provider\":\"oidc\", \"issuer\":\"https://a.example\",\n \"client_id\": \"a\"} } }"
@@ -71,7 +71,7 @@ import Testing
         }
     }
 
-    @Test func registersAClientWhereTheProviderAllowsIt() async throws {
+    @Test func registersAClientThroughDynamicRegistration() async throws {
         try await newcomer { emulator, folder, tool in
             let written = try await tool(["init", "--issuer", emulator.issuer, "--register", "--no-login"])
             #expect(written.status == 0, "\(written.talk)")
@@ -95,7 +95,7 @@ import Testing
         ),
         ("two providers", ["--preset", "gitlab", "--issuer", "ISSUER"], 2, "--preset and --issuer"),
         ("another address", ["--issuer", "ISSUER/other", "--client-id", "a"], 7, "No metadata document"),
-    ]) func refusesWhatCannotWorkAndWritesNothing(
+    ]) func rejectsInvalidOptionsWithoutWritingAFile(
         _ name: String,
         _ arguments: [String],
         _ status: Int32,
@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    @Test func aClientByItsOptionsNeedsNoFile() async throws {
+    @Test func aClientConfiguredByOptionsNeedsNoConfigurationFile() async throws {
         try await newcomer { emulator, _, tool in
             let client = ["--issuer", emulator.issuer, "--client-id", "authflow-demo"]
             let token = try await tool(["token"] + client)
@@ -124,7 +124,7 @@ import Testing
         }
     }
 
-    @Test func doctorMendsWhatItCan() async throws {
+    @Test func doctorFixesThePermissionsOfTheConfigurationFile() async throws {
         try await newcomer { emulator, folder, tool in
             let path = "\(folder)/mine.json"
             let text =

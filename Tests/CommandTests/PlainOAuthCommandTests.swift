@@ -9,7 +9,7 @@ import Testing
         try await CommandHarness.run(arguments + ["--config", path], environment: ["PASSWORD": "wonderland"])
     }
 
-    @Test func signsInAndSaysThatTheUserIsUnknown() async throws {
+    @Test func signsInAndReportsThatTheUserIsUnknown() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test func namesTheUserWhomUserinfoDescribes() async throws {
+    @Test func identifiesTheUserFromUserinfo() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -51,7 +51,7 @@ import Testing
     }
 
     /// Stripe, Notion and Dropbox have neither metadata nor keys.
-    @Test func signsInAtAProviderWithTwoEndpoints() async throws {
+    @Test func signsInWithConfiguredEndpointsWithoutMetadata() async throws {
         try await EmulatorServer.run {
             let emulator = try OIDCEmulator(issuer: $0)
             emulator.fault = .metadata(.response { $0.head.status = .notFound })
@@ -70,7 +70,7 @@ import Testing
     }
 
     /// `token` and `status` agree on whether the user must sign in.
-    @Test func aSessionWhoseRefreshesAreRefusedIsReportedAsEnded() async throws {
+    @Test func statusReportsAnEndedSessionAfterRepeatedRefreshRejections() async throws {
         try await EmulatorServer.run {
             let emulator = try OIDCEmulator(issuer: $0)
             emulator.fault = .tokenResponse(.member("expires_in", 0))

@@ -13,7 +13,7 @@ import Testing
             .trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
-    @Test func aSignInThatOneProcessBeginsIsFinishedByAnother() async throws {
+    @Test func aSignInStartedInOneProcessIsFinishedOnceInAnother() async throws {
         try await EmulatorScene.with(.sockets) { scene in
             try await CommandHarness.withConfiguration("{}") { _, folder in
                 let (issuer, store) = (scene.emulator.issuer, "\(folder)/store")
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    @Test func aSealedRequestIsFinishedByAnotherProcessOnce() async throws {
+    @Test func aSealedAuthorizationRequestIsFinishedInAnotherProcess() async throws {
         try await EmulatorScene.with(.sockets) { scene in
             let (issuer, key) = (scene.emulator.issuer, String(repeating: "k", count: 43))
             let lines = try await step("seal", issuer, key).split(separator: "\n").map(String.init)
@@ -55,7 +55,7 @@ import Testing
 
     /// A process is stopped in the middle of a refresh for longer than its lease. Another process takes over, and its
     /// writes are not overwritten.
-    @Test func aProcessThatWasStoppedBeyondItsLeaseOverwritesNothing() async throws {
+    @Test func aProcessStoppedBeyondItsLeaseDoesNotOverwriteTheRecord() async throws {
         let isHeld = Mutex(false)
         let (arrived, arrival) = AsyncStream<Void>.makeStream()
         let (released, release) = AsyncStream<Void>.makeStream()

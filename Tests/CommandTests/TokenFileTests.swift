@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(1)), arguments: [(5, 5), (0, 1), (600, 30), (nil, 30)] as [(Int?, Int)])
-    func theNextAttemptIsMadeAsSoonAsItIsPossible(_ asked: Int?, _ expected: Int) async throws {
+    func theRetryDelayFollowsRetryAfterBetween1And30Seconds(_ asked: Int?, _ expected: Int) async throws {
         let file = PrivateFile("\(FileManager.default.temporaryDirectory.path)/token-file-\(UUID().uuidString)")
         let clock = RecordingClock()
         let (attempts, hasTried) = AsyncStream.makeStream(of: Void.self)
@@ -52,7 +52,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(1)), arguments: [AuthError.Code.loginRequired, .networkFailed])
-    func aFileIsUpdatedAfterAFailureThatIsReportedOnce(_ code: AuthError.Code) async throws {
+    func repeatedFailuresAreReportedOnceAndTheFileIsUpdatedAfterwards(_ code: AuthError.Code) async throws {
         let file = PrivateFile("\(FileManager.default.temporaryDirectory.path)/token-file-\(UUID().uuidString)")
         defer { try? file.remove() }
         let old = TokenSet(accessToken: Secret("old"))

@@ -72,7 +72,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: lines) func aMistakeInTheCommandLineIsNamedBeforeAnythingIsSent(_ line: Line) async throws {
+    @Test(arguments: lines) func reportsTheMistakeInAnInvalidCommandLine(_ line: Line) async throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("usage-\(UUID().uuidString)").path
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: folder) }
@@ -89,7 +89,7 @@ import Testing
     @Test(arguments: [
         ["token", "--json"], ["token", "--format", "json"], ["token", "--format=json"], ["status", "--json"],
         ["login", "--json", "--user-agent", "loopback"],
-    ]) func aFailureIsJSONWhereJSONWasAskedFor(_ arguments: [String]) async throws {
+    ]) func reportsAFailureAsJSONIfJSONOutputIsRequested(_ arguments: [String]) async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -108,7 +108,7 @@ import Testing
         }
     }
 
-    @Test func doctorNamesEachFaultAndAPortInUse() async throws {
+    @Test func doctorReportsEachConfigurationErrorAndAPortInUse() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -136,7 +136,7 @@ import Testing
         }
     }
 
-    @Test func anExpiredSessionIsNotCalledSignedIn() async throws {
+    @Test func statusReportsAnExpiredSessionAsEnded() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in

@@ -14,7 +14,9 @@ import Testing
     }
 
     /// Without this test, the rows could store their sessions in memory unnoticed.
-    @Test(arguments: Database.allCases) func theSessionsOfARowAreInTheDatabase(_ database: Database) async throws {
+    @Test(arguments: Database.allCases) func aConformanceRowStoresItsSessionsInTheDatabase(_ database: Database)
+        async throws
+    {
         let row = try #require(Self.rows.first { $0.number == "W3" })
         guard case .trial(let trial) = row.check else { return }
         let store = try await database.store()

@@ -88,7 +88,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         try await SessionStoreConformance(store: store) { try await Task.sleep(for: $0) }.run()
     }
 
-    @Test(arguments: Database.allCases) func aHolderWhoseLeaseAnotherHasTakenWritesNothing(_ database: Database)
+    @Test(arguments: Database.allCases) func aHolderWhoseLeaseWasTakenOverCannotWrite(_ database: Database)
         async throws
     {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
@@ -114,7 +114,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         try await other.withLease(on: key) { #expect(!$0.isAfterUnfinished) }
     }
 
-    @Test(arguments: Database.allCases) func aLeaseThatHasExpiredAndThatNoOtherHasTakenStillWrites(_ database: Database)
+    @Test(arguments: Database.allCases) func anExpiredLeaseThatWasNotTakenOverCanStillWrite(_ database: Database)
         async throws
     {
         let store = try await database.store(lease: .milliseconds(1))
@@ -126,7 +126,8 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         #expect(try await store.bytes(for: key) == [1])
     }
 
-    @Test(arguments: Database.allCases) func machinesThatShareADatabaseUseAProofOnce(_ database: Database) async throws
+    @Test(arguments: Database.allCases) func instancesThatShareADatabaseAcceptAProofOnce(_ database: Database)
+        async throws
     {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
         let stores = [try await database.store(named: name), try await database.store(named: name)]
@@ -195,7 +196,9 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         try await store.withLease(on: key) { _ in }
     }
 
-    @Test(.timeLimit(.minutes(1)), arguments: Database.allCases) func otherProcessesHearOfARemoval(_ database: Database)
+    @Test(.timeLimit(.minutes(1)), arguments: Database.allCases) func otherProcessesAreNotifiedOfARemoval(
+        _ database: Database
+    )
         async throws
     {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
@@ -218,7 +221,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
 
     /// The next release migrates the tables while replicas of this release are still running.
     @Test(arguments: [(1, true), (2, false)])
-    func tablesOfANewerVersionAreUsedWhereTheyNeedNoNewerProgram(_ needs: Int, _ isUsable: Bool) async throws {
+    func usesANewerSchemaOnlyIfItIsCompatible(_ needs: Int, _ isUsable: Bool) async throws {
         let name = "newer\(UInt64.random(in: 0..<UInt64.max))"
         let url = try Database.address("AUTHFLOW_POSTGRESQL")
         _ = try await PostgreSQLTokenStore(url: url, schema: name).migrate()
@@ -235,7 +238,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         }
     }
 
-    @Test func twoMigrationsAtOnceAreSafe() async throws {
+    @Test func concurrentMigrationsAreSafe() async throws {
         let name = "migrated\(UInt64.random(in: 0..<UInt64.max))"
         let url = try Database.address("AUTHFLOW_POSTGRESQL")
         let befores = try await withThrowingTaskGroup(of: Int.self) { group in
@@ -263,7 +266,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         "postgresql://db.example.com/app?sslmode=disable", "postgresql://db.example.com/app?sslmode=require",
         "host=/run/postgresql,db.example.com sslmode=prefer", "postgresql:///app?sslmode=disable",
         "host=localhost hostaddr=192.0.2.1 sslmode=allow",
-    ]) func anAddressWithoutVerifiedTLSIsRefused(_ url: String) throws {
+    ]) func rejectsAPostgreSQLConnectionStringWithoutVerifiedTLS(_ url: String) throws {
         let error = #expect(throws: AuthError.self) { try PostgreSQLTokenStore(url: Secret(url)) }
         #expect(error?.code == .invalidConfiguration)
         #expect(throws: Never.self) { try PostgreSQLTokenStore(url: Secret(url), allowsUnverifiedServer: true) }
@@ -273,11 +276,11 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         "redis://cache.example.com", "redis://10.0.0.1:6379/0", "redis://", "redis://localhost:0",
         "redis://localhost/x",
         "http://localhost", "unix:relative", "rediss://cache.example.com",
-    ]) func aRedisAddressThatIsNotSafeOrNotOneIsRefused(_ url: String) throws {
+    ]) func rejectsAnUnsafeOrInvalidRedisURL(_ url: String) throws {
         #expect(throws: AuthError.self) { try RedisTokenStore(url: Secret(url)) }
     }
 
-    @Test func aServerThatIsNotThereIsReportedAndItsPasswordIsNot() async throws {
+    @Test func reportsAnUnreachableServerWithoutItsPassword() async throws {
         let addresses = ["postgresql://user:very-secret@127.0.0.1:1/app", "redis://user:very-secret@127.0.0.1:1"]
         for address in addresses {
             let store: any SessionTokenStore =
@@ -290,8 +293,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         }
     }
 
-    @Test(arguments: Database.allCases) func keysAreReplacedUnderLoadAndNothingIsLost(_ database: Database) async throws
-    {
+    @Test(arguments: Database.allCases) func keyRotationUnderLoadLosesNoWrites(_ database: Database) async throws {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
         func keys(_ names: [String]) throws -> EncryptionKeys {
             try EncryptionKeys(

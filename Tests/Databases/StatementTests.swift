@@ -13,7 +13,7 @@ import Testing
 /// No time passes during the calls: a lease is valid for an hour, or expires immediately.
 @Suite(.enabled(if: Database.areRunning)) struct StatementTests {
     @Test(arguments: Database.allCases, [UInt64](1...8))
-    func statementsHaveTheRulesOfTheSimulation(_ database: Database, _ seed: UInt64) async throws {
+    func databaseStatementsBehaveLikeTheSimulatedTable(_ database: Database, _ seed: UInt64) async throws {
         var comparison = Comparison(table: try await database.table(), seed: seed)
         for number in 1...300 { try await comparison.call(number) }
     }

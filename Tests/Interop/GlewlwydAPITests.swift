@@ -49,7 +49,7 @@ extension GlewlwydTests {
             return request
         }
 
-        @Test func itsAccessTokenIsAcceptedAndItsManipulatedFormsAreRefused() async throws {
+        @Test func acceptsAGlewlwydAccessTokenAndRejectsTamperedVariants() async throws {
             let credential = try await GlewlwydTests().client(hasSecret: true).signIn().credential
             let token = credential.tokens.accessToken.exposed
             let authorization = try await api().authorize(request("Bearer \(token)"), requiring: ["profile"])
@@ -82,7 +82,7 @@ extension GlewlwydTests {
         }
 
         /// Introspection with plain responses (RFC 7662) and with JWT responses that Glewlwyd signs (RFC 9701).
-        @Test(arguments: [false, true]) func aTokenThatItHasRevokedIsRefusedByIntrospection(isSigned: Bool)
+        @Test(arguments: [false, true]) func aRevokedTokenIsRejectedAfterIntrospection(isSigned: Bool)
             async throws
         {
             let client = try GlewlwydTests().client(hasSecret: true)
@@ -99,7 +99,7 @@ extension GlewlwydTests {
             #expect(rejection?.reason.contains(isSigned ? "(status 400)" : "did not report it as active") == true)
         }
 
-        @Test func itsBoundTokenIsRefusedWithoutAProof() async throws {
+        @Test func aDPoPBoundTokenIsRejectedWithoutAProof() async throws {
             let token = try await GlewlwydTests().client(dpop: true).signIn().credential.tokens.accessToken.exposed
             for scheme in ["Bearer", "DPoP"] {
                 await #expect(throws: Rejection.self) { _ = try await api().authorize(request("\(scheme) \(token)")) }

@@ -65,7 +65,7 @@ extension GlewlwydTests {
                 .joined(separator: "; ")
         }
 
-        @Test(.timeLimit(.minutes(1))) func aSessionThatEndsAtTheProviderEndsInEveryProcess() async throws {
+        @Test(.timeLimit(.minutes(1))) func aLogoutAtTheProviderEndsTheSessionInEveryProcess() async throws {
             let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"])
             let callback = try Endpoint(try #require(environment["AUTHFLOW_GLEWLWYD_REDIRECT"]))
             var values = ClientRegistration.Values(clientID: "authflow-interop-web")

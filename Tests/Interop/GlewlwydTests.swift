@@ -209,7 +209,7 @@ struct GlewlwydTests {
         #expect(try await client.refresh().tokens.accessToken != credential.tokens.accessToken)
     }
 
-    @Test func getsTokensWithoutAUser() async throws {
+    @Test func obtainsTokensWithClientCredentials() async throws {
         let client = try strictClient(#""flow": "client_credentials", "scopes": ["profile"]"#)
         let tokens = try await client.freshTokens()
         #expect(!tokens.accessToken.exposed.isEmpty && tokens.refreshToken == nil)
@@ -232,7 +232,7 @@ struct GlewlwydTests {
         #expect(error.map { "\($0)" }?.contains("looking-glass") == false)
     }
 
-    @Test func failsWithAnErrorResponseForUnknownScopes() async throws {
+    @Test func aSignInWithUnknownScopesFails() async throws {
         let client = try client(scopes: #"["unknown"]"#)
         await #expect(throws: AuthError.self) { try await client.signIn() }
     }

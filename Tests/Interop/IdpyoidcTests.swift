@@ -48,7 +48,7 @@ struct IdpyoidcTests {
     }
 
     /// The provider rejects an assertion whose audience is its issuer. The error message contains that audience.
-    @Test func aRefusedAssertionIsToldWithWhatItWas() async throws {
+    @Test func theErrorDescribesTheRejectedClientAssertion() async throws {
         let client = try client(audience: "issuer")
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         let issuer = try #require(environment["AUTHFLOW_IDPYOIDC_ISSUER"])
@@ -57,7 +57,7 @@ struct IdpyoidcTests {
     }
 
     /// The provider's access tokens are JWTs that do not conform to RFC 9068: no `typ`, and the client as the audience.
-    @Test func itsAccessTokenIsAcceptedOnlyWhereTheAPISaysSo() async throws {
+    @Test func idpyoidcAccessTokensAreAcceptedOnlyWithRiskyAnyJWT() async throws {
         let issuer = try #require(environment["AUTHFLOW_IDPYOIDC_ISSUER"])
         let tokens = try await client().signIn().credential.tokens
         let token = tokens.accessToken.exposed

@@ -23,7 +23,7 @@ private let keyring = ProcessInfo.processInfo.environment["AUTHFLOW_KEYRING"]
     }
 
     @Test(.enabled(if: keyring == "locked" || keyring == "absent"))
-    func reportsAtOnceThatTheKeyringCannotBeUsed() async throws {
+    func reportsALockedOrAbsentKeyringPromptly() async throws {
         let start = ContinuousClock.now
         let store = SecretServiceTokenStore()
         let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key) }

@@ -30,7 +30,7 @@ struct PKCS11Tests {
     private static let keys: [(String, SignatureAlgorithm)] =
         [("signing", .es256)] + (isSoftware ? [("large", .es384), ("rsa", .ps256), ("rsa", .rs256)] : [])
 
-    @Test(arguments: keys) func provesAClientByAKeyInTheToken(_ name: String, _ algorithm: SignatureAlgorithm)
+    @Test(arguments: keys) func authenticatesAClientWithAPKCS11Key(_ name: String, _ algorithm: SignatureAlgorithm)
         async throws
     {
         let source = try source("token=AuthFlow;object=\(name)")
@@ -53,7 +53,7 @@ struct PKCS11Tests {
     }
 
     /// A client configured from a file signs assertions and proofs with the same key, and stores no key material.
-    @Test func bindsTokensToAKeyInTheTokenByConfiguration() async throws {
+    @Test func bindsTokensToAPKCS11KeyFromAConfigurationFile() async throws {
         var registered = OIDCEmulator.Client(id: "machine", authenticationMethod: "private_key_jwt")
         registered.jwks = ["keys": [try source().key().publicJWK]]
         registered.redirectURIs = ["http://127.0.0.1:8400/callback"]
@@ -127,7 +127,7 @@ struct PKCS11Tests {
         ),
     ]
 
-    @Test(arguments: failing) func saysWhyAKeyCannotBeUsed(_ failing: Failing) throws {
+    @Test(arguments: failing) func reportsWhyAPKCS11KeyCannotBeUsed(_ failing: Failing) throws {
         let source = try source(failing.attributes, module: failing.module, pin: failing.pin)
         let error = #expect(throws: AuthError.self) { try source.key() }
         #expect(error?.code == .keyUnavailable)
@@ -135,7 +135,7 @@ struct PKCS11Tests {
         #expect(error?.message.contains(pin) == false)
     }
 
-    @Test(.enabled(if: isSoftware)) func asksForAPINAndDoesNotTryAWrongOneTwice() throws {
+    @Test(.enabled(if: isSoftware)) func requiresAPINAndDoesNotRetryAWrongPIN() throws {
         let without = try SigningKeySource.pkcs11("pkcs11:token=Fragile;object=x?module-path=\(module)")
         #expect(#expect(throws: AuthError.self) { try without.key() }?.message.contains("requires a PIN") == true)
         let wrong = try source("token=Fragile;object=x", pin: "9999")
@@ -150,7 +150,7 @@ struct PKCS11Tests {
         #expect(#expect(throws: AuthError.self) { try right.key() }?.message.contains("no such private key") == true)
     }
 
-    @Test(.enabled(if: isSoftware)) func encryptsSessionsByAKeyInTheToken() async throws {
+    @Test(.enabled(if: isSoftware)) func encryptsSessionsWithAPKCS11Key() async throws {
         let uri = "pkcs11:token=AuthFlow;object=sessions;type=secret-key?module-path=\(module)"
         func store(_ id: String, over base: MemoryTokenStore) throws -> EncryptedSessionStore {
             EncryptedSessionStore(
@@ -183,7 +183,7 @@ struct PKCS11Tests {
         #expect(error?.message.contains("no such secret key") == true)
     }
 
-    @Test(.enabled(if: isSoftware)) func aStoreNamesAKeyInATokenByConfiguration() throws {
+    @Test(.enabled(if: isSoftware)) func aStoreConfigurationCanUseAPKCS11EncryptionKey() throws {
         func text(_ key: String) -> [UInt8] {
             Array(
                 """
@@ -208,7 +208,7 @@ struct PKCS11Tests {
     }
 
     /// A URI as printed by `p11tool --list-all`.
-    @Test(.enabled(if: isSoftware)) func readsAWholeURI() throws {
+    @Test(.enabled(if: isSoftware)) func parsesAFullPKCS11URI() throws {
         let source = try source(
             "model=SoftHSM%20v2;manufacturer=SoftHSM%20project;token=AuthFlow;id=%01;object=signing;type=private"
         )
@@ -222,7 +222,7 @@ struct PKCS11Tests {
         "pkcs11:object=%zz", "pkcs11:object=x;id=%+5", "pkcs11:object=", "pkcs11:object=x;color=red", "pkcs12:object=x",
         "object=x",
         "pkcs11:object=x?module-name=y",
-    ]) func refusesAURIThatNamesNoPrivateKey(_ uri: String) {
+    ]) func rejectsInvalidOrUnsupportedPKCS11URIs(_ uri: String) {
         let error = #expect(throws: AuthError.self) { try SigningKeySource.pkcs11(uri) }
         #expect(error?.code == .invalidConfiguration)
     }

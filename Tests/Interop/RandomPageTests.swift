@@ -27,7 +27,7 @@ private let pages = ProcessInfo.processInfo.environment["AUTHFLOW_PAGES"]
         let kind: String
     }
 
-    @Test func noFormIsReadThatABrowserDoesNotShow() throws {
+    @Test func findsOnlyFormsThatABrowserAlsoFinds() throws {
         let data = try Data(contentsOf: URL(fileURLWithPath: pages ?? ""))
         let decoder = JSONDecoder()
         decoder.keyDecodingStrategy = .convertFromSnakeCase

@@ -52,7 +52,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         return String(decoding: response.body, as: UTF8.self)
     }
 
-    @Test func aPrivateAuthorityIsTrustedWhenItIsConfigured() async throws {
+    @Test func trustsAPrivateCertificateAuthorityOnlyIfConfigured() async throws {
         #expect(try await get("good", settings()).hasPrefix("HTTP/2.0"))
         let error = await #expect(throws: AuthError.self) { try await get("good", settings(trusting: false)) }
         #expect(error?.message.contains("not among the authorities") == true, "\(error as Any)")
@@ -62,7 +62,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         ("expired", "it has expired"), ("other-name", "it is for a different name"), ("self-signed", "self-signed"),
         ("sha1", "too weak"), ("small-key", "too weak"),
         ("no-names", "no subjectAltName"), ("mail-only", "no subjectAltName"),
-    ]) func refusesAWrongCertificateWithTheReason(_ server: String, _ reason: String) async throws {
+    ]) func rejectsAnInvalidServerCertificateAndReportsTheReason(_ server: String, _ reason: String) async throws {
         let error = await #expect(throws: AuthError.self) { try await get(server, settings()) }
         #expect(error?.code == .networkFailed)
         #expect(error?.message.contains(reason) == true, "\(error as Any)")
@@ -70,7 +70,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
     }
 
     /// nginx ends each connection with GOAWAY after three requests; no request is lost.
-    @Test func concurrentRequestsSurviveTheEndOfTheirConnections() async throws {
+    @Test func concurrentRequestsSucceedWhenTheServerSendsGOAWAY() async throws {
         let settings = try settings()
         let responses = try await withThrowingTaskGroup(of: String.self) { group in
             for _ in 0..<60 { group.addTask { try await get("good", settings) } }
@@ -81,7 +81,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
     }
 
     /// Requests that must not be sent twice use HTTP/1.1, which has no GOAWAY.
-    @Test func postRequestsSurviveTheEndOfConnections() async throws {
+    @Test func concurrentPOSTRequestsSucceedWhenTheServerClosesConnections() async throws {
         let settings = try settings()
         let responses = try await withThrowingTaskGroup(of: String.self) { group in
             for _ in 0..<60 { group.addTask { try await get("good", settings, method: .post) } }
@@ -123,7 +123,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
             ("password-proxy", "wrong", "requires a user name and a password"),
             ("refusing-proxy", nil, "refused to connect"), ("dead", nil, "Could not connect to the proxy"),
         ] as [(String, String?, String)]
-    ) func reportsWhyAProxyDoesNotConnect(
+    ) func reportsWhyAProxyConnectionFails(
         _ proxy: String,
         _ password: String?,
         _ reason: String

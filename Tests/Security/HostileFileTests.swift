@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test(arguments: ["login", "token", "logout", "status", "userinfo", "doctor"])
-    func usesAConfigurationOfTheWorkingDirectoryOnlyOnceItIsTrusted(_ command: String) async throws {
+    func rejectsAnUntrustedConfigurationFileInTheWorkingDirectory(_ command: String) async throws {
         try await withHome { home in
             // If the browser in the configuration were started, it would create a file.
             let text = CommandHarness.profile(
@@ -106,7 +106,7 @@ import Testing
 
     /// A symbolic link and the file that it points to count as the same file, even if their names differ.
     @Test(arguments: ["authflow.json", "other.json", "AUTHFLOW.JSON"])
-    func aCheckRunsNoProgramOfAnUntrustedFile(_ name: String) async throws {
+    func configCheckRunsNoCommandFromAnUntrustedFile(_ name: String) async throws {
         try await withHome { home in
             let trace = "\(home)/trace"
             let text = CommandHarness.profile(
@@ -143,7 +143,7 @@ import Testing
     }
 
     /// Relative paths in a trusted file are relative to its directory, not to that of a symbolic link to the file.
-    @Test func aLinkToATrustedFileBelongsToTheFolderOfThatFile() async throws {
+    @Test func relativePathsInALinkedFileResolveAgainstTheTargetsDirectory() async throws {
         try await withHome { home in
             let text = CommandHarness.profile(
                 "http://127.0.0.1:1",
@@ -173,7 +173,7 @@ import Testing
         try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
     }
 
-    @Test func keepsEveryOneOfManyConcurrentTrustChanges() async throws {
+    @Test func concurrentTrustChangesAreNotLost() async throws {
         try await withHome { home in
             let folders = (0..<6).map { "\(home)/\($0)" }
             for folder in folders {
@@ -196,7 +196,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [">/dev/full", ">&-"]) func aResultThatCannotBeWrittenIsAFailure(_ redirection: String)
+    @Test(arguments: [">/dev/full", ">&-"]) func failsIfTheOutputCannotBeWritten(_ redirection: String)
         async throws
     {
         let program = CommandHarness.folder.appendingPathComponent("authflow").path
@@ -208,7 +208,7 @@ import Testing
         #expect(outcome.talk.contains("could not be written"))
     }
 
-    @Test func registersNoClientWhereTheResultCannotBeWritten() async throws {
+    @Test func registersNoClientIfTheOutputFileCannotBeWritten() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -234,7 +234,7 @@ import Testing
     ]
 
     @Test(arguments: modes)
-    func refusesConfigurationFilesThatOthersCanChange(_ mode: Modes) async throws {
+    func rejectsConfigurationFilesThatOtherUsersCanModify(_ mode: Modes) async throws {
         try await withHome { home in
             try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { path, folder in
                 try FileManager.default.setAttributes([.posixPermissions: mode.file], ofItemAtPath: path)
@@ -252,7 +252,7 @@ import Testing
         }
     }
 
-    @Test func refusesPipesAndDevicesAsConfigurationFiles() async throws {
+    @Test func rejectsPipesAndDevicesAsConfigurationFiles() async throws {
         try await withHome { home in
             try #require(unsafe mkfifo("\(home)/pipe", 0o600) == 0)
             for path in ["\(home)/pipe", "/dev/zero", home] {
@@ -331,7 +331,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: targets) func overwritesNoFileThatAConfigurationNames(
+    @Test(arguments: targets) func doesNotOverwriteAnExistingFileNamedInAConfiguration(
         _ target: Target
     ) async throws {
         try await EmulatorServer.run {
@@ -380,7 +380,7 @@ import Testing
         }
     }
 
-    @Test func truncatesNoOtherFileWithTheNameOfALock() async throws {
+    @Test func doesNotTruncateAnUnrelatedFileWithTheNameOfALockFile() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -399,7 +399,7 @@ import Testing
         }
     }
 
-    @Test func leavesNoLockFileWithoutACredential() async throws {
+    @Test func aFailedLoginLeavesNoLockFile() async throws {
         try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { path, folder in
             let login = try await CommandHarness.run(["login", "--config", path], environment: Self.password)
             #expect(login.status == 7, "\(login.talk)")

@@ -184,7 +184,7 @@ import Testing
     }
 
     @Test(arguments: ["http://127.0.0.1:9200/_shutdown", "http://localhost/x", "https://10.0.0.1/x"])
-    func followsNoPublicPageToALocalService(_ address: String) async throws {
+    func aPublicPageCannotRedirectOrSubmitToALocalService(_ address: String) async throws {
         for page in [
             TransportResponse.redirect(address), .html("<form action='\(address)'><button>Continue</button></form>"),
         ] {
@@ -198,7 +198,7 @@ import Testing
 
     // MARK: Consent
 
-    @Test(arguments: HTMLFormDriver.Consent.allCases) func pressesNoConsentButtonThatSendsTheSameAsAnother(
+    @Test(arguments: HTMLFormDriver.Consent.allCases) func pressesNoAmbiguousConsentButton(
         _ consent: HTMLFormDriver.Consent
     ) async throws {
         // If both buttons submit the same data, the denial would be processed as an approval. An approval with the
@@ -230,7 +230,7 @@ import Testing
         "<form method=post action=/x><input name=q><button>Sign out</button></form>", "<p>You are signed out.</p>",
         "<form method=post action='https://evil.example.net/'><button>Sign out</button></form>",
         "<form method=post action=/x><button name=a value=1>Yes</button><button name=a value=1>No</button></form>",
-    ]) func aSignOutTypesNothingAndPressesOnlyItsConfirmation(_ page: String) async throws {
+    ]) func aSignOutSubmitsOnlyAnUnambiguousConfirmation(_ page: String) async throws {
         let network = Network { _ in .html(page) }
         let error = await #expect(throws: AuthError.self) {
             try await visit("https://id.example.com/logout", purpose: .signOut, in: network)
@@ -265,7 +265,7 @@ import Testing
     }
 
     @Test(arguments: [TransportResponse(head: HTTPResponse(status: .noContent)), .text("{}")])
-    func anEmptySuccessResponseEndsASignOut(_ response: TransportResponse) async throws {
+    func anEmptySuccessResponseCompletesTheSignOut(_ response: TransportResponse) async throws {
         let network = Network { _ in response }
         let response = try await visit("https://id.example.com/logout?id_token_hint=x", purpose: .signOut, in: network)
         #expect(response == "com.example.app:/callback?state=the-state")
@@ -288,7 +288,8 @@ import Testing
         #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")
     }
 
-    @Test(arguments: [401, 403]) func aForbiddenPageAfterAPasswordIsADenial(_ status: Int) async throws {
+    @Test(arguments: [401, 403]) func reportsA401Or403AfterPasswordSubmissionAsAccessDenied(_ status: Int) async throws
+    {
         let network = Network { line in
             line.hasPrefix("GET") ? .html(Self.signIn) : .html("Wrong.", status: HTTPResponse.Status(code: status))
         }
@@ -351,13 +352,13 @@ import Testing
 
     /// The time is proportional to the size, which is limited.
     @Test(.timeLimit(.minutes(1)), arguments: monsters)
-    func endsAtPagesThatAreLargeOrComplex(_ test: Monster) async throws {
+    func failsInLinearTimeOnLargeOrComplexPages(_ test: Monster) async throws {
         let page = test.page()
         let error = await #expect(throws: AuthError.self) { try await visit(in: Network { _ in .html(page) }) }
         #expect(error?.message.contains("was not read") == (page.utf8.count > 512 * 1024), "\(error?.message ?? "")")
     }
 
-    @Test func readsAnOrdinaryPage() async throws {
+    @Test func signsInOnAPageWithScriptsStylesAndComments() async throws {
         let script =
             "<script>for (let a = 0; a<b && c d e; a++) { '</div>' }</script><style>a>b { c: d }</style><!-- <a b c d> --><!----><!-- it's -->"
         let list = (0..<500).map { "<option value=\($0)>Number \($0)" }.joined()

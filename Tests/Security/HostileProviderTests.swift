@@ -7,8 +7,8 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Providers with unusual responses, over real sockets, with the real tool: its messages, its exit status, and the text
-/// that it must never print.
+/// The command-line tool against providers with unusual responses over real sockets: its messages, its exit status,
+/// and the text that it must never print.
 @Suite struct HostileProviderTests {
     private static let environment = ["PASSWORD": "wonderland"]
 
@@ -122,7 +122,7 @@ import Testing
         }
     }
 
-    @Test func aProviderThatRequiresPARAndHasNoEndpointIsUnsupportedAtOnce() async throws {
+    @Test func failsAtOnceIfPARIsRequiredButHasNoEndpoint() async throws {
         let bend = MetadataFault.members { $0["require_pushed_authorization_requests"] = true }
         try await withProvider { emulator, witness, path in
             emulator.fault = .metadata(bend)
@@ -158,7 +158,7 @@ import Testing
 
     // MARK: Sessions
 
-    @Test func anIncompleteSignOutExitsWithNine() async throws {
+    @Test func anIncompleteSignOutExitsWithStatus9() async throws {
         try await withProvider {
             path,
             _ in
@@ -172,7 +172,7 @@ import Testing
         }
     }
 
-    @Test func anExpiredTokenWithoutARefreshTokenExitsWithFour() async throws {
+    @Test func anExpiredTokenWithoutARefreshTokenExitsWithStatus4() async throws {
         try await withProvider { emulator, _, path in
             emulator.accessTokenLifetime = 0
             #expect(try await run("login", "--config", path).status == 0)
@@ -182,7 +182,7 @@ import Testing
         }
     }
 
-    @Test func repeatedRefusalsWithoutAnErrorCodeRequireASignInAndKeepTheCredential() async throws {
+    @Test func repeatedRejectionsWithoutErrorCodeRequireSignInButRetainTheCredential() async throws {
         let isOver = Mutex(false)
         try await withProvider(Self.longScopes) { path, body in
             path == "/token" && isOver.withLock { $0 } ? .text("", status: .badRequest) : nil
@@ -200,7 +200,7 @@ import Testing
         }
     }
 
-    @Test func shortLivedTokensAreUsedAndNotRefreshedByEachProcess() async throws {
+    @Test func shortLivedTokensAreNotRefreshedByEveryProcess() async throws {
         try await withProvider(Self.longScopes) { emulator, witness, path in
             emulator.accessTokenLifetime = 30
             #expect(try await run("login", "--config", path).status == 0)
@@ -261,7 +261,7 @@ import Testing
         }
     }
 
-    @Test func noBrowserShowsTheURLAndPromisesNoBrowser() async throws {
+    @Test func noBrowserPrintsTheURLAndDoesNotClaimToOpenABrowser() async throws {
         try await withProvider(["user_agent": nil]) { _, _, path in
             let outcome = try await CommandHarness.run(
                 ["login", "--no-browser", "--config", path],
@@ -276,7 +276,7 @@ import Testing
 
     // MARK: Registration
 
-    @Test func aRegisteredSecretWithoutAMethodIsForClientSecretBasic() async throws {
+    @Test func registerStoresAClientSecretIfTheResponseOmitsTheAuthMethod() async throws {
         // RFC 7591 section 2: "If unspecified or omitted, the default is 'client_secret_basic'".
         let response = #"{"client_id": "new-client", "client_secret": "s3cr3t-of-the-client"}"#
         try await withProvider {
@@ -294,7 +294,7 @@ import Testing
         }
     }
 
-    @Test func showsWhyARegistrationIsRefused() async throws {
+    @Test func reportsWhyADynamicRegistrationIsRejected() async throws {
         let response = #"{"error": "invalid_redirect_uri", "error_description": "Only https is allowed\u001b[2J."}"#
         try await withProvider {
             path,

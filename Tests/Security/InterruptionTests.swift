@@ -36,7 +36,7 @@ import Testing
     }
 
     @Test(arguments: [SIGINT, SIGTERM, SIGHUP, SIGQUIT])
-    func aSignalDuringARefreshLetsItFinishAndBeStored(_ signal: Int32) async throws {
+    func aSignalDuringARefreshStillStoresTheNewTokens(_ signal: Int32) async throws {
         try await withProvider(holding: "refresh_token") { emulator, provider, path in
             emulator.accessTokenLifetime = 0
             let login = try await CommandHarness.run(["login", "--config", path], environment: Self.environment)
@@ -90,7 +90,7 @@ import Testing
         }
     }
 
-    @Test func aSignalDuringACodeExchangeLetsItFinishAndBeStored() async throws {
+    @Test func aSignalDuringACodeExchangeStillStoresTheTokens() async throws {
         try await withProvider(holding: "authorization_code") { _, provider, path in
             let process = Mutex<Int32>(0)
             async let interrupted = CommandHarness.run(

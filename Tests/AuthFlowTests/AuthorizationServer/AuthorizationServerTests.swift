@@ -51,7 +51,7 @@ import Testing
 
     /// RFC 8414 section 3.2: "A successful response MUST use the 200 OK HTTP status code".
     @Test(arguments: [(200, true), (201, false), (203, false), (302, false), (400, false), (403, false)])
-    func readsMetadataFromASuccessfulResponseOnly(_ status: Int, _ isRead: Bool) async throws {
+    func acceptsMetadataOnlyWithStatus200(_ status: Int, _ isRead: Bool) async throws {
         let server = server { _ in Self.response(HTTPResponse.Status(code: status), Self.document) }
         do {
             _ = try await server.metadata()
@@ -63,8 +63,8 @@ import Testing
         }
     }
 
-    /// An API cannot wait, so the old metadata is used while it is being fetched again from a slow issuer.
-    @Test func metadataIsHadAtOnceWhileItIsFetchedAgain() async throws {
+    /// An API server must not block, so the cached metadata is used while new metadata is fetched from a slow issuer.
+    @Test func returnsCachedMetadataWithoutWaitingForARefetch() async throws {
         let time = Mutex(Self.now)
         let requests = Mutex(0)
         let (released, release) = AsyncStream<Void>.makeStream()
@@ -134,7 +134,10 @@ import Testing
         ),
     ]
 
-    @Test(arguments: orders, [404, 403, 302, 200]) func asksTheAddressesOfAnIssuerInOrder(_ order: Order, _ status: Int)
+    @Test(arguments: orders, [404, 403, 302, 200]) func requestsTheWellKnownURLsOfAnIssuerInOrder(
+        _ order: Order,
+        _ status: Int
+    )
         async throws
     {
         struct Ordered: ProviderAdapter {
@@ -156,7 +159,7 @@ import Testing
         #expect(paths.withLock { $0 } == order.paths)
     }
 
-    @Test func aServerErrorSaysNothingAboutMetadataAndEndsTheSearch() async throws {
+    @Test func aServerErrorStopsDiscoveryAsTemporarilyUnavailable() async throws {
         let requests = Mutex(0)
         let server = server { _ in
             requests.withLock { $0 += 1 }
@@ -167,14 +170,14 @@ import Testing
         #expect(requests.withLock { $0 } == 1)
     }
 
-    @Test func refusesMetadataOfAnotherIssuerFromAnAdapter() async throws {
+    @Test func rejectsAdapterMetadataOfAnotherIssuer() async throws {
         let other = Described(metadata: ProviderMetadata(issuer: "https://id.example.com/other"))
         let error = await #expect(throws: AuthError.self) { try await server(other).metadata() }
         #expect(error?.code == .issuerMismatch)
     }
 
     /// Members that are not configured are absent from the metadata, because no document is requested to supply them.
-    @Test func metadataThatWasNotDiscoveredIsNotSupplemented() async throws {
+    @Test func configuredMetadataIsNotSupplementedByDiscovery() async throws {
         let requests = Mutex(0)
         let server = server(Described(metadata: ProviderMetadata(issuer: Self.issuer))) { _ in
             requests.withLock { $0 += 1 }
@@ -186,7 +189,7 @@ import Testing
 
     /// A `Date` header has whole seconds and is delayed in transit, so a small difference is ignored.
     @Test(arguments: [(0, 0), (4, 0), (-4, 0), (5, 5), (-5, -5), (300, 300), (-3600, -3600)])
-    func theServersTimeIsUsedWhereItDiffersForCertain(_ ahead: Int, _ corrected: Int) throws {
+    func clockSkewOfAtLeastFiveSecondsIsCorrectedFromTheDateHeader(_ ahead: Int, _ corrected: Int) throws {
         let server = server()
         let date = HTTPDate.text(Self.now - TimeInterval(ahead))
         var response = TransportResponse(head: HTTPResponse(status: .ok))
@@ -195,7 +198,7 @@ import Testing
         #expect(server.time == Self.now - TimeInterval(corrected))
     }
 
-    @Test func aStateIsUsedOnceAlsoAfterThousandsOfOthers() {
+    @Test func aStateIsAcceptedOnlyOnceEvenAfterThousandsOfOtherStates() {
         let states = UsedStates()
         for number in 0..<4096 { #expect(states.use(Secret("\(number)"))) }
         for number in 0..<4096 { #expect(!states.use(Secret("\(number)"))) }

@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct ClientRegistrationTests {
     @Test(arguments: [[SignatureAlgorithm](), [.init(rawValue: "none")], [.init(rawValue: "RS1")], [.hs256]])
-    func refusesAlgorithmsThatAPublicClientCannotVerify(_ algorithms: [SignatureAlgorithm]) {
+    func rejectsAlgorithmsThatAPublicClientCannotVerify(_ algorithms: [SignatureAlgorithm]) {
         expectError(.invalidConfiguration) {
             try ClientRegistration(clientID: "c") { $0.idTokenSigningAlgorithms = algorithms }
         }
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    @Test func refusesAnEmptyClientSecret() {
+    @Test func rejectsAnEmptyClientSecret() {
         for authentication in [ClientAuthentication.clientSecretBasic(Secret("")), .clientSecretPost(Secret(""))] {
             let error = #expect(throws: AuthError.self) {
                 try ClientRegistration(clientID: "c") { $0.authentication = authentication }
@@ -37,21 +37,21 @@ import Testing
         }
     }
 
-    @Test(arguments: [-1, 301]) func refusesALeewayOutOfBounds(_ seconds: Int) {
+    @Test(arguments: [-1, 301]) func rejectsAnOutOfRangeClockLeeway(_ seconds: Int) {
         expectError(.invalidConfiguration) {
             try ClientRegistration(clientID: "c") { $0.clockLeeway = .seconds(seconds) }
         }
     }
 
-    @Test(arguments: ["", "a b", "a\"b", "a\\b", "é"]) func refusesScopesWithInvalidCharacters(_ scope: String) {
+    @Test(arguments: ["", "a b", "a\"b", "a\\b", "é"]) func rejectsScopesWithInvalidCharacters(_ scope: String) {
         expectError(.invalidConfiguration) { try ClientRegistration(clientID: "c") { $0.scopes = [scope] } }
     }
 
-    @Test func refusesAnEmptyListOfRedirectURIs() {
+    @Test func rejectsAnEmptyListOfRedirectURIs() {
         expectError(.invalidConfiguration) { try ClientRegistration(clientID: "c") { $0.redirectURIs = [] } }
     }
 
-    @Test func refusesAnEmptyClientID() {
+    @Test func rejectsAnEmptyClientID() {
         expectError(.invalidConfiguration) { try ClientRegistration(clientID: "") }
     }
 }

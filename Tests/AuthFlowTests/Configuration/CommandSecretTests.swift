@@ -4,7 +4,7 @@ import Foundation
 import Testing
 
 #if os(Linux)
-/// A secret that a program prints.
+/// A secret that is read from a command's standard output.
 @Suite struct CommandSecretTests {
     private static let word = ConfigurationKey("word", required: .secret, "The secret word.")
 
@@ -36,7 +36,7 @@ import Testing
         var secret: Secret?
     }
 
-    @Test func isWhatTheProgramPrintsWithoutItsLastLineBreak() throws {
+    @Test func aCommandSecretIsTheStandardOutputWithoutItsFinalNewline() throws {
         #expect(try secret(#"["printf", "a b\n"]"#) == Secret("a b"))
         #expect(
             try secret(#"["sh", "-c", "echo $WORD"]"#, ["PATH": "/usr/bin:/bin", "WORD": "open"]) == Secret("open")
@@ -46,7 +46,7 @@ import Testing
     }
 
     /// A program in the working directory, which may be an attacker's repository, is never run.
-    @Test func aProgramWithASlashIsLookedForBesideTheConfigurationFile() throws {
+    @Test func aRelativeProgramPathIsResolvedInTheConfigurationDirectory() throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("beside-\(UUID().uuidString)").path
         try FileManager.default.createDirectory(atPath: "\(folder)/bin", withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: folder) }
@@ -63,11 +63,11 @@ import Testing
         #expect(throws: ConfigurationError.self) { try secret(#"["get"]"#, ["PATH": ".:bin"], in: folder) }
     }
 
-    @Test func hasNoInputAndNoTerminal() throws {
+    @Test func aSecretCommandsStandardInputIsEmptyAndNotATerminal() throws {
         #expect(try secret(#"["sh", "-c", "cat; test -t 0 || echo none"]"#) == Secret("none"))
     }
 
-    @Test func whatAProgramSaysWhenItFailsIsInNoMessage() throws {
+    @Test func errorsDoNotContainTheOutputOfAFailedSecretCommand() throws {
         let error = #expect(throws: ConfigurationError.self) {
             try secret(#"["sh", "-c", "echo hunter2; echo hunter3 >&2; exit 3"]"#)
         }

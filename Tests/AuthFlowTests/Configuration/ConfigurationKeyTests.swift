@@ -74,7 +74,7 @@ import Testing
         #expect(try object[Self.size] == 3)
     }
 
-    @Test func takesTheDefaultOfAKeyThatIsAbsent() throws {
+    @Test func usesTheDefaultValueOfAnAbsentKey() throws {
         let object = try object(#"{"name": "n"}"#)
         #expect(try object[Self.port] == 443)
         #expect(try object[Self.pause] == .seconds(5))
@@ -85,7 +85,7 @@ import Testing
         #expect(throws: ConfigurationError.self) { try object[Self.width] }
     }
 
-    @Test func saysTheDefaultInTheDeclaration() {
+    @Test func theDeclarationContainsTheDefaultValue() {
         #expect(Self.port.declaration.defaultValue == 443)
         #expect(Self.pause.declaration.defaultValue == 5)
         #expect(Self.colour.declaration.defaultValue == "green")
@@ -116,7 +116,7 @@ import Testing
         Wrong(member: #""size": {"width": 10}"#, path: "size.width", words: "from 1 to 9"),
         Wrong(member: #""size": {}"#, path: "size", words: #""width" is missing"#),
         Wrong(member: #""siz": 1"#, path: "siz", words: #"Did you mean "size"?"#),
-    ]) func reportsAWrongValueWithItsPlace(_ wrong: Wrong) throws {
+    ]) func reportsAnInvalidValueWithItsKeyPath(_ wrong: Wrong) throws {
         let error = #expect(throws: ConfigurationError.self) { try object("{\"name\": \"n\", \(wrong.member)}") }
         #expect(error?.issues.count == 1)
         #expect(error?.issues.first?.keyPath == wrong.path)

@@ -141,21 +141,21 @@ private final class SecretiveAgents: Sendable {
         ("", ["client_secret_basic", "client_secret_post"], "client_secret_basic"),
         (#", "client_authentication": "client_secret_basic""#, ["client_secret_post"], "client_secret_basic"),
     ])
-    func withoutASettingTheMetadataSelectsHowTheSecretIsSent(_ more: String, _ listed: [String], _ method: String)
+    func metadataSelectsTheClientAuthenticationMethodByDefault(_ more: String, _ listed: [String], _ method: String)
         throws
     {
         let client = try client(#"{\#(Self.good), "client_secret": {"env": "SECRET"}\#(more)}"#)
         #expect(client.registration.authentication.resolved(for: listed).method.rawValue == method)
     }
 
-    @Test func onlyTheFirstErrorsAreListed() throws {
+    @Test func listsOnlyTheFirstHundredConfigurationErrors() throws {
         let keys = (0..<1000).map { "\"unknown_\($0)\": 1" }.joined(separator: ", ")
         let error = #expect(throws: ConfigurationError.self) { try client("{\(Self.good), \(keys)}") }
         #expect(error?.issues.count == 101)
         #expect(error?.issues.last?.problem.contains("only the first 100") == true)
     }
 
-    @Test func theCertificateOfAKeyIsForAssertionsOnly() throws {
+    @Test func rejectsACertificateForTheDPoPKey() throws {
         let key = #"{"file": "key.pem", "certificate": "cert.pem"}"#
         let bound = #expect(throws: ConfigurationError.self) { try client("{\(Self.good), \"dpop_key\": \(key)}") }
         #expect(bound?.issues.first?.problem.contains("unknown key") == true)
@@ -314,7 +314,7 @@ private final class SecretiveAgents: Sendable {
         ),
     ]
 
-    @Test(arguments: faults) func reportsAFaultOfAProfileWithItsPlace(
+    @Test(arguments: faults) func reportsAProfileErrorWithItsLocationAndKeyPath(
         _ fault: Fault
     ) throws {
         let error = try #require(throws: ConfigurationError.self) { try client("{\(Self.good)\(fault.more)}") }
@@ -325,7 +325,7 @@ private final class SecretiveAgents: Sendable {
         #expect(!error.description.contains("hunter2"))
     }
 
-    @Test func reportsAllFaultsOfAProfileAtOnce() throws {
+    @Test func reportsAllProfileErrorsAtOnce() throws {
         let error = try #require(throws: ConfigurationError.self) {
             try client(#"{"provider": "fake", "timeout": "x"}"#)
         }
@@ -339,7 +339,7 @@ private final class SecretiveAgents: Sendable {
         #expect(error.issues.map(\.keyPath) == ["profiles.work.provider"])
     }
 
-    @Test func failsAtOnceWhenNoUserAgentCanWorkHere() async throws {
+    @Test func failsImmediatelyWhenNoUserAgentIsAvailable() async throws {
         let events = Mutex<[FlowEvent]>([])
         let client = try client("{\(Self.good), \"store\": \"memory\", \"user_agent\": \"absent\"}") { event in
             events.withLock { $0.append(event) }
@@ -377,7 +377,7 @@ private final class SecretiveAgents: Sendable {
         #expect(agents.count == (environment.isEmpty ? 0 : 1))
     }
 
-    /// The chosen user agent and the rejected agents.
+    /// The chosen user agent, and the user agents that are skipped.
     @Test(
         arguments: [
             (#""lastResort""#, [:], "lastResort", nil),
@@ -417,7 +417,7 @@ private final class SecretiveAgents: Sendable {
         #expect(choice?.details["reason"]?.contains("lastResort: no screen") == true)
     }
 
-    @Test func usesNoOtherGrantThanTheConfiguredOne() async throws {
+    @Test func usesOnlyTheConfiguredGrant() async throws {
         let profile = "{\(Self.good), \"store\": \"memory\", \"user_agent\": \"lastResort\", \"flow\": \"device\"}"
         let client = try client(profile, devicePresenter: NoPresenter())
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
@@ -440,7 +440,7 @@ private final class SecretiveAgents: Sendable {
         BrokenFile(text: #"{"profiles": 5}"#, words: "expected an object"),
     ]
 
-    @Test(arguments: brokenFiles) func refusesBrokenConfigurationFiles(_ file: BrokenFile) throws {
+    @Test(arguments: brokenFiles) func rejectsInvalidConfigurationFiles(_ file: BrokenFile) throws {
         let error = try #require(throws: ConfigurationError.self) {
             try ConfigurationFile(text: Array(file.text.utf8), name: "auth.json").profile()
         }
@@ -466,7 +466,7 @@ private final class SecretiveAgents: Sendable {
         #expect(profile?["additionalProperties"] == false)
     }
 
-    @Test func partsOfTheJSONSchemaThatRepeatAreWrittenOnce() throws {
+    @Test func repeatedPartsOfTheJSONSchemaAreDefinedOnce() throws {
         func name(_ description: String) -> JSON {
             ["type": "object", "properties": ["first": ["type": "string"]], "description": .string(description)]
         }

@@ -46,14 +46,14 @@ import Testing
         #expect(parameters["b"]?.unicodeScalars.last == "2")
     }
 
-    @Test(arguments: joiners) func showsNoCookieValue(_ joiner: String) {
+    @Test(arguments: joiners) func redactsCookieValues(_ joiner: String) {
         var response = TransportResponse(head: HTTPResponse(status: .ok))
         response.head.headerFields.append(HTTPField(name: .setCookie, value: "session=\(joiner)hunter2; Path=/"))
         let shown = RedactedMessage(response).parameters.map { "\($0.name) \($0.value)" }.joined()
         #expect(!shown.contains("hunter2"))
     }
 
-    @Test func acceptsNoRedirectThatIsNotAURI() {
+    @Test func rejectsARedirectThatIsNotAValidURI() {
         #expect(RedirectResponse.encoded(in: "app.x:/cb?\u{0301}&state=s", at: "app.x:/cb", .query) == nil)
         #expect(RedirectResponse.encoded(in: "app.x:/cb?state=s", at: "app.x:/cb", .query) == "state=s")
     }
@@ -101,7 +101,7 @@ import Testing
         RefusedTokens(name: "ID Token", change: { $0.idToken = Secret("é.b.c") }),
     ]
 
-    @Test(arguments: refusedTokens) func refusesTokensWithForbiddenCharacters(
+    @Test(arguments: refusedTokens) func rejectsTokensWithForbiddenCharacters(
         _ test: RefusedTokens
     ) throws {
         var tokens = TokenSet(accessToken: Secret("a b~"), refreshToken: Secret("r"), scopes: ["openid", "a:b/c"])
@@ -176,14 +176,14 @@ import Testing
     ]
 
     @Test(arguments: challenges)
-    func readsAuthenticationChallenges(_ test: Challenge) {
+    func parsesAuthenticationChallenges(_ test: Challenge) {
         var response = TransportResponse(head: HTTPResponse(status: .unauthorized))
         response.head.headerFields[.wwwAuthenticate] = test.field
         let found = AuthenticationChallenge.challenges(in: response)
         #expect(found == test.expected)
     }
 
-    @Test func readsTheChallengesOfAllFieldsAndOneThatNeverEndsHidesNoOther() {
+    @Test func anUnterminatedChallengeDoesNotHideChallengesInOtherFields() {
         var fields = HTTPFields()
         fields[values: .wwwAuthenticate] = ["Basic realm=\"x", "", "DPoP", "Bearer scope=\"a\"", "realm=y"]
         #expect(
@@ -193,14 +193,14 @@ import Testing
         )
     }
 
-    @Test func anEscapeAtTheEndOfAFieldReachesIntoNoOther() {
+    @Test func aTrailingEscapeDoesNotContinueIntoTheNextField() {
         var fields = HTTPFields()
         fields[values: .wwwAuthenticate] = ["Basic realm=\"x\\", "\", DPoP", "Bearer"]
         #expect(AuthenticationChallenge.challenges(in: fields) == [.init(scheme: "bearer")])
     }
 
     @Test(arguments: [(16384, 1), (16385, 0)])
-    func readsNoFieldOfChallengesThatIsTooLong(_ length: Int, _ count: Int) {
+    func ignoresAChallengeFieldThatIsTooLong(_ length: Int, _ count: Int) {
         let start = "DPoP a=\""
         var response = TransportResponse(head: HTTPResponse(status: .unauthorized))
         response.head.headerFields[.wwwAuthenticate] =
@@ -209,7 +209,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(1)), arguments: [",", "a ", "a=", "a=b,", "a \"", "a b=\"\\"])
-    func readsLongChallengesInBoundedTime(_ part: String) {
+    func parsesLongChallengesInBoundedTime(_ part: String) {
         let fields = [String](repeating: String(repeating: part, count: 8000 / part.utf8.count), count: 100)
         var response = TransportResponse(head: HTTPResponse(status: .unauthorized))
         response.head.headerFields[values: .wwwAuthenticate] = fields
@@ -241,13 +241,13 @@ import Testing
         ),
     ]
 
-    @Test(arguments: words) func findsTheErrorTextOfAServer(_ test: Words) {
+    @Test(arguments: words) func extractsTheErrorMessageFromAResponse(_ test: Words) {
         var response = TransportResponse(head: HTTPResponse(status: .forbidden), body: Array(test.body.utf8))
         response.head.headerFields[.wwwAuthenticate] = test.field
         #expect(response.providerError.map { "\($0)" } == test.expected)
     }
 
-    @Test func reportsRateLimitsWithTheWaitAndServerErrors() throws {
+    @Test func reportsServerErrorsAndRateLimitsWithTheRetryDelay() throws {
         var limited = TransportResponse(
             head: HTTPResponse(status: .tooManyRequests),
             body: Array(#"{"message": "Too fast."}"#.utf8)
@@ -282,7 +282,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(1)))
-    func textThatTakesLongToCompareIsRefusedWhereItIsRead() throws {
+    func rejectsTextWithExcessiveCombiningMarksWhenParsing() throws {
         let marks = String(repeating: "\u{301}", count: 100_000) + String(repeating: "\u{323}", count: 100_000)
         #expect(FormURLEncoding.decode("\(marks)=1&access_token=a&\(marks)=2") == nil)
         #expect(FormURLEncoding.decode("a=\(FormURLEncoding.encode(marks))") == nil)
@@ -296,7 +296,7 @@ import Testing
     }
 
     /// A backslash that escapes a mark is not part of the value.
-    @Test func aChallengeWhoseMarksAreEscapedIsNotRead() {
+    @Test func ignoresAChallengeParameterWithExcessiveEscapedCombiningMarks() {
         let marks = Array(repeating: "\\\u{301}", count: 200).joined()
         let response = TransportResponse(
             head: HTTPResponse(

@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test func nothingThatIsPrintedShowsASecret() throws {
+    @Test func printedValuesContainNoSecrets() throws {
         for (name, value) in try Self.values() {
             var dumped = ""
             dump(value, to: &dumped)
@@ -172,7 +172,7 @@ import Testing
         }
     }
 
-    @Test func aMemoryStoreDumpsNothing() async throws {
+    @Test func dumpingAMemoryStoreRevealsNoSecrets() async throws {
         let store = MemoryTokenStore()
         try await store.set(Array(Self.secret.utf8), for: RecordKey(name: "n", issuer: "p", clientID: "c"))
         var dumped = ""

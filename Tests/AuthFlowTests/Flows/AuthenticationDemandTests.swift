@@ -26,7 +26,7 @@ import Testing
         arguments: [["max_age": "-1"], ["max_age": "soon"], ["max_age": ""], ["claims": "{"], ["claims": ""]]
             as [FormParameters]
     )
-    func refusesMalformedMaxAgeAndClaims(_ parameters: FormParameters) {
+    func rejectsMalformedMaxAgeAndClaims(_ parameters: FormParameters) {
         expectError(.invalidConfiguration) { try AuthenticationDemand(parameters) }
     }
 }

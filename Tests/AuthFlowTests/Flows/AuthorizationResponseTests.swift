@@ -76,7 +76,7 @@ import Testing
 
     @Test(arguments: [
         "?state=z634l182&code=1", "?x=1#state=z634l182&code=1", "/x#state=z634l182&code=1", "#state=x&code=1", "#", "",
-    ]) func refusesResponsesOutsideTheFragmentInFragmentMode(_ response: String) {
+    ]) func rejectsResponsesOutsideTheFragmentInFragmentMode(_ response: String) {
         let error = #expect(throws: AuthError.self) {
             try check("http://127.0.0.1:8400/callback\(response)", to: pending(mode: .fragment))
         }
@@ -189,7 +189,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: refused) func refusesInvalidAuthorizationResponses(
+    @Test(arguments: refused) func rejectsInvalidAuthorizationResponses(
         _ test: Refused
     ) throws {
         let error = try #require(throws: AuthError.self) {
@@ -207,7 +207,7 @@ import Testing
         "http://127.0.0.1:8401/callback", "http://127.0.0.1:8400/Callback", "https://127.0.0.1:8400/callback",
         "http://localhost:8400/callback", "http://user@127.0.0.1:8400/callback", "http://127.0.0.1:8400/callback/",
         "http://127.0.0.1:8400", "http://evil.example.com/?http://127.0.0.1:8400/callback",
-    ]) func refusesRedirectsToAnotherAddress(_ address: String) {
+    ]) func rejectsAResponseAtAnotherRedirectURI(_ address: String) {
         expectError(.invalidCallback) {
             try check("\(address)?state=z634l182&code=1", to: pending())
         }
@@ -226,7 +226,7 @@ import Testing
     }
 
     /// Some providers encode the description in Latin-1. All other parameters must be UTF-8 (RFC 6749 Appendix B).
-    @Test func aDescriptionInAnotherCharacterSetDoesNotHideTheError() throws {
+    @Test func anErrorDescriptionThatIsNotUTF8DoesNotHideTheError() throws {
         let address = "http://127.0.0.1:8400/callback?state=z634l182"
         let error = try #require(throws: AuthError.self) {
             try check("\(address)&error=access_denied&error_description=acc%E8s+refus%E9", to: pending())

@@ -47,7 +47,7 @@ struct ImmediateClock: Clock {
     }
 
     /// A response that has arrived may contain the only copy of a refresh token.
-    @Test(arguments: Timing.allCases) func aResultThatComesLateIsKept(_ timing: Timing) async throws {
+    @Test(arguments: Timing.allCases) func returnsAResultThatArrivesAfterTheDeadline(_ timing: Timing) async throws {
         let value = try await withDeadline(.milliseconds(1), clock: timing.clock, orThrow: late) {
             try? await Task.never()
             return 5
@@ -55,7 +55,7 @@ struct ImmediateClock: Clock {
         #expect(value == 5)
     }
 
-    @Test(arguments: Timing.allCases) func aDeadlineThatIsLiftedLetsTheOperationEnd(_ timing: Timing) async throws {
+    @Test(arguments: Timing.allCases) func anExtendedDeadlineLetsTheOperationComplete(_ timing: Timing) async throws {
         let (passed, pass) = AsyncStream<Void>.makeStream()
         let value = try await withDeadline(
             .milliseconds(1),
@@ -92,7 +92,7 @@ struct ImmediateClock: Clock {
     }
 
     /// The shared timer wakes up for the earliest deadline, regardless of the order in which deadlines are added.
-    @Test func everyDeadlineIsKept() async throws {
+    @Test func everyConcurrentDeadlineIsEnforced() async throws {
         let results = await withTaskGroup(of: (isShort: Bool, error: AuthError.Code?).self) { group in
             for number in 0..<300 {
                 group.addTask {

@@ -63,19 +63,19 @@ private struct PlainProvider: ProviderAdapter {
             ["client_id": "a", "client_secret": "b\nc"],
         ] as [JSON]
     )
-    func credentialsThatCannotBeSentAreRefused(_ response: JSON) async throws {
+    func rejectsIssuedClientCredentialsThatCannotBeSent(_ response: JSON) async throws {
         await #expect(throws: AuthError.self) { try await register(response) }
     }
 
     /// An error would lead to another registration at the next attempt.
     @Test(arguments: ["javascript:1", "http://127.0.0.1/register/c", "", "https://id.example.com/register/c"])
-    func aRegistrationWithAnUnusableManagementURLIsKept(_ url: String) async throws {
+    func acceptsARegistrationWithAnInvalidClientConfigurationEndpoint(_ url: String) async throws {
         let registered = try await register(["client_id": "c", "registration_client_uri": .string(url)])
         #expect(registered.registrationEndpoint?.url == (url.hasPrefix("https") ? url : nil))
     }
 
     @Test(arguments: [nil, "none", "client_secret_post"])
-    func anEmptyClientSecretIsNone(_ method: String?) async throws {
+    func anEmptyClientSecretMeansAPublicClient(_ method: String?) async throws {
         var response: [String: JSON] = ["client_id": "c", "client_secret": ""]
         response["token_endpoint_auth_method"] = method.map { .string($0) }
         let registered = try await register(.object(response))
@@ -103,7 +103,7 @@ private struct PlainProvider: ProviderAdapter {
         (["client_secret_basic", "client_secret_post"], "client_secret_post"),
         (["client_secret_basic"], "client_secret_basic"), (["private_key_jwt"], "none"),
     ])
-    func theAuthenticationMethodIsOneThatTheServerSupports(_ methods: [String], _ expected: String) async throws {
+    func requestsASupportedClientAuthenticationMethod(_ methods: [String], _ expected: String) async throws {
         let seen = Mutex<JSON?>(nil)
         _ = try await register(
             ["client_id": "c", "client_secret": expected == "none" ? .null : "s"],
@@ -115,7 +115,7 @@ private struct PlainProvider: ProviderAdapter {
     }
 
     /// RFC 7591 section 2: the default is client_secret_basic.
-    @Test func aSecretWithoutAMethodIsForBasic() async throws {
+    @Test func aClientSecretWithoutAMethodDefaultsToClientSecretBasic() async throws {
         let registered = try await register(["client_id": "c", "client_secret": "s"], method: .clientSecretPost)
         #expect(registered.authentication.method == .clientSecretBasic)
     }
@@ -132,7 +132,7 @@ private struct PlainProvider: ProviderAdapter {
         #expect(seen.withLock { $0?["token_endpoint_auth_method"]?.string } == "none")
     }
 
-    @Test func aRejectionForLackOfAnInitialAccessTokenSaysSo() async throws {
+    @Test func theErrorMentionsAMissingInitialAccessToken() async throws {
         for (status, token) in [(HTTPResponse.Status.unauthorized, nil), (.unauthorized, Secret("t"))] {
             let error = await #expect(throws: AuthError.self) {
                 try await register(["error": "invalid_token"], status: status, token: token)
@@ -174,7 +174,7 @@ private struct PlainProvider: ProviderAdapter {
     ]
 
     @Test(arguments: refused)
-    func refusesBadRegistrationResponses(_ test: Refused)
+    func rejectsInvalidRegistrationResponses(_ test: Refused)
         async
     {
         let error = await #expect(throws: AuthError.self) { try await register(test.response, status: test.status) }

@@ -90,7 +90,8 @@ private struct FixedProvider: ProviderAdapter {
         ["sub": nil], ["exp": .integer(time - 60)], ["exp": "never"],
     ]
 
-    @Test(arguments: refusedClaims) func refusesSignedUserInfoWithWrongClaims(_ change: [String: JSON?]) async throws {
+    @Test(arguments: refusedClaims) func rejectsSignedUserInfoWithInvalidClaims(_ change: [String: JSON?]) async throws
+    {
         let response = try signed(change)
         let error = await #expect(throws: AuthError.self) { try await ask(response) }
         #expect(error?.code == .invalidUserInfo)
@@ -103,19 +104,19 @@ private struct FixedProvider: ProviderAdapter {
             ["typ": "logout+jwt"], ["typ": 1],
         ] as [[String: JSON]]
     )
-    func refusesSignedUserInfoWithAWrongHeader(_ header: [String: JSON]) async throws {
+    func rejectsSignedUserInfoWithAnInvalidHeader(_ header: [String: JSON]) async throws {
         let response = try signed(header: header)
         let error = await #expect(throws: AuthError.self) { try await ask(response) }
         #expect(error?.code == .invalidUserInfo)
     }
 
-    @Test func refusesAUserInfoAlgorithmThatIsNotInTheMetadata() async throws {
+    @Test func rejectsAUserInfoSigningAlgorithmThatIsNotInTheMetadata() async throws {
         let response = try signed(algorithm: .ps256)
         let error = await #expect(throws: AuthError.self) { try await ask(response) }
         #expect(error?.code == .invalidUserInfo)
     }
 
-    @Test func refusesInvalidUserInfoResponses() async throws {
+    @Test func rejectsInvalidUserInfoResponses() async throws {
         let strange = TransportResponse(
             head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/jwt"]),
             body: [0xFF, 0xFE]

@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test(arguments: ["127.0.0.1", "localhost"])
-    func aNameThatResolvesToThisMachineIsNotConnectedTo(_ host: String) async throws {
+    func doesNotConnectToAHostThatResolvesToLoopback(_ host: String) async throws {
         let (_, requests) = try await serve { port in
             let request = try limited("http://\(host):\(port)/", to: .privateNetwork)
             let error = await #expect(throws: AuthError.self) { try await CurlTransport().send(request) }
@@ -45,7 +45,7 @@ import Testing
         #expect(requests == 0)
     }
 
-    @Test func aConnectionThatAnotherRequestMadeIsNotUsedEither() async throws {
+    @Test func doesNotReuseAConnectionOutsideTheAllowedReach() async throws {
         let (_, requests) = try await serve { port in
             let transport = CurlTransport()
             let url = "http://localhost:\(port)/"
@@ -57,7 +57,7 @@ import Testing
         #expect(requests == 1)
     }
 
-    @Test func anAddressThatTheSettingsGiveForANameIsUsed() async throws {
+    @Test func connectsToAConfiguredAddressDespiteTheAllowedReach() async throws {
         let (_, requests) = try await serve { port in
             var settings = NetworkSettings()
             settings.addresses = ["localhost:\(port)": "127.0.0.1"]
@@ -106,7 +106,8 @@ import Testing
 
     private let home = "https://id.example.com"
 
-    @Test(arguments: cases) func theServersOfMetadataAreNoNearerThanItsOwn(_ test: Case) async throws {
+    @Test(arguments: cases) func metadataEndpointsAtOtherOriginsAreLimitedToTheProvidersReach(_ test: Case) async throws
+    {
         let network = Network(
             [
                 "\(home)/.well-known/openid-configuration": [
@@ -128,7 +129,7 @@ import Testing
         #expect(network.allowed.withLock { $0["https://keys.example.net/jwks"] } == test.limit)
     }
 
-    @Test func anEndpointThatTheUserGivesMayBeAnywhere() async throws {
+    @Test func aConfiguredEndpointIsNotLimitedInReach() async throws {
         var metadata = try ProviderMetadata(["issuer": .string(home), "token_endpoint": "https://tokens.example.net/t"])
         metadata.limitReach(to: .anywhere)
         var own = ProviderMetadata(issuer: home)
@@ -138,7 +139,7 @@ import Testing
         #expect(metadata.tokenEndpoint?.allowedReach == .anywhere)
     }
 
-    @Test(arguments: cases) func theServersOfAResourceAreNoNearerThanTheResource(_ test: Case) async throws {
+    @Test(arguments: cases) func authorizationServersOfAResourceAreLimitedToItsReach(_ test: Case) async throws {
         let api = "https://api.example.com/mcp"
         let network = Network(
             [
@@ -159,7 +160,7 @@ import Testing
         )
     }
 
-    @Test(arguments: cases) func aPageLeadsNoNearerThanItself(_ test: Case) async throws {
+    @Test(arguments: cases) func redirectsAreLimitedToTheReachOfTheRedirectingServer(_ test: Case) async throws {
         let network = Redirects(reach: test.reach)
         let browser = HeadlessBrowser(
             transport: network,

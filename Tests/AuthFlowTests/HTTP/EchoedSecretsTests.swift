@@ -31,7 +31,7 @@ import Testing
         #"{"error":"invalid_grant","error_description":"bad a%2Frefresh%2Btoken%3D%3D"}"#,
         #"{"error":"invalid_grant","error_description":"a/refresh+token==\u0301"}"#,
         #"{"error":"the token a/refresh+token== is bad"}"#, #"{"errors":[{"message":"a/refresh+token=="}]}"#,
-    ]) func wordsHaveNoSecretOfTheRequest(_ body: String) throws {
+    ]) func redactsRequestSecretsInErrorResponses(_ body: String) throws {
         for status in [HTTPResponse.Status.badRequest, .internalServerError] {
             let text = try redacted(body, status: status)
             let json = try JSON(parsing: Array(text.utf8))
@@ -43,14 +43,14 @@ import Testing
         #"{"error":"invalid_token","error_description":"token abc.def-ghi is not valid here"}"#,
         #"{"message":"abc.def-ghi"}"#, #"{"error":"abc.def-ghi"}"#,
         #"{"error":"x","error_description":"bad abc.def-ghi","access_token":1}"#,
-    ]) func wordsOfAResourceDoNotHaveItsToken(_ body: String) {
+    ]) func redactsTheAccessTokenInProtectedResourceErrors(_ body: String) {
         let response = TransportResponse(head: HTTPResponse(status: .badRequest), body: Array(body.utf8))
         let words = response.providerError(without: [Secret("abc.def-ghi")]).map { "\($0)" }
         #expect(words?.contains("<redacted>") == true)
         #expect(words?.contains("abc") == false)
     }
 
-    @Test func wordsHaveNoSecretOfAJSONBody() throws {
+    @Test func redactsSecretsOfAJSONRequestBodyInErrorMessages() throws {
         let body: JSON = ["access_token": "abc.def-ghi", "note": "visible"]
         let request = TransportRequest(
             .delete,
@@ -70,7 +70,7 @@ import Testing
         (401, #"{"error":"Unauthorized"}"#, nil), (400, #"{"error":"Bad Request"}"#, nil),
         (400, #"{"error":"Not Found"}"#, "Not Found"), (400, #"{"error":"invalid_grant"}"#, "invalid_grant"),
     ])
-    func theNameOfTheStatusIsNoErrorCode(_ status: Int, _ body: String, _ expected: String?) {
+    func anHTTPReasonPhraseIsNotUsedAsAnErrorCode(_ status: Int, _ body: String, _ expected: String?) {
         let response = TransportResponse(
             head: HTTPResponse(status: .init(code: status)),
             body: Array(body.utf8)
@@ -78,12 +78,12 @@ import Testing
         #expect(response.providerError?.error == expected)
     }
 
-    @Test func aRefusalWithStatus200HasNoneEither() throws {
+    @Test func redactsRequestSecretsInAnErrorWithStatus200() throws {
         let body = #"{"error":"bad_refresh_token","error_description":"a/refresh+token=="}"#
         #expect(try redacted(body, status: .ok).contains("<redacted>"))
     }
 
-    @Test func tokensThatAreReturnedStay() throws {
+    @Test func doesNotRedactTokensInATokenResponse() throws {
         for member in ["", #","error":null"#, #","error":"""#] {
             let body = #"{"access_token":"x","refresh_token":"a/refresh+token=="\#(member)}"#
             #expect(try redacted(body, status: .ok) == body)
@@ -92,7 +92,7 @@ import Testing
 
     /// Programs parse these values, so they must stay unchanged even if the client's secret is a dictionary word.
     @Test(arguments: ["client", "invalid", "message", "pending", "authorization", "server_error"])
-    func codesAndNamesStay(_ secret: String) throws {
+    func doesNotRedactErrorCodesAndMemberNames(_ secret: String) throws {
         for code in ["invalid_client", "authorization_pending", "server_error", "invalid_grant"] {
             let body = #"{"error":"\#(code)","message":"m"}"#
             #expect(try redacted(body, sent: ["client_secret": secret]) == body)
@@ -101,13 +101,13 @@ import Testing
 
     /// A provider can choose any value for its tokens.
     @Test(.timeLimit(.minutes(1)), arguments: ["redacted", "<redacted>", "edacte"])
-    func aTokenThatIsPartOfWhatReplacesItEndsNothing(_ token: String) throws {
+    func redactionHandlesATokenContainedInThePlaceholder(_ token: String) throws {
         let body = #"{"error":"invalid_grant","error_description":"\#(token) \#(token)"}"#
         let text = try redacted(body, sent: ["refresh_token": token, "code": "redact"])
         #expect(text == #"{"error":"invalid_grant","error_description":"<redacted> <redacted>"}"#)
     }
 
-    @Test func thePasswordOfTheHeaderIsASecretToo() throws {
+    @Test func redactsTheClientSecretSentInTheBasicHeader() throws {
         let basic = "Basic " + Data("client:hunter22%2Fx".utf8).base64EncodedString()
         for shown in ["hunter22/x", "hunter22%2Fx", String(basic.dropFirst(6))] {
             let body = #"{"error":"invalid_client","error_description":"not \#(shown)"}"#
@@ -116,7 +116,7 @@ import Testing
         }
     }
 
-    @Test func wordsInAFormHaveNoneEither() throws {
+    @Test func redactsRequestSecretsInFormEncodedErrors() throws {
         let form = "error=invalid_grant&error_description=a%2Frefresh%2Btoken%3D%3D+is+bad"
         let text = try redacted(form, type: "application/x-www-form-urlencoded")
         #expect(text == "error=invalid_grant&error_description=%3Credacted%3E+is+bad")

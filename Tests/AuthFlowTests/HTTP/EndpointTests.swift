@@ -22,11 +22,11 @@ import Testing
         "https://id.example.com/ ", "https://id.exämple.com/", "javascript:alert(1)", "https://id.example.com:99999/",
         "http://localhost.example.com/", "https://id.example.com/\n", "https://%6cocalhost/", "https://127.0.0.%31/",
         "https://192.168.0.%31/", "https://id%2eexample.com/", "https://[fe80::1%25lo]/",
-    ]) func refusesInvalidEndpoints(_ url: String) {
+    ]) func rejectsInvalidEndpoints(_ url: String) {
         expectError(.invalidConfiguration) { try Endpoint(url) }
     }
 
-    @Test func keepsItsQueryWhenParametersAreAdded() throws {
+    @Test func addingParametersPreservesTheQueryOfAnEndpoint() throws {
         let endpoint = Endpoint("https://id.example.com/authorize?tenant=1")
         #expect(endpoint.url(adding: ["a": "b c"]) == "https://id.example.com/authorize?tenant=1&a=b%20c")
         #expect(Endpoint("https://id.example.com/x").url(adding: ["a": "b"]) == "https://id.example.com/x?a=b")

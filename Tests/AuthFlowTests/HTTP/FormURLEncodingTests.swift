@@ -23,7 +23,7 @@ import Testing
         #expect(FormURLEncoding.decode("a=1\(space)2")?["a"] == "1 2")
     }
 
-    @Test(arguments: ["a=%", "a=%2", "a=%zz", "a=%FF", "a=%C0%80"]) func refusesInvalidPercentEncoding(_ text: String) {
+    @Test(arguments: ["a=%", "a=%2", "a=%zz", "a=%FF", "a=%C0%80"]) func rejectsInvalidPercentEncoding(_ text: String) {
         #expect(FormURLEncoding.decode(text) == nil)
     }
 
@@ -42,7 +42,7 @@ import Testing
         #expect(FormURLEncoding.encodeForm(parameters) == "b=2")
     }
 
-    @Test func printsNoParameterValues() {
+    @Test func redactsParameterValuesInDescriptions() {
         let parameters: FormParameters = ["code": "SECRET"]
         #expect("\(parameters)" == "code=<redacted>")
         var dumped = ""

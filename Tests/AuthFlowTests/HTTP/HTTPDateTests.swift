@@ -9,7 +9,7 @@ import Testing
         ("Sun, 06 Nov 1994 08:49:37 GMT", 784_111_777), ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
         ("Thu, 29 Feb 2024 23:59:59 GMT", 1_709_251_199), ("Fri, 31 Dec 2100 12:00:00 GMT", 4_133_937_600),
         ("Sat, 01 Mar 2200 00:00:00 GMT", 7_263_216_000),
-    ]) func readsAndWritesHTTPDates(_ text: String, _ seconds: Int) {
+    ]) func parsesAndFormatsHTTPDates(_ text: String, _ seconds: Int) {
         let date = Date(timeIntervalSince1970: Double(seconds))
         #expect(HTTPDate.date(text, now: Self.now) == date)
         #expect(HTTPDate.text(date) == text)
@@ -21,7 +21,7 @@ import Testing
         ("Wed Nov 16 08:49:37 1994", "Wed, 16 Nov 1994 08:49:37 GMT"),
         ("Friday, 01-Jan-77 00:00:00 GMT", "Fri, 01 Jan 2077 00:00:00 GMT"),
         ("Sunday, 01-Jan-78 00:00:00 GMT", "Sun, 01 Jan 1978 00:00:00 GMT"),
-    ]) func readsObsoleteFormats(_ text: String, _ current: String) throws {
+    ]) func parsesObsoleteHTTPDateFormats(_ text: String, _ current: String) throws {
         #expect(HTTPDate.text(try #require(HTTPDate.date(text, now: Self.now))) == current)
     }
 
@@ -44,7 +44,7 @@ import Testing
         "Thu, 29 Feb 2100 00:00:00 GMT", "Sun, 06-Nov-94 08:49:37 GMT", "Sunday, 06-Nov-1994 08:49:37 GMT",
         "Sunday, 06-Nov-94 08:49:37", "Sun Nov 6 08:49:37 1994", "Sun Nov  16 08:49:37 1994",
         "Sun Nov 06 08:49:37 94", "Sun Nov  6 08:49:37 1994 GMT", "Sun Nov  6  08:49:37",
-    ]) func refusesInvalidHTTPDates(_ text: String) {
+    ]) func rejectsInvalidHTTPDates(_ text: String) {
         #expect(HTTPDate.date(text, now: Self.now) == nil)
     }
 }

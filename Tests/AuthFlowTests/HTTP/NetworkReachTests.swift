@@ -53,7 +53,7 @@ import Testing
         "https://127.1/", "https://2130706433/", "https://0x7f.0.0.1/", "https://0177.0.0.1/", "https://0x7f000001/",
         "https://127.0.0.01/",
     ])
-    func refusesAmbiguousIPAddresses(_ url: String) {
+    func rejectsAmbiguousIPAddresses(_ url: String) {
         expectError(.invalidConfiguration) { try Endpoint(url) }
     }
 
@@ -62,7 +62,7 @@ import Testing
         "revocation_endpoint", "introspection_endpoint", "device_authorization_endpoint", "registration_endpoint",
     ]
 
-    @Test(arguments: names) func aPublicIssuerNamesNoLocalService(_ name: String) throws {
+    @Test(arguments: names) func rejectsLocalEndpointsInTheMetadataOfAPublicIssuer(_ name: String) throws {
         for address in [
             "http://127.0.0.1:9200/x", "http://localhost/x", "http://[::1]/x", "https://localhost/x",
             "https://10.0.0.1/x",
@@ -76,7 +76,7 @@ import Testing
         _ = try ProviderMetadata(["issuer": "https://id.example.com", name: "https://api.example.net/x"])
     }
 
-    @Test func aLocalIssuerMayNameEndpointsOfTheSameReach() throws {
+    @Test func aLocalIssuerMayAdvertiseEndpointsOfTheSameReach() throws {
         _ = try ProviderMetadata(["issuer": "http://127.0.0.1:8080", "token_endpoint": "http://localhost:9090/token"])
         _ = try ProviderMetadata(["issuer": "https://10.0.0.5", "token_endpoint": "https://192.168.0.1/token"])
         expectError(.discoveryFailed) {
@@ -88,7 +88,7 @@ import Testing
         }
     }
 
-    @Test func webFingerOfAPublicHostNamesNoLocalProvider() async throws {
+    @Test func webFingerRejectsALocalIssuerForAPublicHost() async throws {
         let transport = InProcessTransport(origin: "https://example.com") { _, _ in
             TransportResponse(
                 head: HTTPResponse(status: .ok),

@@ -22,12 +22,12 @@ import Testing
             ("http://alice:secret@proxy", nil), ("http://proxy/path", nil), ("http://proxy?x", nil),
             ("http://pro xy", nil), ("", nil),
         ] as [(String, String?)]
-    ) func aProxyURLHasNoCredentialsAndNoPath(_ text: String, _ expected: String?) {
+    ) func acceptsOnlyProxyURLsWithASchemeAHostAndAPort(_ text: String, _ expected: String?) {
         let server = try? NetworkSettings.ProxyServer(url: text)
         #expect(server?.url == expected)
     }
 
-    @Test func thisMachineIsNeverReachedThroughAProxy() throws {
+    @Test func loopbackRequestsDoNotUseAProxy() throws {
         let server = try NetworkSettings.ProxyServer(url: "http://proxy:3128")
         for host in [
             "http://127.0.0.1:8080", "http://localhost", "http://[::1]:80", "https://127.0.0.1", "https://x.localhost",
@@ -126,7 +126,11 @@ import Testing
         (#""client_certificate": {"certificate": "ca.pem", "key": "old.pem"}"#, "client_certificate.key", "passphrase"),
         (#""resolve": {"id.example.com": "127.0.0.1"}"#, "resolve", "not a host with a port"),
         (#""resolve": {"id.example.com:443": "other.example.com"}"#, "resolve", "not an IP address"),
-    ]) func reportsInvalidNetworkSettingsWithTheirPlace(_ members: String, _ keyPath: String, _ reason: String) throws {
+    ]) func reportsInvalidNetworkSettingsWithTheirKeyPathAndPosition(
+        _ members: String,
+        _ keyPath: String,
+        _ reason: String
+    ) throws {
         let files = [
             "ca.pem": Self.certificate, "key.pem": Self.key, "open.pem": Self.certificate,
             "locked.pem": "-----BEGIN ENCRYPTED PRIVATE KEY-----\n",

@@ -15,7 +15,7 @@ import Testing
     }
 
     @Test(arguments: ["Zg==", "Zm 9v", "Zm9v\n", "Zm+v", "Zm/v", "Z", "Zm9vY", "Zh", "Zm9v_x", "é"])
-    func refusesNonCanonicalBase64URL(_ text: String) {
+    func rejectsNonCanonicalBase64URL(_ text: String) {
         #expect(Base64URL.decode(text) == nil)
     }
 }

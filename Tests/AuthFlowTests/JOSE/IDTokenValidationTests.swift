@@ -128,7 +128,7 @@ import Testing
     ]
 
     @Test(arguments: refused)
-    func refusesInvalidClaims(_ test: Refused) throws {
+    func rejectsInvalidIDTokenClaims(_ test: Refused) throws {
         var claims = Self.good
         for (name, value) in test.change { claims[name] = value }
         let error = try #require(throws: AuthError.self) { try validate(claims) }
@@ -152,7 +152,7 @@ import Testing
         if case .failure(let error) = result { #expect((error as? AuthError)?.code == .invalidIDToken) }
     }
 
-    @Test(arguments: ["none", "HS256", "RS256", "", "es256"]) func refusesAlgorithmsThatWereNotAgreed(_ name: String)
+    @Test(arguments: ["none", "HS256", "RS256", "", "es256"]) func rejectsUnexpectedSigningAlgorithms(_ name: String)
         throws
     {
         // Rows 9, 92, 93 and O15.
@@ -160,21 +160,21 @@ import Testing
         #expect(error.description.contains("signed with"))
     }
 
-    @Test func refusesCriticalExtensions() throws {
+    @Test func rejectsCriticalExtensions() throws {
         // Row O5.
         expectError(.invalidIDToken) {
             try validate(Self.good, header: ["alg": "ES256", "crit": ["exp"], "exp": 1])
         }
     }
 
-    @Test func refusesANonceThatWasNeverSent() {
+    @Test func rejectsANonceThatWasNeverSent() {
         // Row O6.
         expectError(.invalidIDToken) { try validate(Self.good, nonce: nil) }
         let number = Self.good.merging(["nonce": 5]) { $1 }
         expectError(.invalidIDToken) { try validate(number, nonce: nil) }
     }
 
-    @Test func refusesAKeyIDThatIsNotAString() {
+    @Test func rejectsAKeyIDThatIsNotAString() {
         expectError(.invalidIDToken) { try validate(Self.good, header: ["alg": "ES256", "kid": 5]) }
     }
 
@@ -183,7 +183,8 @@ import Testing
         (SignatureAlgorithm.es256, "oFYf1knNtrqnhAVfBRuteQ"),
         (.rs384, "SeGOaEgS6QNKbB7vkLM3y8nujeY4Ple3"),
         (.edDSA, "kyd4-h3ZoV2sH212kLKbcOnCBajStKQ38Ae_bfT-PFI"),
-    ]) func comparesTokenHashesByTheSignatureAlgorithm(_ algorithm: SignatureAlgorithm, _ hash: String) throws {
+    ]) func comparesTokenHashesWithTheHashOfTheSigningAlgorithm(_ algorithm: SignatureAlgorithm, _ hash: String) throws
+    {
         for name in ["at_hash", "c_hash"] {
             let claims = Self.good.merging([name: .string(hash)]) { $1 }
             let header: [String: JSON] = ["alg": .string(algorithm.rawValue)]
@@ -235,7 +236,7 @@ import Testing
         expectError(.invalidIDToken) { try validate(now) { $0.leeway = 0 } }
     }
 
-    @Test func reportsTheDifferenceOfTheClocks() throws {
+    @Test func reportsTheClockDifferenceIfIatIsInTheFuture() throws {
         let future = Self.good.merging(["iat": .integer(Self.time + 400)]) { $1 }
         let known = #expect(throws: AuthError.self) { try validate(future) { $0.clockOffset = -400 } }
         #expect(known?.message.contains("this machine's clock is 400 s behind the provider's") == true)
@@ -248,7 +249,7 @@ import Testing
 
     /// RFC 8693 section 2.2.1 specifies no claims for the issued token, but it must identify the exchanged token's
     /// user.
-    @Test func refusesAnExchangedIDTokenOfAnotherSubject() throws {
+    @Test func rejectsAnExchangedIDTokenForAnotherSubject() throws {
         // A nonce that is copied from the exchanged token's sign-in is not checked.
         #expect(try validate(Self.good, Self.expectation(.exchange(subject: nil))).subject == "248289761001")
         _ = try validate(Self.good, Self.expectation(.exchange(subject: "248289761001")))
@@ -282,25 +283,27 @@ import Testing
         ["exp": .integer(time - 61)], ["at_hash": "AAAAAAAAAAAAAAAAAAAAAA"],
     ]
 
-    @Test(arguments: refusedAfterRefresh) func refusesARefreshedIDTokenThatDiffers(_ change: [String: JSON?]) throws {
+    @Test(arguments: refusedAfterRefresh) func rejectsAnInvalidOrMismatchedRefreshedIDToken(_ change: [String: JSON?])
+        throws
+    {
         expectError(.invalidIDToken) { try refresh(change) }
     }
 
     @Test(arguments: ["", "a.b", "a.b.c.d", "!!.e30.AA", "e30.e30.AA", "W10.W10.AA", "eyJhbGciOiJFUzI1NiJ9.e30=.AA"])
-    func refusesMalformedTokens(_ text: String) {
+    func rejectsMalformedIDTokens(_ text: String) {
         let token = Secret(text)
         expectError(.invalidIDToken) {
             _ = try Self.check(token.exposed, Self.expectation(.signIn(nonce: nil)))
         }
     }
 
-    @Test func refusesDuplicateClaims() {
+    @Test func rejectsDuplicateClaims() {
         let payload = Base64URL.encode(#"{"sub":"me","sub":"you"}"#.utf8)
         let error = #expect(throws: AuthError.self) { try JWS(Secret("eyJhbGciOiJFUzI1NiJ9.\(payload).AA")) }
         #expect(error?.description.contains("duplicate key") == true)
     }
 
-    @Test func refusesTokensThatAreTooLong() {
+    @Test func rejectsTokensThatAreTooLong() {
         let token = Secret("a.\(String(repeating: "a", count: 70_000)).a")
         let error = #expect(throws: AuthError.self) { try JWS(token) }
         #expect(error?.description.contains("larger than") == true)

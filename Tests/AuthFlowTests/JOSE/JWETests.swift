@@ -18,7 +18,7 @@ import Testing
         return try DecryptionKey(jwk: .object(members))
     }
 
-    @Test(arguments: EncryptedTokens.all) func decryptsWhatAnotherLibraryHasEncrypted(_ token: EncryptedTokens.Token)
+    @Test(arguments: EncryptedTokens.all) func decryptsTokensEncryptedByAnotherLibrary(_ token: EncryptedTokens.Token)
         throws
     {
         let content = try JWE(Secret(token.text)).decrypted(with: [try key(token)])
@@ -39,7 +39,7 @@ import Testing
         #expect(try JWE(Secret(text)).decrypted(with: [key]).exposed == "eyJhbGciOiJub25lIn0.e30.c2ln")
     }
 
-    @Test func derivesTheKeyOfTheExample() throws {  // RFC 7518 appendix C
+    @Test func derivesTheKeyOfRFC7518AppendixC() throws {  // RFC 7518 appendix C
         let bob = try DecryptionKey(
             jwk: [
                 "kty": "EC", "crv": "P-256", "x": "weNJy2HscCSM6AEDTDg04biOvhFhyyWvOHQfeF_PxMQ",
@@ -63,7 +63,7 @@ import Testing
     }
 
     @Test(arguments: KeyManagementAlgorithm.all, ContentEncryption.allCases)
-    func readsWhatItWrites(_ algorithm: KeyManagementAlgorithm, _ content: ContentEncryption) throws {
+    func decryptsTokensThatItEncrypts(_ algorithm: KeyManagementAlgorithm, _ content: ContentEncryption) throws {
         let curves = ["P-256", "P-384", "P-521", "X25519"]
         let wanted = EncryptedTokens.keys.keys.sorted().compactMap { name -> DecryptionKey? in
             guard let text = EncryptedTokens.keys[name], var members = try? JSON(parsing: Array(text.utf8)).object,
@@ -86,7 +86,7 @@ import Testing
     }
 
     /// Keys without `use` may be signing keys.
-    @Test func aKeyThatIsForEncryptionIsPreferred() throws {
+    @Test func prefersAKeyMarkedForEncryption() throws {
         var signing = try #require(DecryptionKey(generatedFor: .ecdhES).publicJWK.object)
         for name in ["use", "alg"] { signing[name] = nil }
         let own = try DecryptionKey(generatedFor: .rsaOAEP256)
@@ -155,14 +155,15 @@ import Testing
             ["kty": "oct", "k": "AAAA"], ["crv": "secp256k1"], ["x": "AA"], ["y": "="], ["d": "AAAA"],
             ["x": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"],
         ] as [[String: JSON]]
-    ) func encryptsToNoKeyThatIsForSomethingElse(_ change: [String: JSON]) throws {
+    ) func rejectsKeysThatAreNotUsableForEncryption(_ change: [String: JSON]) throws {
         let own = try DecryptionKey(generatedFor: .ecdhES).publicJWK.object ?? [:]
         #expect(EncryptionKey(.object(own)) != nil)
         #expect(EncryptionKey(.object(own.merging(change) { $1 })) == nil)
     }
 
-    @Test(arguments: EncryptedTokens.all) func refusesATokenInWhichOneByteDiffers(_ token: EncryptedTokens.Token) throws
-    {
+    @Test(arguments: EncryptedTokens.all) func rejectsTamperedTokensWithoutRevealingTheCause(
+        _ token: EncryptedTokens.Token
+    ) throws {
         let key = try key(token)
         let parts = token.text.split(separator: ".", omittingEmptySubsequences: false)
         var messages: Set<String> = []
@@ -202,7 +203,7 @@ import Testing
         Header(testDescription: "another type of key", members: ["alg": "RSA-OAEP-256"], words: "no key"),
     ]
 
-    @Test(arguments: headers) func refusesAHeaderThatIsNotAgreedOn(_ header: Header) throws {
+    @Test(arguments: headers) func rejectsUnsupportedOrMismatchedJWEHeaders(_ header: Header) throws {
         let token = try #require(EncryptedTokens.all.first { $0.keyID == "p256" && $0.algorithm == "ECDH-ES" })
         let parts = token.text.split(separator: ".", omittingEmptySubsequences: false)
         let old = try JSON(parsing: try #require(Base64URL.decode(parts[0]))).object ?? [:]
@@ -217,7 +218,7 @@ import Testing
     }
 
     /// Accepting points that are not on the curve would reveal the private key bit by bit (invalid curve attack).
-    @Test func refusesAnEphemeralKeyThatIsNotOnTheCurve() throws {
+    @Test func rejectsAnEphemeralKeyThatIsNotOnTheCurve() throws {
         let token = try #require(EncryptedTokens.all.first { $0.keyID == "p256" })
         let key = try key(token)
         let x = Base64URL.encode([UInt8](repeating: 1, count: 32))
@@ -232,16 +233,16 @@ import Testing
     }
 
     @Test(arguments: ["a.b.c.d", "a.b.c.d.e.f", "....", "!.!.!.!.!", "e30....", "e30.AA.AA.AA.AA"])
-    func refusesWhatIsNoEncryptedToken(_ text: String) {
+    func rejectsMalformedEncryptedTokens(_ text: String) {
         expectError(.invalidIDToken) { try JWE(Secret(text)) }
     }
 
-    @Test func refusesATokenThatIsTooLong() {
+    @Test func rejectsAnOversizedEncryptedToken() {
         expectError(.invalidIDToken) { try JWE(Secret(String(repeating: "A", count: 70_000) + ".a.a.a.a")) }
     }
 
     /// Some libraries omit the leading zero octets of a coordinate.
-    @Test func readsKeysWhoseLeadingZerosWereLeftOut() throws {
+    @Test func acceptsKeysWithOmittedLeadingZeroOctets() throws {
         func stripped(_ point: Data) -> JSON {
             func number(_ bytes: Data) -> JSON { .string(Base64URL.encode(bytes.drop { $0 == 0 })) }
             return [
@@ -270,7 +271,7 @@ import Testing
 
     @Test(arguments: [
         KeyManagementAlgorithm.rsaOAEP, .rsaOAEP256, .ecdhES, .ecdhESA128KW, .ecdhESA192KW, .ecdhESA256KW,
-    ]) func aGeneratedKeyCanBeWrittenAndRead(_ algorithm: KeyManagementAlgorithm) throws {
+    ]) func aGeneratedDecryptionKeyRoundTripsThroughPEM(_ algorithm: KeyManagementAlgorithm) throws {
         let key = try DecryptionKey(generatedFor: algorithm)
         let pem = try #require(key.pem)
         let read = try DecryptionKey(pem: pem, algorithm: algorithm)
@@ -280,7 +281,7 @@ import Testing
 
     /// RSA-OAEP with SHA-1 is never the default; it must be configured. An algorithm that is unsuitable for the key is
     /// rejected.
-    @Test func anRSAKeyIsUsedWithSHA1OnlyWhenItSaysSo() throws {
+    @Test func rsaOAEPWithSHA1IsUsedOnlyIfConfigured() throws {
         let pem = try #require(try DecryptionKey(generatedFor: .rsaOAEP256).pem)
         #expect(try DecryptionKey(pem: pem).algorithms == [.rsaOAEP256])
         #expect(try DecryptionKey(pem: pem, algorithm: .rsaOAEP).algorithms == [.rsaOAEP])
@@ -298,14 +299,14 @@ import Testing
         #"{"kty":"EC","crv":"P-256","d":"!"}"#, #"{"kty":"EC","crv":"secp256k1","d":"AQ"}"#,
         #"{"kty":"RSA","d":"AQ"}"#, #"{"kty":"OKP","crv":"X25519","d":"AQ"}"#, #"{"kty":"oct","k":"AQ","d":"AQ"}"#,
         #"{"keys":[]}"#, "{", "nothing",
-    ]) func refusesAKeyThatCannotDecrypt(_ text: String) {
+    ]) func rejectsKeysThatCannotDecrypt(_ text: String) {
         let error = #expect(throws: AuthError.self) {
             try DecryptionKey.keys(text: Secret(text), keyID: nil, algorithm: nil)
         }
         #expect(error?.code == .invalidConfiguration)
     }
 
-    @Test func readsEveryKeyForEncryptionOfASet() throws {
+    @Test func loadsEveryEncryptionKeyOfAJWKSet() throws {
         let keys = EncryptedTokens.keys.values.joined(separator: ",")
         let signing = #"{"kty":"EC","crv":"P-256","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw","use":"sig"}"#
         let read = try DecryptionKey.keys(text: Secret("{\"keys\":[\(keys),\(signing)]}"), keyID: nil, algorithm: nil)
@@ -315,7 +316,7 @@ import Testing
         #expect(rsa.map(\.algorithms) == [[.rsaOAEP]])
     }
 
-    @Test func aKeyOfASetThatIsForSignaturesIsPassedOver() {
+    @Test func aSigningKeyInAJWKSetIsNotUsedForDecryption() {
         let text =
             #"{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw"}]}"#
         expectError(.invalidConfiguration) {

@@ -92,7 +92,7 @@ import Testing
         #expect(try JWKSet(["keys": [key]]).keys.count == count)
     }
 
-    @Test func requiresCoordinatesOfTheFullLength() throws {
+    @Test func rejectsACoordinateThatIsTooLong() throws {
         // The same bytes, split at a different position.
         let key = published[1].object ?? [:]
         let point = ["x", "y"].flatMap { Base64URL.decode(key[$0]?.string ?? "") ?? [] }
@@ -116,7 +116,7 @@ import Testing
         #expect(!HMACSignature.isValid([], for: jws.signedBytes, hash: hash, secret: Secret(secret)))
     }
 
-    @Test(arguments: [[:], ["keys": 5], ["keys": .null]] as [JSON]) func refusesInvalidKeySets(_ json: JSON) {
+    @Test(arguments: [[:], ["keys": 5], ["keys": .null]] as [JSON]) func rejectsInvalidKeySets(_ json: JSON) {
         expectError(.invalidResponse) { try JWKSet(json) }
     }
 
@@ -126,7 +126,7 @@ import Testing
         }
     }
 
-    @Test(arguments: SignatureAlgorithm.asymmetric) func verifiesGoodSignaturesAndRefusesOthers(
+    @Test(arguments: SignatureAlgorithm.asymmetric) func verifiesValidSignaturesAndRejectsOthers(
         _ algorithm: SignatureAlgorithm
     ) throws {
         // Rows 8, 10, 42, 74 and 125.
@@ -170,7 +170,7 @@ import Testing
     }
 
     @Test(arguments: [("x", "AAAA"), ("x", "!"), ("y", "AAAA"), ("crv", "P-384"), ("crv", "P-192"), ("kty", "RSA")])
-    func skipsMalformedCurveKeys(_ member: String, _ value: String) throws {
+    func skipsMalformedECKeys(_ member: String, _ value: String) throws {
         let bad = JSON.object((published[1].object ?? [:]).merging([member: .string(value)]) { $1 })
         #expect(try JWKSet(["keys": [bad]]).keys.isEmpty)
     }

@@ -94,7 +94,7 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches == 1)
     }
 
-    @Test func findsRotatedKeysAtOnceEachTime() async throws {
+    @Test func findsRotatedKeysAtOnceButLimitsFurtherFetches() async throws {
         // Rows 18 and 19: the first fetch does not start a cooldown.
         #expect(try await verdict(token(keys)) == .verified)
         let second = try EmulatorKeys()
@@ -137,7 +137,7 @@ private final class KeyProvider: Sendable {
 
     /// A provider may replace a key without changing its key ID, so a bad signature causes one lookup, but not one
     /// per forged token.
-    @Test func searchesOnceForABadSignature() async throws {
+    @Test func refetchesTheKeysOnceForABadSignature() async throws {
         #expect(try await verdict(token(keys)) == .verified)
         let forger = try EmulatorKeys()
         for _ in 0..<10 {
@@ -146,7 +146,7 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches == 2)
     }
 
-    @Test func boundsTheSearchForUnknownKeys() async throws {
+    @Test func limitsKeySetFetchesForUnknownKeyIDs() async throws {
         // Row O12.
         let forger = try EmulatorKeys()
         #expect(try await verdict(token(forger, keyID: "kid-0")) == .noKey)
@@ -170,7 +170,7 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches <= 4)
     }
 
-    @Test func doesNotSearchAgainForAKeyIDThatWasNotFound() async throws {
+    @Test func doesNotRefetchTheKeysForAKeyIDThatWasNotFound() async throws {
         #expect(try await verdict(token(keys)) == .verified)
         let forger = try EmulatorKeys()
         #expect(try await verdict(token(forger, keyID: "forged")) == .noKey)
@@ -197,7 +197,7 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches == 1)
     }
 
-    @Test func fetchesTwiceAtMostForManyForgedTokensAtOnce() async throws {
+    @Test func fetchesAtMostTwiceForManyConcurrentForgedTokens() async throws {
         let forger = try EmulatorKeys()
         let tokens = try (0..<200).map { try token(forger, keyID: "kid-\($0)") }
         try await withThrowingTaskGroup(of: SignatureVerdict?.self) { group in
@@ -229,7 +229,7 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches == 1)
     }
 
-    @Test func keepsGoodKeysWhenAFetchFails() async throws {
+    @Test func usesCachedKeysForADayWhenFetchesFail() async throws {
         #expect(try await verdict(token(keys)) == .verified)
         provider.state.withLock { $0.isDown = true }
         // There is no fallback for an unknown key.
@@ -278,13 +278,13 @@ private final class KeyProvider: Sendable {
         #expect(try await verdict(token(rotated)) == .verified)
     }
 
-    @Test func takesNoKeysFromAnErrorResponse() async throws {
+    @Test func ignoresKeysInAnErrorResponse() async throws {
         provider.state.withLock { $0.status = .internalServerError }
         let jws = try token(keys)
         await expectError(.temporarilyUnavailable) { try await verdict(jws) }
     }
 
-    @Test func refusesKeySetsThatAreTooLarge() async throws {
+    @Test func rejectsKeySetsThatAreTooLarge() async throws {
         let large = JSON.object(["keys": [], "x": .string(String(repeating: "x", count: 300_000))])
         provider.state.withLock { $0.keys = large }
         let jws = try token(keys)

@@ -10,7 +10,7 @@ import Testing
 
 /// Cached keys that cannot be fetched again.
 @Suite struct OldKeyTests {
-    @Test func keysThatAreTooOldAreUsedByNoCallerWhileTheyCannotBeFetched() async throws {
+    @Test func keysOlderThanADayAreNotUsedWhileTheyCannotBeFetched() async throws {
         let keys = try EmulatorKeys()
         let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
         let isDown = Mutex(false)

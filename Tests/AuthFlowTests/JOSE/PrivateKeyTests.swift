@@ -101,13 +101,13 @@ import Testing
         ),
     ]
 
-    @Test(arguments: otherCurves) func aKeyOnAnotherCurveIsNotReadAsOneOfOurs(_ text: String) {
+    @Test(arguments: otherCurves) func rejectsPEMKeysOnUnsupportedCurves(_ text: String) {
         let error = #expect(throws: AuthError.self) { try PrivateKey(pem: Secret(text)) }
         #expect(error?.code == .invalidConfiguration)
         expectError(.invalidConfiguration) { try DecryptionKey(pem: Secret(text)) }
     }
 
-    @Test(arguments: readable) func signsWithTheKeyOfAFile(_ readable: Readable) async throws {
+    @Test(arguments: readable) func signsWithKeysInEverySupportedFormat(_ readable: Readable) async throws {
         let key = try PrivateKey(text: Secret(readable.text))
         #expect(key.algorithms.first == readable.algorithm)
         #expect(key.publicJWK["d"] == nil && key.publicJWK["use"] == "sig")
@@ -161,7 +161,7 @@ import Testing
         Unusable(name: "truncated JSON", text: #"{"keys":["#, words: "not JSON"),
     ]
 
-    @Test(arguments: unusable) func refusesWhatCannotSign(_ unusable: Unusable) throws {
+    @Test(arguments: unusable) func rejectsUnusableSigningKeys(_ unusable: Unusable) throws {
         let error = #expect(throws: AuthError.self) { try PrivateKey(text: Secret(unusable.text)) }
         #expect(error?.code == .invalidConfiguration)
         #expect(error?.message.contains(unusable.words) == true, "\(error?.message ?? "")")
@@ -179,7 +179,7 @@ import Testing
         "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM", "d": "870MB6gfuTJ4HtUnUvYMyJpr5eUZNP4Bk43bVdj3eAE",
     ]
 
-    @Test func choosesAKeyOfASetByItsID() throws {
+    @Test func selectsAKeyOfAJWKSetByItsKeyID() throws {
         var other = Self.example.object ?? [:]
         other["kid"] = "2"
         var encryption = other
@@ -198,21 +198,23 @@ import Testing
         #expect(try PrivateKey(text: try text([Self.example, .object(encryption)])).keyID == "1")
     }
 
-    @Test func refusesAPrivatePartOfAnotherKey() throws {
+    @Test func rejectsAPrivateKeyThatDoesNotMatchThePublicKey() throws {
         var members = Self.example.object ?? [:]
         members["x"] = "gI0GAILBdu7T53akrFmMyGcsF3n5dO7MmwNBHKW5SV0"
         let error = #expect(throws: AuthError.self) { try PrivateKey(jwk: .object(members)) }
         #expect(error?.message.contains("does not match") == true)
     }
 
-    @Test(arguments: ["RS256", "ES384", "none", "HS256"]) func refusesAnAlgorithmThatDoesNotFit(_ name: String) throws {
+    @Test(arguments: ["RS256", "ES384", "none", "HS256"]) func rejectsAnAlgorithmThatDoesNotMatchTheKey(_ name: String)
+        throws
+    {
         var members = Self.example.object ?? [:]
         members["alg"] = .string(name)
         expectError(.invalidConfiguration) { try PrivateKey(jwk: .object(members)) }
     }
 
     /// RFC 7638 section 3.1.
-    @Test func makesTheThumbprintOfTheRFC() {
+    @Test func computesTheThumbprintOfRFC7638() {
         let key: JSON = [
             "kty": "RSA", "e": "AQAB", "alg": "RS256", "kid": "2011-04-29",
             "n":
@@ -252,7 +254,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [0o644, 0o604, 0o666]) func refusesAKeyFileThatOthersCanRead(_ mode: Int) throws {
+    @Test(arguments: [0o644, 0o604, 0o666]) func rejectsAKeyFileReadableByOtherUsers(_ mode: Int) throws {
         try withKeyFile(Self.ed25519) { path in
             try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: path)
             let error = #expect(throws: AuthError.self) { try SigningKeySource.file(path: path).key() }
@@ -260,7 +262,7 @@ import Testing
         }
     }
 
-    @Test(arguments: ["/dev/zero", "/", "/no/such/file"]) func refusesAPathThatIsNoFile(_ path: String) {
+    @Test(arguments: ["/dev/zero", "/", "/no/such/file"]) func rejectsAKeyPathThatIsNotARegularFile(_ path: String) {
         let error = #expect(throws: AuthError.self) { try SigningKeySource.file(path: path).key() }
         #expect(error?.code == .invalidConfiguration)
     }

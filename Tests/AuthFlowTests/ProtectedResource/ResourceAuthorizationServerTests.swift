@@ -6,7 +6,7 @@ import Testing
 @testable import AuthFlowOAuth
 @testable import AuthFlowResourceClient
 
-/// The defense against mix-up attacks (RFC 9700 section 4.4) by servers that resources name.
+/// Mix-up defense (RFC 9700 section 4.4) against authorization servers that protected resource metadata contains.
 @Suite struct ResourceAuthorizationServerTests {
     private static let issuer = "https://id.example"
 
@@ -42,7 +42,7 @@ import Testing
             isListed: true,
             isAccepted: true
         ),
-    ]) func aServerThatCannotBeDistinguishedFromAnotherIsRejected(_ test: Server) throws {
+    ]) func rejectsAnAuthorizationServerWithoutAMixUpDefense(_ test: Server) throws {
         let metadata = try ProviderMetadata([
             "issuer": .string(Self.issuer), "authorization_endpoint": .string(test.authorizationEndpoint),
             "token_endpoint": "https://id.example/token",
@@ -94,7 +94,7 @@ import Testing
     @Test(arguments: [
         ("http://127.0.0.1/callback", true), ("com.example.app:/callback", true),
         ("https://app.example/callback", false), ("com.example.app:/callback?a=b", false),
-    ]) func aRedirectURIIsMadeUniqueForAServerIfItCanBeVaried(_ uri: String, _ isVaried: Bool) throws {
+    ]) func aRedirectURIIsDistinctPerIssuerIfItCanBeVaried(_ uri: String, _ isVaried: Bool) throws {
         let redirectURI = try RedirectURI(uri)
         #expect((redirectURI.own(for: Self.issuer) != redirectURI) == isVaried)
     }

@@ -35,7 +35,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: places) func metadataIsLookedForAtTheWellKnownAddresses(_ place: Place) async throws {
+    @Test(arguments: places) func requestsResourceMetadataFromTheWellKnownURLs(_ place: Place) async throws {
         let urls = Mutex<[String]>([])
         let origin = try Endpoint(place.address).origin
         let transport = InProcessTransport(origin: origin) { request, _ in
@@ -53,7 +53,7 @@ import Testing
 
     /// The host's metadata document describes a broader resource.
     @Test(arguments: [#"{"resource": "https://a.example/mcp", "resource": "x"}"#, "{", "[]", "\u{0}", ""])
-    func theDocumentOfTheHostDoesNotReplaceABrokenOne(_ document: String) async throws {
+    func malformedResourceMetadataDoesNotFallBackToTheHostsMetadata(_ document: String) async throws {
         let transport = InProcessTransport(origin: "https://a.example") { request, _ in
             let isOwn = request.path?.hasSuffix("/mcp") == true
             let body =
@@ -76,7 +76,7 @@ import Testing
         ("https://a.example/mallory/prm", false),
         ("https://a.example/.well-known/oauth-protected-resource/..%2f..%2fmallory/prm", false),
         ("https://b.example/.well-known/oauth-protected-resource", false),
-    ]) func aPrefixCountsAtTheHostsOwnWellKnownAddressesAlone(_ place: String, _ counts: Bool) throws {
+    ]) func aResourcePrefixIsAcceptedOnlyFromAWellKnownURLOfTheHost(_ place: String, _ counts: Bool) throws {
         let json: JSON = ["resource": "https://a.example", "authorization_servers": ["https://id.example"]]
         let address = Endpoint("https://a.example/mallory/mcp")
         let metadata = try? ProtectedResourceMetadata(json, of: address, at: try Endpoint(place))
@@ -125,12 +125,12 @@ import Testing
         Fit(resource: "a.example", address: "https://a.example/mcp", fit: nil),
     ]
 
-    @Test(arguments: fits) func aResourceFitsItsAddressOrOnesBelowIt(_ test: Fit) throws {
+    @Test(arguments: fits) func aResourceIdentifierMatchesItsURLAndNestedURLs(_ test: Fit) throws {
         let address = try Endpoint(test.address)
         #expect(ProtectedResourceMetadata.fit(of: test.resource, to: address) == test.fit)
     }
 
-    @Test func scopesThatCannotBeRequestedAreIgnored() throws {
+    @Test func invalidScopesInResourceMetadataAreIgnored() throws {
         let json: JSON = [
             "resource": "https://a.example/mcp", "authorization_servers": ["https://id.example"],
             "scopes_supported": ["read write", "read", "", "a\"b"],
@@ -156,7 +156,7 @@ import Testing
 @Suite struct ClientMetadataDocumentTests {
     private static let address = "https://client.example.com/tools/cli.json"
 
-    @Test func aDocumentThatIsMadeIsAccepted() throws {
+    @Test func aGeneratedClientMetadataDocumentIsValid() throws {
         let document = try ClientMetadataDocument(clientID: Self.address, name: "Tool")
         #expect(document.json["client_id"]?.string == Self.address)
         #expect(document.json["token_endpoint_auth_method"]?.string == "none")
@@ -170,7 +170,7 @@ import Testing
         "https://client.example.com/a/../cli.json", "https://client.example.com/./cli.json",
         "https://client.example.com/cli.json#x",
         "https://user@client.example.com/cli.json", "not an address",
-    ]) func anAddressThatNoServerMayFetchIsRefused(_ address: String) {
+    ]) func rejectsAnInvalidClientMetadataDocumentURL(_ address: String) {
         expectError(.invalidConfiguration) { try ClientMetadataDocument(clientID: address, name: "Tool") }
     }
 
@@ -180,7 +180,7 @@ import Testing
         ("client_secret", "x"), ("client_secret_expires_at", 0), ("token_endpoint_auth_method", "client_secret_basic"),
         ("redirect_uris", JSON.array(["http://evil.example.com/callback"])),
         ("padding", .string(String(repeating: "x", count: 6000))),
-    ]) func aDocumentThatServersHaveToRefuseIsRefused(_ member: String, _ value: JSON) throws {
+    ]) func rejectsAnInvalidClientMetadataDocument(_ member: String, _ value: JSON) throws {
         var members = try ClientMetadataDocument(clientID: Self.address, name: "Tool").json.object ?? [:]
         members[member] = value
         let json = JSON.object(members)
@@ -188,7 +188,7 @@ import Testing
     }
 
     @Test(arguments: [(200, true), (404, false), (302, false), (201, false)])
-    func aDocumentIsFetchedAsServersDo(_ status: Int, _ isRead: Bool) async throws {
+    func aClientMetadataDocumentIsAcceptedOnlyWithStatus200(_ status: Int, _ isRead: Bool) async throws {
         let document = try ClientMetadataDocument(clientID: Self.address, name: "Tool")
         let transport = InProcessTransport(origin: "https://client.example.com") { _, _ in
             TransportResponse(head: HTTPResponse(status: .init(code: status)), body: try document.json.serialized())

@@ -5,7 +5,7 @@ import Testing
 
 @testable import AuthFlowResourceClient
 
-/// The sign-ins that the record of a protected resource names.
+/// The sign-ins in the record of a protected resource.
 @Suite struct ResourceRecordTests {
     private static let now = Date(timeIntervalSince1970: 1_800_000_000)
     private static let known = KnownResource(
@@ -45,7 +45,7 @@ import Testing
         Removal(testDescription: "while the sign-in is in progress", time: 100, isNamed: true),
         Removal(testDescription: "after the end of the sign-in", time: 601, isNamed: false),
         Removal(testDescription: "after the clock was set back by two days", time: -172_800, isNamed: false),
-    ]) func aSignInThatMayStillStoreTokensRemainsNamed(_ removal: Removal) throws {
+    ]) func aSignInThatMayStillStoreTokensRemainsInTheRecord(_ removal: Removal) throws {
         var record = ResourceRecord(nil)
         record.begin(Self.unfinished(Self.known), at: Self.now)
         record = try stored(record)
@@ -55,7 +55,7 @@ import Testing
         #expect((bytes == nil) == !removal.isNamed)
     }
 
-    @Test func aSignInThatHasSucceededIsNamedOnce() throws {
+    @Test func aSuccessfulSignInIsRecordedOnce() throws {
         var record = ResourceRecord(nil)
         record.begin(Self.unfinished(Self.known), at: Self.now)
         record.use(Self.known, finishing: "1")
@@ -63,7 +63,7 @@ import Testing
         #expect(record.current == Self.known && record.all == [Self.known] && record.unfinished.isEmpty)
     }
 
-    @Test func aSignInThatHasFailedIsNamedUntilItsTokensAreRemoved() throws {
+    @Test func aFailedSignInRemainsInTheRecordUntilItsTokensAreRemoved() throws {
         var record = ResourceRecord(nil)
         record.begin(Self.unfinished(Self.known), at: Self.now)
         record.fail("1")
@@ -74,7 +74,7 @@ import Testing
     }
 
     /// After a lost lease, two processes may sign in at the same time.
-    @Test(arguments: [true, false]) func theEndOfOneSignInKeepsThatOfAnotherProcess(_ succeeds: Bool) throws {
+    @Test(arguments: [true, false]) func completingOneSignInKeepsAConcurrentSignInInTheRecord(_ succeeds: Bool) throws {
         var record = ResourceRecord(nil)
         record.begin(Self.unfinished(Self.known), at: Self.now)
         record.begin(Self.unfinished(Self.known("other"), id: "2"), at: Self.now)
@@ -84,7 +84,7 @@ import Testing
     }
 
     /// The tokens of the last sign-in must be removed after a sign-in with another client, however many sign-ins have failed.
-    @Test func theLastSignInRemainsNamedAfterManyFailures() throws {
+    @Test func theLastSuccessfulSignInRemainsRecordedAfterManyFailures() throws {
         var record = ResourceRecord(nil)
         record.use(Self.known)
         for number in 0..<40 {
@@ -107,7 +107,7 @@ import Testing
         #expect(ResourceRecord(try JSON.object(["unfinished": [.object(unfinished)]]).serialized()).all.isEmpty)
     }
 
-    @Test func anUnfinishedSignInWithoutAnEndIsIgnored() throws {
+    @Test func anUnfinishedSignInWithoutAnExpiryIsIgnored() throws {
         let json = Self.known.json
         #expect(ResourceRecord(try JSON.object(["unfinished": [json]]).serialized()).all.isEmpty)
         #expect(try ResourceRecord(nil).bytes == nil)

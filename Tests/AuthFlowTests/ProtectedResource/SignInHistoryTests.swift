@@ -34,12 +34,12 @@ import Testing
 
     // MARK: Beginnings
 
-    @Test func aRequestCountsItsPageBeforeItIsShown() throws {
+    @Test func aSignInPageIsCountedBeforeItIsShown() throws {
         let counted = try begin(try Self.history(pages: 1))
         #expect(counted?.pages.count == 2)
     }
 
-    @Test func aRequestOpensNoPageBeyondThoseOfAnHour() throws {
+    @Test func aRequestOpensNoPageBeyondTheHourlyLimit() throws {
         let full = try Self.history(pages: 2)
         let error = #expect(throws: AuthError.self) { try begin(full) }
         #expect(error?.code == .loginRequired)
@@ -49,13 +49,13 @@ import Testing
         #expect(later.pages == [])
     }
 
-    @Test func aPageCountsEvenIfTheClockOfTheMachineThatOpenedItIsAhead() throws {
+    @Test func aPageOpenedByAMachineWithAFastClockCounts() throws {
         let full = try Self.history(pages: 2)
         #expect(throws: AuthError.self) { try begin(try Self.stored(full, at: Self.now - 5)) }
     }
 
     @Test(arguments: [(0, true), (1, true), (2, false)])
-    func aSignInOpensNoSecondPageBeyondThoseOfAnHour(pages: Int, isAllowed: Bool) throws {
+    func aSignInOpensNoSecondPageBeyondTheHourlyLimit(pages: Int, isAllowed: Bool) throws {
         let limits = SignInHistory.Limits(pagesPerHour: 3, cooldown: .zero)
         let history = try Self.history(pages: pages)
         try history.requireRoom(after: 1, for: .user, limits, address: address)
@@ -69,7 +69,7 @@ import Testing
         #expect(!isAllowed && error.code == .loginRequired && error.message.contains("3 sign-in pages"))
     }
 
-    @Test func aUserWhoRequestsAPageIsNeitherLimitedNorCounted() throws {
+    @Test func aUserInitiatedSignInIsNeitherLimitedNorCounted() throws {
         let failed = try #require(
             try Self.history(pages: 2).ending(for: Self.request, Self.failure, pages: 1, at: Self.now)
         )
@@ -81,7 +81,7 @@ import Testing
     }
 
     @Test(arguments: [(0, -1.0, true), (0, 0, true), (0, 1, false), (1, 59, true), (1, 61, false)])
-    func aFailureIsSharedWithRequestsThatWaitedAndAfterAPageDuringTheCooldown(
+    func aFailureIsSharedWithWaitingRequestsAndDuringTheCooldown(
         pages: Int,
         secondsLater: Double,
         isShared: Bool
@@ -101,7 +101,7 @@ import Testing
         #expect(error?.message.contains("no other sign-in page is opened yet") == (pages > 0))
     }
 
-    @Test func aFailureOfTheFutureAfterAClockWasSetBackIsForgotten() throws {
+    @Test func aFailureInTheFutureIsDiscardedAfterTheClockIsSetBack() throws {
         let failed = try #require(
             try Self.history().ending(for: Self.request, Self.failure, pages: 1, at: Self.now + 3600)
         )
@@ -111,7 +111,7 @@ import Testing
 
     // MARK: Ends
 
-    @Test func asASignInSucceedsItsPagesCountAndTheFailureBeforeItIsForgotten() throws {
+    @Test func aSuccessfulSignInCountsItsPagesAndClearsTheLastFailure() throws {
         let failed = try #require(
             try Self.history().ending(for: Self.request, Self.failure, pages: 1, at: Self.now)
         )
@@ -120,17 +120,17 @@ import Testing
         #expect(after.failure == nil)
     }
 
-    @Test func aUsersOwnSignInResetsTheCount() throws {
+    @Test func aUserInitiatedSignInResetsTheCount() throws {
         #expect(try Self.history(pages: 2).ending(for: .user, nil, pages: 1, at: Self.now) == nil)
     }
 
-    @Test func aUsersOwnSignInThatFailsCountsNoPage() throws {
+    @Test func aFailedUserInitiatedSignInCountsNoPage() throws {
         let after = try #require(try Self.history(pages: 1).ending(for: .user, Self.failure, pages: 1, at: Self.now))
         #expect(after.pages.count == 1)
         #expect(after.failure?.wasShown == true)
     }
 
-    @Test(arguments: [true, false]) func aCancelledSignInIsNoFailureForOthers(isRequest: Bool) throws {
+    @Test(arguments: [true, false]) func aCancelledSignInIsNotRecordedAsAFailure(isRequest: Bool) throws {
         let cause = isRequest ? Self.request : .user
         let after = try #require(
             try Self.history().ending(for: cause, CancellationError(), pages: 1, at: Self.now)
@@ -139,14 +139,14 @@ import Testing
         #expect(after.pages.count == (isRequest ? 1 : 0))
     }
 
-    @Test func aTokenThatTheResourceRejectsIsAFailureAfterAPage() throws {
+    @Test func aTokenRejectedByTheResourceIsRecordedAsAFailure() throws {
         let after = try Self.history(pages: 1).rejected(with: Self.failure, at: Self.now)
         #expect(after.failure?.wasShown == true)
         #expect(after.pages.count == 1)
     }
 
     @Test(arguments: ["", "{", "[]", #"{"pages": "1"}"#, #"{"failure": {"code": 1}}"#])
-    func aRecordThatCannotBeReadIsAnEmptyHistory(text: String) throws {
+    func anUnreadableRecordYieldsAnEmptyHistory(text: String) throws {
         let history = SignInHistory(Array(text.utf8), at: Self.now)
         #expect(history.pages == [] && history.failure == nil)
     }

@@ -20,7 +20,7 @@ import Testing
             ["authorization_response_iss_parameter_supported": 1],
             ["code_challenge_methods_supported": "S256"], ["scopes_supported": ["openid", 5]],
         ] as [[String: JSON]]
-    ) func refusesMetadataMembersOfTheWrongType(_ members: [String: JSON]) {
+    ) func rejectsMetadataMembersOfTheWrongType(_ members: [String: JSON]) {
         let error = #expect(throws: AuthError.self) { try metadata(members) }
         #expect(error?.code == .discoveryFailed)
     }
@@ -42,13 +42,13 @@ import Testing
     ]
 
     /// RFC 8705 section 5.
-    @Test func aliasesStandForTheEndpointsOfTheDocument() throws {
+    @Test func mtlsAliasesReplaceTheMatchingEndpoints() throws {
         let metadata = try ProviderMetadata(Self.aliased).withCertificateEndpoints()
         #expect(metadata.tokenEndpoint?.url == "https://mtls.example.com/token")
         #expect(metadata.userInfoEndpoint?.url == "https://id.example.com/userinfo")
     }
 
-    @Test func anAliasReplacesNoEndpointThatWasGivenByHand() throws {
+    @Test func anMTLSAliasDoesNotReplaceAConfiguredEndpoint() throws {
         var metadata = try ProviderMetadata(Self.aliased)
         metadata.tokenEndpoint = "https://own.example.com/token"
         #expect(try metadata.withCertificateEndpoints().tokenEndpoint?.url == "https://own.example.com/token")
@@ -59,7 +59,7 @@ import Testing
             ["token_endpoint": "http://example.com/token"], ["token_endpoint": 5],
             ["token_endpoint": "https://127.0.0.1/token"],
         ] as [JSON]
-    ) func anAliasThatIsNotSafeIsRefused(_ aliases: JSON) throws {
+    ) func rejectsAnInvalidMTLSEndpointAlias(_ aliases: JSON) throws {
         var json = Self.aliased.object ?? [:]
         json["mtls_endpoint_aliases"] = aliases
         let metadata = try ProviderMetadata(.object(json))

@@ -26,14 +26,14 @@ import Testing
     @Test(arguments: [
         Array("a=%".utf8), Array("a=%FF".utf8), [0xFF], Array("a=1&a=2".utf8), Array("a=1&b=2&%61=1".utf8),
     ])
-    func refusesMalformedForms(_ body: [UInt8]) throws {
+    func rejectsMalformedFormEncodedResponses(_ body: [UInt8]) throws {
         let response = try response(body)
         let error = #expect(throws: AuthError.self) { try response.parameters() }
         #expect(error?.code == .invalidResponse)
     }
 
     @Test(arguments: ["", "[]", "\"a\"", "{", "{\"a\":1,\"a\":2}", "a=1"])
-    func refusesJSONThatIsNotAnObject(_ body: String)
+    func rejectsAJSONResponseThatIsNotAValidObject(_ body: String)
         throws
     {
         let response = try response(Array(body.utf8), mediaType: "application/json")

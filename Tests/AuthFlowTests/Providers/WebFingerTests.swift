@@ -23,7 +23,7 @@ import Testing
         ("https://example.com/joe", "https://example.com/joe", "https://example.com"),
         ("example.com/joe#fragment", "https://example.com/joe", "https://example.com"),
         ("acct:alice@127.0.0.1:8400", "acct:alice@127.0.0.1:8400", "http://127.0.0.1:8400"),
-    ]) func normalizesIdentifiers(_ identifier: String, _ resource: String, _ origin: String) throws {
+    ]) func normalizesWebFingerIdentifiers(_ identifier: String, _ resource: String, _ origin: String) throws {
         let result = try WebFinger.normalized(identifier)
         #expect(result.resource == resource)
         #expect(result.origin == origin)
@@ -32,7 +32,7 @@ import Testing
     @Test(arguments: [
         "", "acct:", "acct:@example.com", "acct:joe", "joe@", "acct:joe@a/b", "http://example.com/joe", "a b",
     ])
-    func refusesInvalidIdentifiers(_ identifier: String) {
+    func rejectsInvalidWebFingerIdentifiers(_ identifier: String) {
         expectError(.invalidConfiguration) { try WebFinger.normalized(identifier) }
     }
 

@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    @Test func readersOfAnExistingKeyWaitForNoLease() async throws {
+    @Test func readingAnExistingKeyAcquiresNoLease() async throws {
         let keys = CountingStore()
         let store = EncryptedTokenStore(MemoryTokenStore(), key: .store(keys))
         try await store.set(secret, for: key)
@@ -100,7 +100,7 @@ import Testing
         await expectError(.invalidConfiguration) { try await empty.set(secret, for: key) }
     }
 
-    @Test func distinguishesAWrongKeyFromAChangedCredential() async throws {
+    @Test func distinguishesAWrongKeyFromATamperedCredential() async throws {
         try await withDirectory { directory in
             let base = MemoryTokenStore()
             let store = EncryptedTokenStore(base, key: .file(path: "\(directory)/one"))
@@ -143,7 +143,7 @@ import Testing
         _ = await failure(EncryptedTokenStore(base, key: .passphrase(Secret("x"))))
     }
 
-    @Test(arguments: ["", "short", "!!!!"]) func refusesAKeyFileThatHoldsNoKey(_ text: String) async throws {
+    @Test(arguments: ["", "short", "!!!!"]) func rejectsAKeyFileWithoutAValidKey(_ text: String) async throws {
         try await withDirectory { directory in
             try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
             try PrivateFile("\(directory)/key").replace(with: Array(text.utf8))

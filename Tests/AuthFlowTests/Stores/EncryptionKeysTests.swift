@@ -13,18 +13,18 @@ import Testing
         try EncryptionKeys(names.map { ($0, Self.text($0.utf8.first ?? 0)) })
     }
 
-    @Test func aStoreWithNamedKeysConforms() async throws {
+    @Test func anEncryptedSessionStorePassesTheConformanceSuite() async throws {
         let time = VirtualTime()
         let store = EncryptedSessionStore(MemoryTokenStore(host: time.host), keys: try keys("a"))
         try await SessionStoreConformance(store: store) { time.advance(by: $0) }.run()
     }
 
-    @Test func aMemoryStoreConforms() async throws {
+    @Test func aMemoryStorePassesTheSessionStoreConformanceSuite() async throws {
         let time = VirtualTime()
         try await SessionStoreConformance(store: MemoryTokenStore(host: time.host)) { time.advance(by: $0) }.run()
     }
 
-    @Test func aKeyIsReplacedInThreeSteps() async throws {
+    @Test func anEncryptionKeyIsRotatedInThreeSteps() async throws {
         let base = MemoryTokenStore()
         let old = EncryptedSessionStore(base, keys: try keys("a"))
         try await old.set([1, 2, 3], for: key)
@@ -41,7 +41,7 @@ import Testing
         #expect(error?.message.contains("\"b\"") == true)
     }
 
-    @Test func whatIsStoredSaysNothingWithoutTheKey() async throws {
+    @Test func storedDataCannotBeReadWithoutTheKey() async throws {
         let base = MemoryTokenStore()
         let secret = Array("the refresh token of a user".utf8)
         try await EncryptedSessionStore(base, keys: try keys("a")).set(secret, for: key)
@@ -61,7 +61,7 @@ import Testing
         await expectError(.credentialUnusable) { try await store.bytes(for: other) }
     }
 
-    @Test func twoWritesOfTheSameHaveNothingInCommon() async throws {
+    @Test func encryptingTheSameDataTwiceProducesDifferentBytes() async throws {
         let base = MemoryTokenStore()
         let store = EncryptedSessionStore(base, keys: try keys("a"))
         try await store.set([UInt8](repeating: 0, count: 64), for: key)
@@ -70,20 +70,20 @@ import Testing
         #expect(try #require(await base.bytes(for: key)) != first)
     }
 
-    @Test func refusesKeysThatAreNone() {
+    @Test func rejectsInvalidEncryptionKeys() {
         let lists: [[(id: String, key: Secret)]] = [
             [], [("", Self.text(1))], [("a", Secret("short"))], [("a", Self.text(1)), ("a", Self.text(2))],
         ]
         for list in lists { #expect(throws: AuthError.self) { try EncryptionKeys(list) } }
     }
 
-    @Test func keysAreNotPrinted() throws {
+    @Test func printingEncryptionKeysShowsOnlyTheirIDs() throws {
         let keys = try keys("a", "b")
         #expect("\(keys)" == "encryption keys a, b")
         #expect(Mirror(reflecting: keys).children.isEmpty)
     }
 
-    @Test func aKeysUniqueNameIsReadBack() {
+    @Test func aRecordKeyIsParsedFromItsUniqueName() {
         let keys = [
             key, RecordKey(name: "a\u{0}:b", issuer: "", clientID: "c", resource: ""),
             RecordKey(name: "", issuer: "i", clientID: "", resource: "https://api", kind: .shared),

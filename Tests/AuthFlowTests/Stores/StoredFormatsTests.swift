@@ -21,11 +21,11 @@ import Testing
         #expect(credential.authentication != nil && credential.tokens.verifiedIDToken != nil)
     }
 
-    @Test(arguments: ["accounts-4.json"]) func accountsAreRead(_ name: String) throws {
+    @Test(arguments: ["accounts-4.json"]) func decodesAccountsWrittenByEarlierBuilds(_ name: String) throws {
         try expectAlice(in: try Self.file(name))
     }
 
-    @Test(arguments: ["encrypted-2"]) func encryptedAccountsAreRead(_ name: String) async throws {
+    @Test(arguments: ["encrypted-2"]) func decryptsAccountsWrittenByEarlierBuilds(_ name: String) async throws {
         let base = MemoryTokenStore()
         let key = RecordKey(name: "a", issuer: "http://127.0.0.1:8455", clientID: "authflow-demo")
         try await base.withLease(on: key) { lease in try await base.write(try Self.file("\(name).json"), under: lease) }
@@ -42,7 +42,7 @@ import Testing
         try expectAlice(in: try #require(try await store.bytes(for: key)))
     }
 
-    @Test func aNewerFormatIsRefusedAndLeftAsItIs() async throws {
+    @Test func rejectsARecordInANewerFormatAndLeavesItUnchanged() async throws {
         let text = String(decoding: try Self.file("accounts-4.json"), as: UTF8.self)
         let newer = Array(text.replacing("\"version\": 4", with: "\"version\": 5").utf8)
         #expect(newer != Array(text.utf8))

@@ -31,7 +31,7 @@ import Testing
         try await withDirectory { try await TokenStoreConformance(store: FileTokenStore(directory: $0)).run() }
     }
 
-    @Test func fileStoreIsReadableByItsOwnerAlone() async throws {
+    @Test func fileStoreIsReadableOnlyByItsOwner() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test func fileStoreRefusesLoosePermissionsAndNamesTheCommand() async throws {
+    @Test func fileStoreRejectsLoosePermissionsAndSuggestsChmod() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
@@ -59,7 +59,7 @@ import Testing
 
     /// A process that was killed while it replaced the file leaves the tokens in a temporary file. In a container, its PID is soon reused.
     @Test(arguments: [1, ProcessInfo.processInfo.processIdentifier], [true, false])
-    func fileStoreRemovesTheFilesOfAKilledProcessToo(_ process: Int32, _ hasRecord: Bool) async throws {
+    func fileStoreRemovesTheTemporaryFilesOfAKilledProcess(_ process: Int32, _ hasRecord: Bool) async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
@@ -97,7 +97,7 @@ import Testing
         }
     }
 
-    @Test func fileStoreFollowsNoLink() async throws {
+    @Test func fileStoreFollowsNoSymbolicLinks() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
@@ -126,7 +126,7 @@ import Testing
         }
     }
 
-    @Test func fileStoreIgnoresWhatACrashLeftBehind() async throws {
+    @Test func fileStoreIgnoresThePartialFileOfACrashedProcess() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
@@ -156,7 +156,7 @@ import Testing
         }
     }
 
-    @Test func aFileLeaseThatIsNotRenewedIsLostAndWritesNothing() async throws {
+    @Test func aWriteUnderAnExpiredFileLeaseFails() async throws {
         try await withDirectory { directory in
             let paused = FileTokenStore(
                 directory: directory,
@@ -180,7 +180,7 @@ import Testing
     }
 
     /// A process that was paused must not send a refresh token that another process has used in the meantime.
-    @Test func aFileLeaseThatAnotherProcessHasTakenOverIsSeenToBeLostBeforeSomethingIsSent() async throws {
+    @Test func aFileLeaseTakenOverByAnotherProcessPermitsNoRequest() async throws {
         try await withDirectory { directory in
             let paused = FileTokenStore(
                 directory: directory,
@@ -200,7 +200,7 @@ import Testing
         }
     }
 
-    @Test func aLeaseInTheLastThirdOfItsTermPermitsNoRequest() throws {
+    @Test func aLeaseInTheLastThirdOfItsDurationPermitsNoRequest() throws {
         let time = VirtualTime()
         let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
         let lease = Lease(key: key, fence: 1, term: term)
@@ -213,7 +213,7 @@ import Testing
     }
 
     /// A renewal whose response arrives after the lease has expired must not permit requests after that expiry.
-    @Test func aRenewalThatIsAnsweredTooLateDoesNotShortenTheMargin() throws {
+    @Test func aLateLeaseRenewalDoesNotShortenTheSafetyMargin() throws {
         let time = VirtualTime()
         let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
         let lease = Lease(key: key, fence: 1, term: term)
@@ -227,7 +227,7 @@ import Testing
     }
 
     /// The response to a lease request may take a long time, even if the lease is short.
-    @Test func aTermThatBeganLongBeforeTheLeaseWasGrantedPermitsRequests() throws {
+    @Test func aLeaseGrantedAfterALongWaitPermitsRequests() throws {
         let time = VirtualTime()
         let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
         time.advance(by: .seconds(90))
@@ -238,7 +238,7 @@ import Testing
         expectError(.leaseLost) { try lease.requireTime() }
     }
 
-    @Test func anEncryptedLeaseThatIsLostWritesNothing() async throws {
+    @Test func encryptedStoreCannotWriteUnderALostLease() async throws {
         try await withDirectory { directory in
             let files = FileTokenStore(
                 directory: directory,
@@ -260,7 +260,7 @@ import Testing
         }
     }
 
-    @Test func fileStoreWaitsForTheLockAndThenNamesItsHolder() async throws {
+    @Test func theFileStoreLockTimeoutErrorNamesTheHoldingProcess() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory, clock: ImmediateClock(), patience: .milliseconds(500))
             let error = try await store.withLease(on: key) { _ in

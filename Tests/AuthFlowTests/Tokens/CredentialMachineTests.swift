@@ -75,7 +75,7 @@ import Testing
     }
 
     /// Another process has changed only the application's data, and its record still contains the used refresh token.
-    @Test func unsavedTokensOutliveAChangeOfTheApplicationsData() throws {
+    @Test func unsavedTokensSurviveAnApplicationDataChange() throws {
         var machine = machine(.unsaved)
         var changed = Self.credential("old")
         changed.applicationData = Secret("new data")
@@ -86,7 +86,7 @@ import Testing
         #expect(found.dropped.isEmpty && machine.hasUnsaved)
     }
 
-    @Test func changedDataOfTheApplicationReplacesThatInMemory() {
+    @Test func changedApplicationDataReplacesTheCachedData() {
         var machine = machine(.checked)
         var changed = Self.credential("old")
         changed.applicationData = Secret("new data")
@@ -105,7 +105,7 @@ import Testing
     }
 
     @Test(arguments: zip(State.allCases, ["read", "old", "old?", "new"]))
-    func answersACaller(_ state: State, _ expected: String) {
+    func theStateDeterminesWhatACallerReceives(_ state: State, _ expected: String) {
         let machine = machine(state)
         #expect(answer(machine) == expected)
         #expect(machine.hasUnsaved == (state == .unsaved))
@@ -117,12 +117,12 @@ import Testing
     }
 
     @Test(arguments: zip(State.allCases, ["read", "lease", "lease", "lease"]))
-    func handsOutNothingThatHasExpired(_ state: State, _ expected: String) {
+    func doesNotReturnAnExpiredToken(_ state: State, _ expected: String) {
         #expect(answer(machine(state), at: 601) == expected)
     }
 
     @Test(arguments: zip(State.allCases, ["read", "old", "old", "new"]))
-    func aReadThatFindsTheSameTokensCounts(_ state: State, _ expected: String) throws {
+    func aReadWithTheSameTokensConfirmsTheCache(_ state: State, _ expected: String) throws {
         var machine = machine(state)
         let found = try #require(read(&machine, state == .empty ? nil : Self.credential("old"), at: 20))
         #expect(answer(machine, at: 21) == expected)
@@ -139,7 +139,9 @@ import Testing
         #expect(found.lost == nil)
     }
 
-    @Test(arguments: State.allCases) func aReadThatFindsNothingForgetsAndTells(_ state: State) throws {
+    @Test(arguments: State.allCases) func aReadThatFindsNoCredentialClearsTheCacheAndReportsTheLoss(_ state: State)
+        throws
+    {
         var machine = machine(state)
         let found = try #require(read(&machine, nil, at: 20))
         #expect(answer(machine, at: 21) == "read")
@@ -182,13 +184,13 @@ import Testing
         #expect(finish(&machine, reading, Self.credential("old")) == nil)
     }
 
-    @Test func aWriteHasTheStoreReadBeforeWhatIsInMemoryIsHandedOut() {
+    @Test func aWriteRequiresAReadBeforeTheCachedTokenIsReturned() {
         var machine = machine(.checked)
         machine.wrote(machine.epoch, askedAt: Self.begin)
         #expect(answer(machine) == "old?")
     }
 
-    @Test func tokensOfARefreshCountFromTheReadThatHasFoundItsRefreshToken() {
+    @Test func refreshedTokensAreCheckedTenSecondsAfterTheirRefreshTokenWasRead() {
         var machine = machine(.empty)
         read(&machine, Self.credential("old"), at: 0)
         read(&machine, nil, at: 5)
@@ -197,7 +199,7 @@ import Testing
         #expect(answer(machine, at: 11) == "new?")
     }
 
-    @Test(arguments: State.allCases) func aReadOfAnEarlierEpochConfirmsNothing(_ state: State) {
+    @Test(arguments: State.allCases) func aReadFromAnEarlierEpochDoesNotConfirmTheCache(_ state: State) {
         var machine = machine(state)
         let reading = machine.beginReading(at: Self.begin + 20)
         machine.beginEpoch()
@@ -212,7 +214,7 @@ import Testing
         #expect(!machine.hasUnsaved)
     }
 
-    @Test(arguments: State.allCases) func aWriteOfAnEarlierEpochLeavesWhatIsNewer(_ state: State) {
+    @Test(arguments: State.allCases) func aWriteFromAnEarlierEpochDoesNotReplaceNewerCredentials(_ state: State) {
         var machine = machine(state)
         let earlier = machine.epoch
         let epoch = machine.beginEpoch()
@@ -236,7 +238,7 @@ import Testing
         #expect(found?.known.entry(nil)?.credential?.tokens.accessToken == Secret("newest"))
     }
 
-    @Test(arguments: State.allCases) func aChangeOfTheUserForgets(_ state: State) {
+    @Test(arguments: State.allCases) func aChangeOfUserClearsTheCacheAndBackoff(_ state: State) {
         var machine = machine(state)
         machine.failed(
             Backoffs.Subject(Self.credential("old")),
@@ -255,7 +257,7 @@ import Testing
         #expect(machine.hasUnsaved == (state == .unsaved))
     }
 
-    @Test(arguments: State.allCases) func aSignInCountsOnlyIfNoOtherCameBetween(_ state: State) {
+    @Test(arguments: State.allCases) func aSignInDetectsAnInterveningSignIn(_ state: State) {
         var machine = machine(state)
         let epoch = machine.epoch
         let account = Self.credential("old").account
@@ -263,7 +265,7 @@ import Testing
         #expect(!machine.signedIn(current: account, since: epoch).isUndisturbed)
     }
 
-    @Test(arguments: State.allCases) func aRemovalLeavesNothing(_ state: State) {
+    @Test(arguments: State.allCases) func aRemovalClearsCachedAndUnsavedCredentials(_ state: State) {
         var removed = machine(state)
         removed.removed(Self.credential("old").account)
         #expect(answer(removed) == "read" && !removed.hasUnsaved)
@@ -272,13 +274,13 @@ import Testing
         #expect(answer(cleared) == "read" && !cleared.hasUnsaved)
     }
 
-    @Test(arguments: State.allCases) func theEndOfASessionLeavesNothing(_ state: State) {
+    @Test(arguments: State.allCases) func theEndOfASessionClearsCachedAndUnsavedCredentials(_ state: State) {
         var machine = machine(state)
         machine.ended(Self.credential("old").account, machine.epoch)
         #expect(answer(machine) == "read" && !machine.hasUnsaved)
     }
 
-    @Test(arguments: State.allCases) func theProviderIsLeftAloneAfterAFailure(_ state: State) {
+    @Test(arguments: State.allCases) func aFailureStartsABackoffForItsUserOnly(_ state: State) {
         var machine = machine(state)
         let (alice, bob) = (Backoffs.Subject(Self.credential("old")), Backoffs.Subject(Self.credential("old", "bob")))
         machine.failed(alice, AuthError(.networkFailed, "No."), at: Self.start, random: 0)
@@ -290,7 +292,7 @@ import Testing
         #expect(machine.isNeeded(at: Self.start + 1) == (state == .unsaved))
     }
 
-    @Test(arguments: State.allCases) func tokensWhoseLeaseWasLostAreLookedAtOnce(_ state: State) {
+    @Test(arguments: State.allCases) func tokensRefreshedUnderALostLeaseAreRecoveredOnce(_ state: State) {
         var machine = machine(state)
         let key = RecordKey(name: "user", issuer: Self.issuer, clientID: "client")
         let (lease, other) = (Lease(key: key, fence: 1), Lease(key: key, fence: 2))
@@ -307,7 +309,7 @@ import Testing
         #expect(machine.hasUnsaved)
     }
 
-    @Test func tokensOfAnotherAccountAreNotHandedOut() {
+    @Test func tokensOfAnotherAccountAreNotReturned() {
         var machine = machine(.checked)
         machine.adopt(Self.credential("bobs", "bob"), nil, margin: .seconds(60), random: 0)
         #expect(answer(machine) == "old")

@@ -74,7 +74,7 @@ import Testing
     ]
 
     @Test(arguments: stored, [false, true])
-    func aStoredCredentialDeterminesTheRequest(_ stored: Stored, _ isRenewable: Bool) {
+    func theStoredCredentialDeterminesTheRefreshAction(_ stored: Stored, _ isRenewable: Bool) {
         let refresh = Self.refresh(rejected: stored.rejected, isRenewable: isRenewable)
         let read = stored.credential.map { Result<Credential, AuthError>.success($0) }
         let action: String
@@ -96,7 +96,7 @@ import Testing
         #expect(action == (isRenewable ? stored.expected.1 : stored.expected.0))
     }
 
-    @Test func aNamedAccountIsNotReplacedByTokensWithoutAUser() {
+    @Test func aNamedAccountIsNotReplacedByMachineToMachineTokens() {
         let refresh = CredentialRefresh(account: "alice", margin: .zero, rejected: nil, isRenewable: true)
         #expect(throws: AuthError.self) {
             try refresh.action(for: .failure(AuthError(.loginRequired, "")), at: Self.start)
@@ -132,11 +132,11 @@ import Testing
             "invalid_id_token, stores refusal 1, backs off, drops"
         ),
     ])
-    func aResponseDeterminesWhatIsStored(_ outcome: RefreshOutcome, _ time: Double, _ expected: String) {
+    func theRefreshOutcomeDeterminesTheStoredCredential(_ outcome: RefreshOutcome, _ time: Double, _ expected: String) {
         #expect(describe(Self.refresh().consequence(of: outcome, at: Self.start + time)) == expected)
     }
 
-    @Test func theUserSignsInAgainAfterTokensHaveFailedACheckTwice() {
+    @Test func requiresSignInAfterRefreshedTokensFailValidationTwice() {
         let kept = Self.credential("kept", refused: 1)
         let consequence = Self.refresh().consequence(of: .refused(kept, .init(.invalidIDToken, "")), at: Self.start)
         #expect(describe(consequence) == "login_required, stores refusal 2, backs off, drops, expired")
@@ -181,7 +181,7 @@ import Testing
         #expect(after(601) == expected)
     }
 
-    @Test func theUserSignsInAgainAfterASecondUnexplainedRejection() {
+    @Test func requiresSignInAfterASecondUnexplainedRejection() {
         let error = AuthError(.invalidResponse, "", status: 400, retryAfter: .seconds(30))
         func after(_ refusals: Int64) -> String {
             let old = Self.credential(refused: refusals)
@@ -200,7 +200,7 @@ import Testing
         #expect(after(2) == "login_required, stores nothing, backs off, expired")
     }
 
-    @Test func aStoredTokenIsNoAnswerForOneOfSeveralResources() {
+    @Test func aRejectedRefreshForOneResourceBacksOffForThatResourceOnly() {
         var refresh = Self.refresh()
         refresh.resource = ResourceRequest(resource: "https://a.example.com", scopes: nil)
         func after(_ error: AuthError) -> String {
@@ -215,7 +215,7 @@ import Testing
     }
 
     /// A rejected refresh that checks whether the session has ended is counted even if the old tokens are usable.
-    @Test func aRefusedConfirmationIsCountedBeforeTheTokensExpire() {
+    @Test func aRejectedConfirmationRefreshIsCountedBeforeTheTokensExpire() {
         var refresh = Self.refresh()
         let empty = AuthError(.invalidResponse, "", status: 400)
         func after(_ refusals: Int64) -> String {

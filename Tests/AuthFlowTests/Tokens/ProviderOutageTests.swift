@@ -15,19 +15,19 @@ import Testing
         return outage
     }
 
-    @Test func failuresOfFewUsersHoldBackNobody() {
+    @Test func failuresForFourUsersDoNotThrottleRefreshes() {
         var outage = outage(after: 4)
         for _ in 0..<100 { outage.failed([0], Self.away, since: Self.start, at: Self.start, random: 127) }
         #expect(outage.ask(at: Self.start) == nil)
     }
 
-    @Test func failuresOfFiveUsersHoldBackAllOthersForAWhile() {
+    @Test func failuresForFiveUsersThrottleAllRefreshes() {
         var outage = outage(after: 5)
         #expect(outage.ask(at: Self.start + 1)?.code == .networkFailed)
         #expect(outage.ask(at: Self.start + 1)?.retryAfter == .seconds(4))
     }
 
-    @Test func oneCallerAsksAgainAndTheOthersWaitForItsResult() {
+    @Test func oneCallerRetriesAfterTheDelayAndItsFailureDoublesTheDelay() {
         var outage = outage(after: 5)
         #expect(outage.ask(at: Self.start + 6) == nil)
         #expect(outage.ask(at: Self.start + 6) != nil)
@@ -37,14 +37,14 @@ import Testing
         #expect(outage.ask(at: Self.start + 18) == nil)
     }
 
-    @Test func aRequestThatWasSentBeforeTheWaitIsNotTheOneThatAsksAgain() {
+    @Test func theFailureOfAnEarlierRequestIsNotCountedAsTheRetry() {
         var outage = outage(after: 5)
         #expect(outage.ask(at: Self.start + 6) == nil)
         outage.failed([9], Self.away, since: Self.start - 1, at: Self.start + 7, random: 127)
         #expect(outage.ask(at: Self.start + 6 + ProviderOutage.patience) == nil)
     }
 
-    @Test func failuresThatAreFarApartHoldBackNobody() {
+    @Test func infrequentFailuresDoNotThrottleRefreshes() {
         var outage = ProviderOutage()
         for user in 0..<9 {
             let time = Self.start + 100 * Double(user)
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func theWordsOfOneUsersFailureAreNotShownToAnother() throws {
+    @Test func theOutageErrorDoesNotDiscloseAnotherUsersErrorDetails() throws {
         let ofProvider = ProviderError(error: "server_error", errorDescription: "alice")
         let words = AuthError(.temporarilyUnavailable, "alice", providerError: ofProvider)
         var outage = outage(after: 5, words)
@@ -65,13 +65,13 @@ import Testing
         #expect(error.underlyingError == nil)
     }
 
-    @Test func aCallerThatNeverReturnsIsReplaced() {
+    @Test func anotherCallerRetriesIfTheFirstRetryNeverCompletes() {
         var outage = outage(after: 5)
         #expect(outage.ask(at: Self.start + 6) == nil)
         #expect(outage.ask(at: Self.start + 6 + ProviderOutage.patience) == nil)
     }
 
-    @Test func aCallerThatSendsNothingIsReplacedAtOnce() {
+    @Test func anotherCallerRetriesImmediatelyIfTheFirstSendsNoRequest() {
         var outage = outage(after: 5)
         #expect(outage.ask(at: Self.start + 6) == nil)
         outage.failed(
@@ -84,12 +84,12 @@ import Testing
         #expect(outage.ask(at: Self.start + 7) == nil)
     }
 
-    @Test func requestsThatWereSentBeforeMakeTheWaitNoLonger() {
+    @Test func failuresOfEarlierRequestsDoNotExtendTheDelay() {
         var outage = outage(after: 20)
         #expect(outage.ask(at: Self.start + 6) == nil)
     }
 
-    @Test func theWaitIsAtMostAMinute() {
+    @Test func theRetryDelayIsAtMostAMinutePlusJitter() {
         var outage = outage(after: 5)
         var now = Self.start
         for _ in 0..<20 {
@@ -101,13 +101,13 @@ import Testing
         #expect(outage.ask(at: now + 76) == nil)
     }
 
-    @Test(arguments: [403, 429]) func aRateLimitHoldsBackNobodyElse(_ status: Int) {
+    @Test(arguments: [403, 429]) func rateLimitsDoNotThrottleOtherUsers(_ status: Int) {
         let outage = outage(after: 9, AuthError(.temporarilyUnavailable, "Too many requests.", status: status))
         var asked = outage
         #expect(asked.ask(at: Self.start + 1) == nil)
     }
 
-    @Test(arguments: [400, 401, 429]) func aRefusalIsAnAnswer(_ status: Int) {
+    @Test(arguments: [400, 401, 429]) func aRejectionByTheProviderEndsTheOutage(_ status: Int) {
         var outage = outage(after: 5)
         outage.failed(
             [9],
@@ -119,7 +119,7 @@ import Testing
         #expect(outage.ask(at: Self.start + 1) == nil)
     }
 
-    @Test func anAnswerEndsTheWait() {
+    @Test func aResponseEndsTheOutage() {
         var outage = outage(after: 5)
         outage.answered()
         #expect(outage.ask(at: Self.start + 1) == nil)
@@ -127,7 +127,7 @@ import Testing
         #expect(outage.ask(at: Self.start + 1) == nil)
     }
 
-    @Test func aClockThatWasSetBackHoldsBackNobody() {
+    @Test func aClockThatIsSetBackDoesNotThrottleRefreshes() {
         var outage = outage(after: 5)
         #expect(outage.ask(at: Self.start - 3600) == nil)
     }

@@ -23,7 +23,7 @@ import Testing
     }
 
     /// A damaged record must not stop a process that also serves other users.
-    @Test func numbersInARecordAreLimited() throws {
+    @Test func numbersInAStoredRecordAreClamped() throws {
         let json = credential("1").json
             .replacing("refused_refreshes", with: .integer(.max)).replacing("signed_in_at", with: 1e300)
             .replacing("expires_at", with: -1e300)
@@ -49,7 +49,7 @@ import Testing
         AccountID(issuer: issuer, subject: subject)
     }
 
-    @Test func aCredentialOfAnEncryptedStoreIsNotCalledOneOfAnotherVersion() {
+    @Test func reportsAnEncryptedRecordAsBelongingToAnotherKindOfStore() {
         let bytes = Array(#"{"encrypted": 2, "cipher": "AES-256-GCM"}"#.utf8)
         let error = #expect(throws: AuthError.self) { try StoredAccounts(serialized: bytes) }
         #expect(error?.message.contains("another kind of store") == true)
@@ -68,7 +68,7 @@ import Testing
         #expect(accounts.entry("4") == nil)
     }
 
-    @Test func keepsOneEntryForEachAccount() {
+    @Test func storesOneEntryPerAccount() {
         var accounts = StoredAccounts()
         accounts.set(.signedIn(credential("1")), isCurrent: true)
         accounts.set(ended("1"), isCurrent: false)

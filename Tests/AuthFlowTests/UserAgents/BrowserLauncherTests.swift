@@ -54,7 +54,7 @@ import Testing
         #expect(reason == "python3 exited with status 3")
     }
 
-    @Test func putsTheURLInPlaceOfThePlaceholder() async throws {
+    @Test func replacesThePlaceholderWithTheURL() async throws {
         let environment = ["PATH": "/usr/local/bin:/usr/bin:/bin"]
         let (note, _) = try await open("https://id.example.com/", ["--new", "%s", "--last"], environment: environment)
         #expect(note.hasPrefix("--new\nhttps://id.example.com/\n--last\n"))
@@ -64,7 +64,7 @@ import Testing
     }
 
     @Test(arguments: ["file:///etc/passwd", "com.example.app:/x", "javascript:alert(1)", "-x", ""])
-    func opensOnlyWebAddresses(_ url: String) {
+    func opensOnlyWebURLs(_ url: String) {
         expectError(.userAgentFailed) { try BrowserLauncher.command(["true"]).open(url) }
     }
 

@@ -283,7 +283,7 @@ import Testing
     }
     #endif
 
-    @Test func namesTheCommandThatForwardsThePort() {
+    @Test func suggestsAnSSHPortForwardingCommandInARemoteShell() {
         var place = Place(name: "", environment: Self.ssh, agent: nil, because: "")
         #expect(
             place.launchEnvironment.forwardingCommand(port: 8400) == "ssh -N -L 8400:127.0.0.1:8400 alice@192.0.2.1"

@@ -21,7 +21,7 @@ import Testing
         (["firefox", "chromium"], ["chromium", "--incognito"]),
         (["microsoft-edge-stable"], ["microsoft-edge-stable", "--inprivate"]),
         (["google-chrome"], ["google-chrome", "--incognito"]), (["opera"], ["opera", "--private"]),
-    ]) func opensAPrivateWindowOfABrowserThatIsInstalled(_ programs: [String], _ expected: [String]) {
+    ]) func opensAPrivateWindowInAnInstalledBrowser(_ programs: [String], _ expected: [String]) {
         guard case .command(let command, _) = browser(["DISPLAY": ":0", "HOME": "/nowhere"], programs) else {
             Issue.record("No browser was opened.")
             return
@@ -36,14 +36,18 @@ import Testing
             "an unknown browser in BROWSER", ["DISPLAY": ":0", "BROWSER": "epiphany"],
             ["epiphany", "firefox"]
         ),
-    ]) func opensNoWindowThatIsNotPrivate(_ name: String, _ environment: [String: String], _ programs: [String]) {
+    ]) func opensNoWindowIfAPrivateWindowIsUnavailable(
+        _ name: String,
+        _ environment: [String: String],
+        _ programs: [String]
+    ) {
         guard case .none = browser(environment, programs) else {
             Issue.record("A browser was opened.")
             return
         }
     }
 
-    @Test func theUsersOwnBrowserComesFirst() throws {
+    @Test func prefersTheUsersConfiguredBrowser() throws {
         let folder = NSTemporaryDirectory() + "authflow-mime-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: folder) }

@@ -36,7 +36,7 @@ import Testing
         Ignored(parameters: "code=1&state=other", reason: "does not match this request"),
         Ignored(parameters: "response=a.b.c&response=a.b.c", reason: "or more than one"),
         Ignored(parameters: "response=eyJhbGciOiJSU0EtT0FFUC0yNTYifQ.a.b.c.d", reason: "cannot be read"),
-    ]) func aTimeoutNamesTheResponseThatWasIgnored(_ test: Ignored) throws {
+    ]) func theTimeoutAdviceExplainsWhyAResponseWasIgnored(_ test: Ignored) throws {
         let options = try options()
         #expect(options.notes.advice.isEmpty)
         #expect(!options.accepts("\(Self.redirectURI)?\(test.parameters)", at: Self.redirectURI))
@@ -90,7 +90,7 @@ import Testing
     ]
 
     @Test(arguments: arrivals)
-    func acceptsOnlyTheRedirectOfItsOwnRequest(_ arrival: Arrival)
+    func acceptsOnlyTheAuthorizationResponseToTheCurrentRequest(_ arrival: Arrival)
         throws
     {
         let options = try options(responseMode: arrival.mode)
@@ -141,7 +141,7 @@ import Testing
         }
     }
 
-    @Test func createsNoFolderWhenNoSignInIsWaiting() async throws {
+    @Test func deliveringARedirectCreatesNoDirectoryIfNoSignInIsPending() async throws {
         try await withFolder { folder, handOver in
             let outcome = try handOver.deliver("com.example.app:/callback?state=x")
             #expect(outcome == .nobody)
@@ -181,7 +181,7 @@ import Testing
         }
     }
 
-    @Test func trustsNoFolderThatOthersCanWriteTo() async throws {
+    @Test func rejectsAWorldWritableSocketDirectory() async throws {
         try await withFolder { folder, handOver in
             try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
             try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: folder)
@@ -208,7 +208,7 @@ import Testing
         }
     }
 
-    @Test func refusesFormPostForAPrivateUseScheme() async throws {
+    @Test func rejectsFormPostForAPrivateUseURIScheme() async throws {
         await expectError(.unsupported) {
             try await SystemBrowserUserAgent(launcher: nil)
                 .withRedirectSession(try options(responseMode: .formPost)) { _ in }

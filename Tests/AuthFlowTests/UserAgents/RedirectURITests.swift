@@ -25,7 +25,7 @@ import Testing
     @Test(arguments: [
         "http://example.com/callback", "http://0.0.0.0/callback", "myapp:/callback", "http://127.0.0.1/callback#x",
         "http://127.0.0.1/callback?x=1", "", "callback", "http://192.168.0.1/", "com.example.app:/callback#x",
-    ]) func refusesInvalidRedirectURIs(_ uri: String) {
+    ]) func rejectsInvalidRedirectURIs(_ uri: String) {
         expectError(.invalidConfiguration) { try RedirectURI(uri) }
     }
 }

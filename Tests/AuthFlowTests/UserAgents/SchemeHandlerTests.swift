@@ -14,7 +14,7 @@ import Testing
         ("com.example.app", "authflow"), ("com.example.app", "/opt/my tools/authflow"),
         ("com.example.app", "/opt/a\"b"), ("com.example.app", "/opt/$(id)"), ("com.example.app", "/opt/a\nExec=x"),
         ("com.example.app", "/opt/%u"),
-    ]) func refusesInvalidSchemesAndPrograms(_ scheme: String, _ program: String) throws {
+    ]) func rejectsInvalidSchemesAndPrograms(_ scheme: String, _ program: String) throws {
         let home = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
         let handler = SchemeHandler(scheme: scheme, environment: ["HOME": home, "PATH": "/nowhere"])
         let error = #expect(throws: AuthError.self) { try handler.install(program: program) }
@@ -96,7 +96,7 @@ import Testing
         }
     }
 
-    @Test func takesASchemeFromAnotherProgramOnlyOnRequest() throws {
+    @Test func replacesAnotherProgramsSchemeHandlerOnlyOnRequest() throws {
         try withDesktop { home, handler in
             try write("other.desktop\n", "\(home)/default")
             let error = #expect(throws: AuthError.self) { try handler.install(program: "/usr/bin/authflow") }

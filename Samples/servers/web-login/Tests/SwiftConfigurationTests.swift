@@ -34,7 +34,7 @@ import Testing
         )
     }
 
-    @Test func theEnvironmentDescribesAWebApplication() async throws {
+    @Test func environmentVariablesConfigureASessionServer() async throws {
         let file = try await Self.file()
         #expect(file.profileNames == ["staff"])
         var found: SessionServerOptions?
@@ -48,7 +48,7 @@ import Testing
         #expect(options.lifetime == .seconds(43_200))
     }
 
-    @Test func aSecretOfAFileIsReadFromIt() async throws {
+    @Test func readsAClientSecretFromAFile() async throws {
         let path = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString).path
         try Data("a secret of a file\n".utf8).write(to: URL(filePath: path))
         defer { try? FileManager.default.removeItem(atPath: path) }
@@ -63,7 +63,9 @@ import Testing
         ("AUTH_PROFILES_STAFF_ISSUER", "login.example.com", "profiles.staff.issuer"),
         ("AUTH_SERVER_IDLE_TIME", "1", "server.idle_time"),
         ("AUTH_PROFILES_STAFF_CLIENT_SECRET", nil, "confidential"),
-    ]) func aFaultIsReportedWithItsKey(_ name: String, _ value: String?, _ place: String) async throws {
+    ]) func aConfigurationErrorIdentifiesTheInvalidSetting(_ name: String, _ value: String?, _ place: String)
+        async throws
+    {
         let file = try await Self.file([name: value])
         let error = #expect(throws: ConfigurationError.self) {
             try SessionServer(configuration: file, providers: [.oidc])
@@ -77,12 +79,12 @@ import Testing
         ("both forms of a value", ["AUTH_PROFILES_STAFF_CLIENT_SECRET_FILE": "/run/secrets/client"]),
         ("an empty secret", ["AUTH_PROFILES_STAFF_CLIENT_SECRET": " ", "AUTH_SERVER_TAG_KEYS": ","]),
         ("two stores", ["AUTH_PROFILES_STAFF_STORE_NAME": "postgresql"]),
-    ]) func whatWouldBeIgnoredIsAnError(_: String, _ changes: [String: String]) async throws {
+    ]) func rejectsConflictingOrEmptyVariables(_: String, _ changes: [String: String]) async throws {
         let error = await #expect(throws: ConfigurationError.self) { try await Self.file(changes) }
         #expect(error?.issues.first?.line == 0)
     }
 
-    @Test func optionsOfAStoreBelongToItsName() async throws {
+    @Test func readsStoreOptionsTogetherWithTheStoreName() async throws {
         let file = try await Self.file([
             "AUTH_PROFILES_STAFF_STORE": "file", "AUTH_PROFILES_STAFF_STORE_DIRECTORY": "/tmp/none",
         ])
@@ -92,7 +94,7 @@ import Testing
         #expect("\(try #require(error))".contains("cannot store the sessions"))
     }
 
-    @Test func profilesThatWouldReadTheSameVariablesAreRefused() async throws {
+    @Test func rejectsProfilesThatMapToTheSameVariables() async throws {
         let reader = ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: Self.variables))
         let error = await #expect(throws: AuthError.self) {
             try await ConfigurationFile(reader: reader, profiles: ["eu-west", "eu_west"], providers: [.oidc])
@@ -101,11 +103,11 @@ import Testing
     }
 
     /// Without an error, the reader would treat the value as missing, and the default would apply.
-    @Test func aValueOfAnotherTypeIsAnError() async throws {
+    @Test func rejectsAValueOfTheWrongType() async throws {
         await #expect(throws: (any Error).self) { try await Self.file(["AUTH_SERVER_IDLE_TIME": "ten minutes"]) }
     }
 
-    @Test func noErrorQuotesASecret() async throws {
+    @Test func configurationErrorsDoNotContainSecrets() async throws {
         let secret = "a secret of some length"
         let file = try await Self.file(["AUTH_PROFILES_STAFF_ISSUER": "http://login.example.com"])
         let error = #expect(throws: ConfigurationError.self) {

@@ -91,7 +91,7 @@ private struct Site {
 
 /// The web application products that require a package trait, in a Hummingbird application.
 @Suite struct WebLoginTests {
-    @Test func handlersHaveTheSessionOfABrowserThatSignedIn() async throws {
+    @Test func handlersReceiveTheSessionOfASignedInBrowser() async throws {
         let site = try Site()
         try await site.application.test(.router) { client in
             let refused = try await client.execute(uri: "/me", method: .get)
@@ -102,7 +102,7 @@ private struct Site {
         }
     }
 
-    @Test func aProtectedPageLeadsToTheSignInAndBack() async throws {
+    @Test func aProtectedPageRedirectsToLoginAndIsServedAfterTheSignIn() async throws {
         let site = try Site()
         try await site.application.test(.router) { client in
             let redirect = try await client.execute(uri: "/account", method: .get)
@@ -124,7 +124,7 @@ private struct Site {
     }
 
     @Test(arguments: ["/logout", "/api/orders"])
-    func aLargeBodyForARouteOfTheLibraryIsRefused(_ path: String) async throws {
+    func libraryRoutesRejectAnOversizedRequestBody(_ path: String) async throws {
         let site = try Site()
         try await site.application.test(.router) { client in
             let body = ByteBuffer(repeating: 1, count: 300_000)
@@ -134,7 +134,7 @@ private struct Site {
         }
     }
 
-    @Test func theProxyRefusesAStrangerBeforeTheBodyIsRead() async throws {
+    @Test func theProxyRejectsARequestWithoutTheCSRFHeaderBeforeReadingItsBody() async throws {
         let site = try Site()
         try await site.application.test(.router) { client in
             let body = ByteBuffer(repeating: 1, count: 300_000)
@@ -143,7 +143,7 @@ private struct Site {
         }
     }
 
-    @Test func measuresEveryStepAndTheEndOfSessions() async throws {
+    @Test func recordsMetricsForFlowStepsAndEndedSessions() async throws {
         let metrics = TestMetrics()
         let site = try Site(observer: FlowEvent.metrics(factory: metrics))
         try await site.application.test(.router) { client in
@@ -175,7 +175,7 @@ private struct Site {
         }
     }
 
-    @Test func stepsAreSpansWithinTheRequestThatCausedThem() async throws {
+    @Test func flowStepsAreTracedAsSpansOfTheRequestWithoutSecrets() async throws {
         let tracer = InMemoryTracer()
         let site = try Site(observer: FlowEvent.spans(tracer: tracer))
         try await site.application.test(.router) { client in
