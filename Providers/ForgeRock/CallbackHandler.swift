@@ -7,7 +7,7 @@ public import AuthFlow
 public protocol CallbackHandler: Sendable {
     /// Whether the handler can give a different answer to a repeated question, as a user can and a configuration
     /// cannot. If the server repeats a step and the handler can only repeat its answer, the sign-in ends.
-    var mayAnswerOtherwise: Bool { get }
+    var canChangeAnswer: Bool { get }
 
     /// Answers a question.
     /// - Returns: Whether this handler handled the question.
@@ -40,8 +40,8 @@ extension [any CallbackHandler] {
 
 /// In a step that waits for a push notification, answers the confirmation without cancelling the wait:
 /// the value 100 means that no option was selected.
-struct WaitingCallbacks: CallbackHandler {
-    let mayAnswerOtherwise = true
+struct PollingWaitCallbackHandler: CallbackHandler {
+    let canChangeAnswer = true
 
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
         guard callback.type == "ConfirmationCallback",
@@ -53,8 +53,8 @@ struct WaitingCallbacks: CallbackHandler {
 }
 
 /// Handles callbacks that need no answer: messages, values that are sent back unchanged, and data for pages.
-struct PassiveCallbacks: CallbackHandler {
-    let mayAnswerOtherwise = true
+struct PassiveCallbackHandler: CallbackHandler {
+    let canChangeAnswer = true
 
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
         switch callback.type {
@@ -75,8 +75,8 @@ struct PassiveCallbacks: CallbackHandler {
 ///
 /// The user name and the password are used only for questions that ask for them. A one-time code is requested with the
 /// same callback as a password, but must not be answered with the password.
-public struct ConfiguredAnswers: CallbackHandler {
-    public let mayAnswerOtherwise = false
+public struct ConfiguredCallbackHandler: CallbackHandler {
+    public let canChangeAnswer = false
 
     private let username: String?
     private let password: Secret?
@@ -98,8 +98,8 @@ public struct ConfiguredAnswers: CallbackHandler {
     }
 
     public func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
-        if let given = given(for: callback) {
-            try QuestionForms.answer(&callback, with: given.exposed)
+        if let configuredAnswer = configuredAnswer(for: callback) {
+            try CallbackFormatter.answer(&callback, with: configuredAnswer.exposed)
             return true
         }
         switch callback.type {
@@ -109,14 +109,14 @@ public struct ConfiguredAnswers: CallbackHandler {
             }
             callback.answer(.string(username))
         case "PasswordCallback", "ValidatedCreatePasswordCallback":
-            guard let password, Self.asksForPassword(callback) || step.asksForNameFirst else { return false }
+            guard let password, Self.asksForPassword(callback) || step.asksForUsernameAndPassword else { return false }
             callback.answer(.string(password.exposed))
         default: return false
         }
         return true
     }
 
-    private func given(for callback: TreeCallback) -> Secret? {
+    private func configuredAnswer(for callback: TreeCallback) -> Secret? {
         if callback.type == "TermsAndConditionsCallback", let terms = answers["terms"] { return terms }
         return [callback.prompt, callback.name, callback.key].lazy.filter { !$0.isEmpty }
             .compactMap { answers[$0.lowercased()] }.first
@@ -130,11 +130,11 @@ public struct ConfiguredAnswers: CallbackHandler {
 }
 
 /// Asks the user one question at a time, and shows the tree's messages.
-public struct AskingHandler: CallbackHandler {
-    public let mayAnswerOtherwise = true
+public struct InteractiveCallbackHandler: CallbackHandler {
+    public let canChangeAnswer = true
 
     /// The maximum number of attempts to answer a question.
-    private static let maximumTries = 5
+    private static let maximumAttempts = 5
 
     private let ask: @Sendable (_ question: String, _ isSecret: Bool) async throws -> String
     private let show: (@Sendable (_ text: String) async -> Void)?
@@ -152,21 +152,21 @@ public struct AskingHandler: CallbackHandler {
     }
 
     public func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
-        if let text = QuestionForms.text(of: callback) {
+        if let text = CallbackFormatter.text(of: callback) {
             // A polling step is repeated with the same message.
             if !step.isRepeated { await show?(text) }
             return show != nil
         }
         if callback.type == "KbaCreateCallback" { return try await createQuestion(&callback) }
-        guard let question = QuestionForms.question(of: callback) else { return false }
+        guard let question = CallbackFormatter.question(of: callback) else { return false }
         let isSecret = ["PasswordCallback", "ValidatedCreatePasswordCallback"].contains(callback.type)
         for attempt in 1... {
             do {
-                try QuestionForms.answer(&callback, with: try await ask(question, isSecret), isNumbered: true)
+                try CallbackFormatter.answer(&callback, with: try await ask(question, isSecret), isNumbered: true)
                 return true
-            } catch let error as AuthError where error.code == .userAgentFailed && attempt < Self.maximumTries {
+            } catch let error as AuthError where error.code == .userAgentFailed && attempt < Self.maximumAttempts {
                 // A typing error must not restart the sign-in. If the terminal was closed, do not ask again.
-                guard error.message.hasPrefix(QuestionForms.misunderstanding) else { throw error }
+                guard error.message.hasPrefix(CallbackFormatter.invalidAnswerPrefix) else { throw error }
                 await show?(error.message)
             }
         }
@@ -189,9 +189,9 @@ public struct AskingHandler: CallbackHandler {
 }
 
 /// Converts questions of each kind to text, and their answers to callback values.
-enum QuestionForms {
+enum CallbackFormatter {
     /// The prefix of the error message for an invalid answer.
-    static let misunderstanding = "The answer to "
+    static let invalidAnswerPrefix = "The answer to "
 
     /// The message of a callback that requires no answer; nil for a question, and when there is no message to show.
     static func text(of callback: TreeCallback) -> String? {
@@ -238,10 +238,10 @@ enum QuestionForms {
     /// Sets the callback's answer.
     /// - Parameter isNumbered: Whether a choice may be selected by its number in ``question(of:)``.
     static func answer(_ callback: inout TreeCallback, with text: String, isNumbered: Bool = false) throws {
-        func refuse(_ problem: String) -> AuthError {
+        func invalidAnswer(_ problem: String) -> AuthError {
             AuthError(
                 .userAgentFailed,
-                "\(misunderstanding)\"\(DisplayText.sanitized(callback.prompt))\" is \(problem)."
+                "\(invalidAnswerPrefix)\"\(DisplayText.sanitized(callback.prompt))\" is \(problem)."
             )
         }
         let typed = text.split(separator: " ").joined(separator: " ").lowercased()
@@ -254,16 +254,18 @@ enum QuestionForms {
             let index = number ?? choices.firstIndex { $0.label.lowercased() == typed }
             guard let index else {
                 let labels = choices.map { DisplayText.sanitized($0.label, limit: 80) }.joined(separator: ", ")
-                throw refuse("none of \(labels)")
+                throw invalidAnswer("none of \(labels)")
             }
             callback.answer(.integer(Int64(choices[index].value)))
         case "BooleanAttributeInputCallback", "TermsAndConditionsCallback":
             let isYes = ["true", "yes", "y", "accept"].contains(typed)
-            guard isYes || ["false", "no", "n", "decline"].contains(typed) else { throw refuse("neither yes nor no") }
+            guard isYes || ["false", "no", "n", "decline"].contains(typed) else {
+                throw invalidAnswer("neither yes nor no")
+            }
             callback.answer(.bool(isYes))
         case "NumberAttributeInputCallback":
             let number = Int64(typed).map(JSON.integer) ?? Double(typed).flatMap { $0.isFinite ? JSON.double($0) : nil }
-            guard let number else { throw refuse("not a number") }
+            guard let number else { throw invalidAnswer("not a number") }
             callback.answer(number)
         default: callback.answer(.string(text))
         }

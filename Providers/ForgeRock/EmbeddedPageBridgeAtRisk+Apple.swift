@@ -14,14 +14,14 @@ public import WebKit
     /// returns the answer.
     public static let name = "callback"
 
-    private let questions: PageQuestions
+    private let questions: PageCallbackResponder
     private let origin: Endpoint
 
     /// Creates a bridge.
     /// - Parameters:
     ///   - questions: Answers the questions of the page.
     ///   - origin: The only origin whose questions are answered.
-    public init(questions: PageQuestions, origin: Endpoint) {
+    public init(questions: PageCallbackResponder, origin: Endpoint) {
         self.questions = questions
         self.origin = origin
     }

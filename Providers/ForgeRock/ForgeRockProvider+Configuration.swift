@@ -51,12 +51,12 @@ extension UserAgentFactory {
         let keys = TreeKeys()
         return UserAgentFactory("tree", keys: RealmKeys.all + keys.all) { options, context in
             let realm = try RealmKeys.realm(options)
-            let configured = ConfiguredAnswers(
+            let configured = ConfiguredCallbackHandler(
                 username: try options[keys.username],
                 password: try options[keys.password],
                 answers: try options[keys.answers]
             )
-            let asking: [any CallbackHandler] = ask.map { [AskingHandler($0, show: show)] } ?? []
+            let asking: [any CallbackHandler] = ask.map { [InteractiveCallbackHandler($0, show: show)] } ?? []
             let driver = TreeDriver(
                 realm: realm,
                 tree: try options[keys.tree],

@@ -74,8 +74,8 @@ extension ForgeRockProvider: ProviderAdapter {
         guard request.purpose == .authorization, !acrValues.isEmpty else { return }
         // OpenID Connect Discovery section 3: when claims_parameter_supported is false, the server may ignore the
         // claims parameter, or respond with an error.
-        let takesClaims = try await context.metadata().json["claims_parameter_supported"]?.bool != false
-        guard requiresACR, takesClaims else {
+        let supportsClaimsParameter = try await context.metadata().json["claims_parameter_supported"]?.bool != false
+        guard requiresACR, supportsClaimsParameter else {
             request.parameters["acr_values"] = request.parameters["acr_values"] ?? acrValues.joined(separator: " ")
             return
         }

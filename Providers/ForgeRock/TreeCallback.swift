@@ -81,7 +81,7 @@ public struct TreeStep: Sendable {
     public internal(set) var isRepeated = false
 
     /// Whether this is the first step and it asks for a user name and exactly one password, which then belong together.
-    var asksForNameFirst: Bool {
+    var asksForUsernameAndPassword: Bool {
         let passwords = callbacks.filter { ["PasswordCallback", "ValidatedCreatePasswordCallback"].contains($0.type) }
         return isFirst
             && callbacks.contains { ["NameCallback", "ValidatedCreateUsernameCallback"].contains($0.type) }
@@ -102,7 +102,7 @@ public struct TreeStep: Sendable {
     }
 
     /// The step with its answers: the same callbacks in the same order, and otherwise unchanged.
-    var answered: JSON {
+    var answeredJSON: JSON {
         var members = json.object ?? [:]
         members["callbacks"] = .array(callbacks.map(\.json))
         return .object(members)
@@ -115,12 +115,12 @@ public struct TreeStep: Sendable {
     var questions: [String] { callbacks.map { "\($0.type) \($0.prompt) \($0.name)" } }
 }
 
-extension TreeCallback: CustomStringConvertible, WithoutReflection {
+extension TreeCallback: CustomStringConvertible, NonReflectable {
     /// The type only, because the answers are secret.
     public var description: String { DisplayText.sanitized(type, limit: 60) }
 }
 
-extension TreeStep: CustomStringConvertible, WithoutReflection {
+extension TreeStep: CustomStringConvertible, NonReflectable {
     /// The types of the questions only, because the answers are secret.
     public var description: String { callbacks.map(\.description).joined(separator: " ") }
 }

@@ -8,9 +8,9 @@ public struct TreeDriver: Sendable {
     /// The maximum number of steps of one sign-in, not counting those that wait.
     private static let maximumSteps = 40
     /// The minimum and the maximum wait of a step, and the maximum total wait.
-    private static let shortestWait = Duration.milliseconds(250)
-    private static let longestWait = Duration.seconds(30)
-    private static let longestWaits = Duration.seconds(300)
+    private static let minimumWait = Duration.milliseconds(250)
+    private static let maximumWait = Duration.seconds(30)
+    private static let maximumTotalWait = Duration.seconds(300)
 
     private let realm: ForgeRockRealm
     private let tree: String?
@@ -35,7 +35,7 @@ public struct TreeDriver: Sendable {
     ) {
         self.realm = realm
         self.tree = tree
-        self.handlers = [WaitingCallbacks()] + handlers + [PassiveCallbacks()]
+        self.handlers = [PollingWaitCallbackHandler()] + handlers + [PassiveCallbackHandler()]
         self.allowsConsent = allowsConsent
         self.host = host
     }
@@ -125,7 +125,9 @@ extension TreeDriver: LoginDriver {
     }
 
     /// Stores the session cookie in the browser when the server returns the session only in the response body.
-    private func keepSession(_ json: JSON, _ response: TransportResponse, in browser: HeadlessBrowser) async throws {
+    private func storeSessionCookie(_ json: JSON, _ response: TransportResponse, in browser: HeadlessBrowser)
+        async throws
+    {
         guard let token = json["tokenId"]?.string, !token.isEmpty else { return }
         let isSet = response.head.headerFields[values: .setCookie].contains { $0.contains("=\(token)") }
         guard !isSet else { return }
@@ -136,7 +138,7 @@ extension TreeDriver: LoginDriver {
             )
         }
         let isSecure = realm.origin.hasPrefix("https:") ? "; Secure" : ""
-        try await browser.keep("\(name)=\(token); Path=/; HttpOnly\(isSecure)", from: Endpoint(realm.restURL))
+        try await browser.setCookie("\(name)=\(token); Path=/; HttpOnly\(isSecure)", from: Endpoint(realm.restURL))
     }
 
     private func refusal(_ page: HeadlessPage, _ reason: String) -> AuthError {
@@ -155,7 +157,7 @@ extension TreeDriver: LoginDriver {
             let response = try await post(body, tree: tree, redacting: secrets, in: browser)
             let json = try response.json(from: "the authenticate endpoint of \(realm.origin)")
             if json["tokenId"]?.string != nil || json["successUrl"]?.string != nil, json["authId"] == nil {
-                return try await keepSession(json, response, in: browser)
+                return try await storeSessionCookie(json, response, in: browser)
             }
             guard var step = TreeStep(json) else {
                 // The tree timed out waiting for an answer: its steps expire after five minutes.
@@ -171,12 +173,12 @@ extension TreeDriver: LoginDriver {
             await browser.report(["tree_step": types, "stage": DisplayText.sanitized(step.stage, limit: 60)])
             step.isFirst = asked.isEmpty
             step.isRepeated = !asked.insert(step.questions).inserted
-            let wait = try await answer(&step, mayWait: Self.longestWaits - waited)
+            let wait = try await answer(&step, mayWait: Self.maximumTotalWait - waited)
             waited += wait
             // Steps that wait are limited by time instead.
             if wait == .zero { steps += 1 }
             secrets += step.secrets
-            body = step.answered
+            body = step.answeredJSON
         }
         throw AuthError(.userAgentFailed, "The tree was not complete after \(Self.maximumSteps) steps.")
     }
@@ -188,7 +190,7 @@ extension TreeDriver: LoginDriver {
         for index in step.callbacks.indices {
             var callback = step.callbacks[index]
             let handler = try await handlers.answer(&callback, in: step)
-            if step.isRepeated, !handler.mayAnswerOtherwise {
+            if step.isRepeated, !handler.canChangeAnswer {
                 throw AuthError(
                     .accessDenied,
                     "\(realm.origin) did not accept the configured answers, and asked for them again."
@@ -200,7 +202,7 @@ extension TreeDriver: LoginDriver {
                 let milliseconds = asked?.string.flatMap { Int($0) } ?? asked?.integer.map(Int.init) ?? 1000
                 wait = max(
                     wait,
-                    min(max(.milliseconds(min(milliseconds, 3_600_000)), Self.shortestWait), Self.longestWait)
+                    min(max(.milliseconds(min(milliseconds, 3_600_000)), Self.minimumWait), Self.maximumWait)
                 )
             }
             step.callbacks[index] = callback

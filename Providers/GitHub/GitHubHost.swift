@@ -3,16 +3,16 @@ public import AuthFlow
 /// The URLs of a GitHub instance: one for the pages, and one for the API.
 public struct GitHubHost: Sendable, Hashable {
     /// The URL of the pages and the OAuth endpoints, such as `https://github.com`.
-    public let pagesURL: String
+    public let webURL: String
 
     /// The URL of the REST API, such as `https://api.github.com`.
     public let apiURL: String
 
     /// `github.com`.
-    public static let dotCom = GitHubHost(pagesURL: "https://github.com", apiURL: "https://api.github.com")
+    public static let dotCom = GitHubHost(webURL: "https://github.com", apiURL: "https://api.github.com")
 
-    private init(pagesURL: String, apiURL: String) {
-        self.pagesURL = pagesURL
+    private init(webURL: String, apiURL: String) {
+        self.webURL = webURL
         self.apiURL = apiURL
     }
 
@@ -43,9 +43,9 @@ public struct GitHubHost: Sendable, Hashable {
             guard let tenant = labels.dropLast(2).last, !["api", "www"].contains(tenant) else {
                 throw AuthError(.invalidConfiguration, "\(endpoint.host) does not name a tenant. Use NAME.ghe.com.")
             }
-            self.init(pagesURL: "https://\(tenant).ghe.com", apiURL: "https://api.\(tenant).ghe.com")
+            self.init(webURL: "https://\(tenant).ghe.com", apiURL: "https://api.\(tenant).ghe.com")
         } else {
-            self.init(pagesURL: endpoint.origin, apiURL: "\(endpoint.origin)/api/v3")
+            self.init(webURL: endpoint.origin, apiURL: "\(endpoint.origin)/api/v3")
         }
     }
 }

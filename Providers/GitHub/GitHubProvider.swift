@@ -29,11 +29,11 @@ public struct GitHubProvider: Sendable {
 
 extension GitHubProvider: ProviderAdapter {
     /// The issuer in GitHub's RFC 8414 metadata.
-    public var issuer: String { "\(host.pagesURL)/login/oauth" }
+    public var issuer: String { "\(host.webURL)/login/oauth" }
 
     /// The endpoints are fixed, because GitHub does not document its metadata.
     public func metadata(in context: ServerContext) async throws -> ProviderMetadata {
-        let login = "\(host.pagesURL)/login"
+        let login = "\(host.webURL)/login"
         var metadata = ProviderMetadata(
             issuer: issuer,
             authorizationEndpoint: try Endpoint("\(login)/oauth/authorize"),
@@ -41,7 +41,7 @@ extension GitHubProvider: ProviderAdapter {
             deviceAuthorizationEndpoint: try Endpoint("\(login)/device/code")
         )
         metadata.signOutAdvice =
-            "GitHub has no sign-out page for apps. Sign out at \(host.pagesURL)/logout, or send the parameter prompt=select_account with the next sign-in to choose the account."
+            "GitHub has no sign-out page for apps. Sign out at \(host.webURL)/logout, or send the parameter prompt=select_account with the next sign-in to choose the account."
         return metadata
     }
 

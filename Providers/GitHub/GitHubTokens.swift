@@ -62,7 +62,7 @@ extension GitHubProvider: TokenRevoking {
             guard standardErrorNames[code] == "invalid_grant" else {
                 throw AuthError(
                     .providerRejected,
-                    "\(host.pagesURL) did not refresh the token, so its grant could not be revoked.",
+                    "\(host.webURL) did not refresh the token, so its grant could not be revoked.",
                     providerError: ProviderError(error: code)
                 )
             }
@@ -133,7 +133,7 @@ extension GitHubProvider {
 
     private func unsupported(_ reason: String, _ context: ProviderContext) -> AuthError {
         let clientID = FormURLEncoding.encode(context.registration.clientID)
-        let page = "\(host.pagesURL)/settings/connections/applications/\(clientID)"
+        let page = "\(host.webURL)/settings/connections/applications/\(clientID)"
         return AuthError(.unsupported, "\(reason). Users can revoke access at \(page).")
     }
 }

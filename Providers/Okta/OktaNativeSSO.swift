@@ -53,7 +53,7 @@ struct SharedSecret: Sendable {
 }
 
 /// A record of the end of a shared sign-in, which replaces the shared device secret.
-private struct SharedEnd: Sendable {
+private struct SharedSignOut: Sendable {
     /// The app that signed the user out of all apps.
     let clientID: String
     let subject: String?
@@ -101,7 +101,7 @@ extension OktaProvider {
         if let own = tokens?.deviceSecret { return own }
         let subject = tokens?.verifiedIDToken?.claims["sub"]?.string
         if let shared = try await sharedSecret(of: subject, in: context) { return shared.deviceSecret }
-        let end = try await context.sharedCredentials?.value(for: issuer).flatMap { SharedEnd($0.exposed) }
+        let end = try await context.sharedCredentials?.value(for: issuer).flatMap { SharedSignOut($0.exposed) }
         guard let end, end.clientID == context.registration.clientID, end.subject == subject else { return nil }
         return end.unrevoked
     }
@@ -162,7 +162,8 @@ extension OktaProvider: SharedSignIn {
     /// Names the app that signed the user out of all apps, if any.
     public func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? {
         let shared = try? await context.sharedCredentials?.value(for: issuer)
-        guard let end = shared.flatMap({ SharedEnd($0.exposed) }), end.subject == credential.identity?.subject else {
+        guard let end = shared.flatMap({ SharedSignOut($0.exposed) }), end.subject == credential.identity?.subject
+        else {
             return nil
         }
         return "signed out in the app \(DisplayText.sanitized(end.clientID, limit: 60))"
@@ -193,7 +194,7 @@ extension OktaProvider: TokenRevoking {
         }
         // Regardless of the response, no app may use the secret from now on.
         let isUnrevoked = failure != nil && signOut == .allAppsWithSecretInAddress
-        let end = SharedEnd(
+        let end = SharedSignOut(
             clientID: context.registration.clientID,
             subject: subject,
             unrevoked: isUnrevoked ? shared?.deviceSecret ?? credential.tokens.deviceSecret : nil
@@ -202,7 +203,7 @@ extension OktaProvider: TokenRevoking {
             let current = old.flatMap { SharedSecret($0.exposed) }
             let isAnother = current.map { !secrets.contains($0.deviceSecret) } ?? false
             // The sign-out page must still revoke the secret in the existing record, so the record is retained.
-            let isAwaited = old.flatMap { SharedEnd($0.exposed) }?.unrevoked != nil
+            let isAwaited = old.flatMap { SharedSignOut($0.exposed) }?.unrevoked != nil
             return isAnother || isAwaited ? old : RedactedJSON(end.json)
         }
         if let failure { throw failure }

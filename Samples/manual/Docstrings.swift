@@ -203,7 +203,7 @@ extension ProviderFactory {
 func keep(_ client: OAuthClient, _ store: any TokenStore, for cookie: Secret) async throws -> String {
     let pending = PendingAuthorizations(store: store)
     let request = try await client.authorizationRequest()
-    try await pending.keep(request, for: cookie)
+    try await pending.save(request, for: cookie)
     return request.url
 }
 

@@ -21,6 +21,6 @@ func callResource(
     var attempt = try client.attempt(.post, "https://api.example.com/mcp")
     repeat {
         head = try await send(client.authorize(&attempt))
-    } while try await client.mustRepeat(&attempt, after: head)
+    } while try await client.mustRetry(&attempt, after: head)
     return head
 }

@@ -31,7 +31,7 @@ func orders(with token: Secret) async throws -> TransportResponse {
 
 func beginSignIn(_ client: OAuthClient, _ pending: PendingAuthorizations, cookie: Secret) async throws -> String {
     let request = try await client.authorizationRequest()
-    try await pending.keep(request, for: cookie)
+    try await pending.save(request, for: cookie)
     return request.url
 }
 

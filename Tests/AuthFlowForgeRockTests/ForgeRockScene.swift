@@ -32,7 +32,7 @@ struct ForgeRockScene: Sendable {
 
     var origin: String { emulator.origins[0] }
 
-    static let alice = ConfiguredAnswers(username: "alice", password: Secret("wonderland"))
+    static let alice = ConfiguredCallbackHandler(username: "alice", password: Secret("wonderland"))
 
     func client(
         handlers: [any CallbackHandler] = [alice],

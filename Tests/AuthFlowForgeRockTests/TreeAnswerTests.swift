@@ -24,7 +24,7 @@ import Testing
                 .userNameAndPassword,
                 .page(stage: "OTP", [Callback(type, [("prompt", .string(prompt))])]) { answers in
                     seen.withLock { $0 += answers }
-                    return answers == ["123456"] ? .goOn : .fail("wrong code")
+                    return answers == ["123456"] ? .proceed : .fail("wrong code")
                 },
             ])
             let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
@@ -32,13 +32,13 @@ import Testing
             #expect(seen.withLock { $0 }.isEmpty)
             // The sign-in succeeds with a configured answer, or when the user is prompted.
             let key = prompt.isEmpty ? type : prompt
-            let configured = ConfiguredAnswers(
+            let configured = ConfiguredCallbackHandler(
                 username: "alice",
                 password: Secret("wonderland"),
                 answers: [key: Secret("123456"), "": Secret("never")]
             )
             _ = try await scene.client(handlers: [configured]).signIn()
-            let asking = AskingHandler { _, _ in "123456" }
+            let asking = InteractiveCallbackHandler { _, _ in "123456" }
             _ = try await scene.client(handlers: [ForgeRockScene.alice, asking]).signIn()
         }
     }
@@ -113,12 +113,12 @@ import Testing
                 .page(
                     stage: "Codes",
                     [Callback("ConfirmationCallback", [("prompt", ""), ("options", ["Done", "Back"])], inputs: [0])]
-                ) { $0 == [1] ? .goOn : .fail("pressed another") },
+                ) { $0 == [1] ? .proceed : .fail("pressed another") },
                 .userNameAndPassword,
             ])
             let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
             #expect(error?.message.contains("\"ConfirmationCallback\"") == true)
-            let answers = ConfiguredAnswers(
+            let answers = ConfiguredCallbackHandler(
                 username: "alice",
                 password: Secret("wonderland"),
                 answers: ["ConfirmationCallback": Secret("back")]
@@ -153,12 +153,12 @@ import Testing
                     guard answers == [100] else { return .fail("cancelled") }
                     return polls.withLock { count in
                         count += 1
-                        return count < 50 ? .again : .goOn
+                        return count < 50 ? .repeatNode : .proceed
                     }
                 },
             ])
             let shown = Mutex<[String]>([])
-            let asking = AskingHandler { question, _ in
+            let asking = InteractiveCallbackHandler { question, _ in
                 question == "User Name" ? "alice" : "wonderland"
             } show: { text in
                 shown.withLock { $0.append(text) }
@@ -189,13 +189,13 @@ import Testing
                         ),
                         Callback("ChoiceCallback", [("prompt", "Sure?"), ("choices", ["No", "Yes"])], inputs: [0]),
                     ]
-                ) { $0.last == 1 ? .goOn : .fail("no") },
+                ) { $0.last == 1 ? .proceed : .fail("no") },
                 .userNameAndPassword,
             ])
             let shown = Mutex<[String]>([])
             let asked = Mutex<[String]>([])
             let typed = Mutex(["maybe", "3", "2"])
-            let asking = AskingHandler { question, _ in
+            let asking = InteractiveCallbackHandler { question, _ in
                 asked.withLock { $0.append(question) }
                 return typed.withLock { $0.isEmpty ? "" : $0.removeFirst() }
             } show: { text in
@@ -226,12 +226,12 @@ import Testing
                     ]
                 ) { answers in
                     seen.withLock { $0 = answers }
-                    return .goOn
+                    return .proceed
                 },
                 .userNameAndPassword,
             ])
             let typed = Mutex(["2", "Rome"])
-            let asking = AskingHandler { _, _ in typed.withLock { $0.removeFirst() } }
+            let asking = InteractiveCallbackHandler { _, _ in typed.withLock { $0.removeFirst() } }
             _ = try await scene.client(handlers: [ForgeRockScene.alice, asking]).signIn()
             #expect(seen.withLock { $0 } == ["City?", "Rome"])
         }
@@ -243,7 +243,7 @@ import Testing
                 .page(
                     stage: "Social",
                     [Callback("RedirectCallback", [("redirectUrl", "https://accounts.example.net/x?y=z")])]
-                ) { _ in .goOn }
+                ) { _ in .proceed }
             ])
             let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
             #expect(error?.code == .unknownCallback)
@@ -299,7 +299,7 @@ import Testing
 
     @Test func requestsTheTreeByNameWhenTheClaimsParameterIsUnsupported() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.takesClaims = false
+            scene.emulator.settings.supportsClaimsParameter = false
             _ = try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
             // The acr in the ID Token is validated nevertheless.
             scene.emulator.oauth.fault = .idToken(.claim("acr", "0"))
@@ -334,7 +334,7 @@ import Testing
         try await ForgeRockScene.with(.sockets) { scene in
             scene.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(stage: "Pin", [Callback("PasswordCallback", [("prompt", "Pin")])]) {
-                    $0 == ["9876"] ? .goOn : .fail("no")
+                    $0 == ["9876"] ? .proceed : .fail("no")
                 },
                 .userNameAndPassword,
             ])
@@ -371,7 +371,7 @@ import Testing
 
     @Test func printingAStepDoesNotRevealAnswers() async throws {
         struct Looking: CallbackHandler {
-            let mayAnswerOtherwise = false
+            let canChangeAnswer = false
             let seen: @Sendable (String) -> Void
             func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
                 if callback.type == "NameCallback" { callback.answer("alice") }

@@ -27,7 +27,7 @@ import Testing
         try await ForgeRockScene.with(.inProcess) { scene in
             let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
             let scopes = ["openid", "profile", "offline_access"]
-            let bob = ConfiguredAnswers(username: "bob", password: Secret("builder"))
+            let bob = ConfiguredCallbackHandler(username: "bob", password: Secret("builder"))
             try await ProviderConformance(
                 adapter: ForgeRockProvider(realm: realm),
                 client: scene.client(scopes: scopes),
@@ -38,7 +38,7 @@ import Testing
 
     @Test func reportsAWrongPassword() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
-            let wrong = ConfiguredAnswers(username: "alice", password: Secret("looking-glass"))
+            let wrong = ConfiguredCallbackHandler(username: "alice", password: Secret("looking-glass"))
             let error = await #expect(throws: AuthError.self) { try await scene.client(handlers: [wrong]).signIn() }
             #expect(error?.code == .accessDenied)
             #expect(error?.providerError?.errorDescription == "Authentication Failed")
@@ -184,9 +184,9 @@ import Testing
             let given = test.answer
             scene.emulator.settings.trees["Login"] = tree([test.callback]) { answers in
                 seen.withLock { $0 = answers.first }
-                return .goOn
+                return .proceed
             }
-            let answers = ConfiguredAnswers(
+            let answers = ConfiguredCallbackHandler(
                 username: "alice",
                 password: Secret("wonderland"),
                 answers: ["pet": Secret(given), "terms": Secret(given)]
@@ -195,7 +195,7 @@ import Testing
             #expect(seen.withLock { $0 } == test.expected)
             // The result is the same when the user is prompted.
             let questions = Mutex<[String]>([])
-            let asking = AskingHandler { question, isSecret in
+            let asking = InteractiveCallbackHandler { question, isSecret in
                 questions.withLock { $0.append(question) }
                 #expect(isSecret == (question == "Password"))
                 return question == "User Name" ? "alice" : question == "Password" ? "wonderland" : given
@@ -217,7 +217,7 @@ import Testing
     func returnsCallbacksThatNeedNoInputUnchanged(_ callback: EmulatorTree.Callback) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = tree([callback]) { answers in
-                answers.allSatisfy { $0 == "token" } ? .goOn : .fail("changed")
+                answers.allSatisfy { $0 == "token" } ? .proceed : .fail("changed")
             }
             _ = try await scene.client().signIn()
         }
@@ -230,7 +230,7 @@ import Testing
     ]) func reportsTheTypeOfAnUnhandledCallback(_ type: String, _ code: AuthError.Code) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = tree([.init(type, [("prompt", "What?"), ("message", "Mail")])]) {
-                _ in .goOn
+                _ in .proceed
             }
             let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
             #expect(error?.code == code)
@@ -240,7 +240,7 @@ import Testing
 
     @Test func callsTheAppsCallbackHandlerBeforeTheConfiguredAnswers() async throws {
         struct Device: CallbackHandler {
-            let mayAnswerOtherwise = false
+            let canChangeAnswer = false
             func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
                 switch callback.type {
                 case "DeviceProfileCallback": callback.answer(.string("{\"identifier\":\"x\"}"))
@@ -257,7 +257,7 @@ import Testing
             ]
             scene.emulator.settings.trees["Login"] = tree(callbacks) { answers in
                 let isProfile = answers.first?.string?.contains("identifier") == true
-                return isProfile && answers.last == "the app's" ? .goOn : .fail("the other handler was called first")
+                return isProfile && answers.last == "the app's" ? .proceed : .fail("the other handler was called first")
             }
             _ = try await scene.client(handlers: [Device(), ForgeRockScene.alice]).signIn()
         }
@@ -283,15 +283,15 @@ import Testing
     @Test func stopsWhenATreeKeepsAskingTheSameQuestion() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = tree([.init("TextInputCallback", [("prompt", "Code")])]) { _ in
-                .again
+                .repeatNode
             }
-            let configured = ConfiguredAnswers(answers: ["code": Secret("1")])
+            let configured = ConfiguredCallbackHandler(answers: ["code": Secret("1")])
             let error = await #expect(throws: AuthError.self) {
                 try await scene.client(handlers: [configured]).signIn()
             }
             #expect(error?.code == .accessDenied)
             let count = Mutex(0)
-            let asking = AskingHandler { _, _ in
+            let asking = InteractiveCallbackHandler { _, _ in
                 count.withLock { $0 += 1 }
                 return "1"
             }
@@ -346,7 +346,7 @@ import Testing
 }
 
 @Suite struct PageQuestionsTests {
-    private static let page = PageQuestions(handlers: [ForgeRockScene.alice])
+    private static let page = PageCallbackResponder(handlers: [ForgeRockScene.alice])
 
     @Test func answersTheCallbacksOfAPage() async throws {
         let message = """

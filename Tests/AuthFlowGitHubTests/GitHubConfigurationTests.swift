@@ -20,7 +20,7 @@ import Testing
         ("notgithub.com", "https://notgithub.com", "https://notgithub.com/api/v3"),
     ]) func derivesTheAPIURLFromTheHost(_ name: String, _ pages: String, _ api: String) throws {
         let host = try GitHubHost(name)
-        #expect(host.pagesURL == pages)
+        #expect(host.webURL == pages)
         #expect(host.apiURL == api)
     }
 

@@ -62,7 +62,7 @@ import Testing
         ("octo.ghe.com", "https://octo.ghe.com", "https://api.octo.ghe.com"),
     ]) func normalizesGitHubHostNames(_ name: String, _ pages: String, _ api: String) throws {
         let host = try GitHubHost(name)
-        #expect(host.pagesURL == pages)
+        #expect(host.webURL == pages)
         #expect(host.apiURL == api)
     }
 

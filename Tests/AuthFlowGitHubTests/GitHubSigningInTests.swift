@@ -65,7 +65,7 @@ import Testing
                 adapter: try scene.provider(),
                 client: try scene.client(),
                 other: try scene.client(user: .hubot),
-                givesRefreshTokens: false
+                issuesRefreshTokens: false
             ).run()
         }
     }

@@ -25,7 +25,7 @@ import Testing
     }
 
     private static let hosts =
-        (try? LoopbackPort.tryOut(host: "[::1]")) == nil ? ["127.0.0.1"] : ["127.0.0.1", "[::1]"]
+        (try? LoopbackPort.probe(host: "[::1]")) == nil ? ["127.0.0.1"] : ["127.0.0.1", "[::1]"]
 
     @Test(arguments: hosts)
     func identifiesTheUserWhoOwnsALoopbackConnection(_ host: String) async throws {

@@ -10,13 +10,13 @@ enum RawConnection {
     }
 
     /// The idle timeout of a connection, in seconds.
-    private static let patience = 30
+    private static let waitTimeout = 30
 
     /// Sends a string to a loopback port and returns everything that is received until the peer closes the connection.
     static func exchange(_ text: String, port: Int, isIPv6: Bool) async throws -> String {
         try await withCheckedThrowingContinuation { continuation in
             Thread.detachNewThread {
-                continuation.resume(with: Result { try talk(text, port: UInt16(port), isIPv6: isIPv6) })
+                continuation.resume(with: Result { try transfer(text, port: UInt16(port), isIPv6: isIPv6) })
             }
         }
     }
@@ -35,12 +35,12 @@ enum RawConnection {
         return descriptor
     }
 
-    private static func talk(_ text: String, port: UInt16, isIPv6: Bool) throws -> String {
+    private static func transfer(_ text: String, port: UInt16, isIPv6: Bool) throws -> String {
         let descriptor = socket(isIPv6 ? AF_INET6 : AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         guard descriptor >= 0 else { throw Failure(call: "socket", number: errno) }
         defer { close(descriptor) }
-        var patience = timeval(tv_sec: patience, tv_usec: 0)
-        unsafe setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+        var waitTimeout = timeval(tv_sec: waitTimeout, tv_usec: 0)
+        unsafe setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &waitTimeout, socklen_t(MemoryLayout<timeval>.size))
         guard connect(descriptor, port: port, isIPv6: isIPv6) == 0 else {
             throw Failure(call: "connect", number: errno)
         }

@@ -17,7 +17,7 @@ import Glibc
 @Suite struct BridgeTests {
     private static func settings(_ change: (inout ResourceSettings) -> Void = { _ in }) -> ResourceSettings {
         var settings = ResourceSettings()
-        settings.servesPostAlone = false
+        settings.supportsOnlyPOST = false
         settings.hasSessions = true
         settings.refreshes = true
         change(&settings)
@@ -102,7 +102,7 @@ import Glibc
     }
 
     @Test func a401ForALostSessionRestartsTheSessionWithoutANewSignIn() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings { $0.refusesLostSessions = true }) { scene in
+        try await ResourceScene.with(.inProcess, Self.settings { $0.rejectsUnknownSessions = true }) { scene in
             let host = scene.host(try scene.client())
             _ = try await host.initialize()
             #expect(try await host.call("test-tool")["result"] != nil)
@@ -240,7 +240,7 @@ import Glibc
             _ = try await host.initialize()
             #expect(try await host.call("test-tool")["result"] != nil)
             scene.emulator.revokeAccessTokens()
-            scene.emulator.forgetClients()
+            scene.emulator.removeClients()
             let before = scene.emulator.authorizations.count
             await host.close()
             #expect(scene.emulator.authorizations.count == before)

@@ -179,8 +179,8 @@ import Testing
             _ body: (Lease) async throws -> Return
         ) async throws -> Return {
             let isFirst = count.withLock { count in
-                if key.kind == .signInTurn { count += 1 }
-                return key.kind == .signInTurn && count == 1
+                if key.kind == .signInLock { count += 1 }
+                return key.kind == .signInLock && count == 1
             }
             return try await base.withLease(on: key) { lease in
                 try await body(isFirst ? Lease(key: key, fence: lease.fence, isHeld: { false }) : lease)
@@ -279,7 +279,7 @@ import Testing
     @Test(arguments: [true, false])
     func aMixUpAttackFailsBeforeTheAuthorizationRequest(_ hasDocument: Bool) async throws {
         var settings = Self.settings {
-            ($0.announcesIssuer, $0.issuer, $0.supportsMetadataDocuments) = (false, .missing, true)
+            ($0.advertisesIssuer, $0.issuer, $0.supportsMetadataDocuments) = (false, .missing, true)
         }
         let honest = ProtectedResourceEmulator(origin: "https://honest.example.com", settings: settings)
         settings.authorizationOrigin = honest.origin
@@ -296,14 +296,14 @@ import Testing
     }
 
     @Test func aServerWithoutTheIssParameterGetsADistinctRedirectURI() async throws {
-        let settings = Self.settings { ($0.announcesIssuer, $0.issuer) = (false, .missing) }
+        let settings = Self.settings { ($0.advertisesIssuer, $0.issuer) = (false, .missing) }
         let store = MemoryTokenStore()
         var uris: Set<String> = []
         for origin in ["https://one.example.com", "https://two.example.com"] {
             let emulator = ProtectedResourceEmulator(origin: origin, settings: settings)
             let scene = ResourceScene(emulator: emulator, transport: InProcessTransport(emulator))
             #expect(try await Self.list(try scene.client(store: store)) == 200)
-            let kept = try await KeptRegistrations(store: store, for: origin).registration(at: origin)
+            let kept = try await StoredRegistrations(store: store, for: origin).registration(at: origin)
             uris.formUnion(
                 Set(try #require(kept).redirectURIs.map { $0.uri.split(separator: "/").last.map(String.init) ?? "" })
             )
@@ -388,7 +388,7 @@ import Testing
         let scenario = try #require(ResourceScenario.named("34"))
         try await ResourceScene.with(.inProcess, scenario.settings) { scene in
             var options = ResourceClient.Options()
-            options.restAfterFailure = .seconds(60)
+            options.cooldownAfterFailure = .seconds(60)
             let registered = try scene.registered("machine") {
                 $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds"))
             }
@@ -417,7 +417,7 @@ import Testing
             // Tasks that start waiting after the failure open their own page.
             #expect(scene.emulator.authorizations.count < clients.count)
             var options = ResourceClient.Options()
-            options.restAfterFailure = .seconds(60)
+            options.cooldownAfterFailure = .seconds(60)
             let before = scene.emulator.authorizations.count
             let resting = try scene.client(store: store, options: options)
             await expectError(.accessDenied) { _ = try await Self.list(resting) }
@@ -470,7 +470,7 @@ import Testing
             let client = try scene.client(store: store, host: time.host)
             #expect(try await Self.list(client) == 200)
             time.advance(by: .seconds(120))
-            scene.emulator.forgetClients()
+            scene.emulator.removeClients()
             #expect(try await Self.list(client) == 200)
             #expect(scene.emulator.registrations == 2)
             #expect(scene.emulator.authorizations.count == 2)
@@ -485,7 +485,7 @@ import Testing
             let client = try scene.client(host: time.host)
             #expect(try await Self.list(client) == 200)
             time.advance(by: .seconds(120))
-            scene.emulator.forgetClients()
+            scene.emulator.removeClients()
             #expect(try await Self.list(client) == 200)
             #expect(scene.emulator.registrations == 2)
             #expect(scene.emulator.authorizations.count == 2)
@@ -500,7 +500,7 @@ import Testing
             let client = try scene.client(host: time.host)
             #expect(try await Self.list(client) == 200)
             time.advance(by: .seconds(120))
-            scene.emulator.forgetClients()
+            scene.emulator.removeClients()
             #expect(try await Self.list(client) == 200)
             #expect(scene.emulator.registrations == 2)
             // The second of the three requests is the probe, which is not visible to the user.
@@ -566,9 +566,9 @@ import Testing
     }
 
     @Test func alwaysRejectedTokensOpenOnlyOneSignInPageWithinTheCooldown() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings { $0.refusesTokens = true }) { scene in
+        try await ResourceScene.with(.inProcess, Self.settings { $0.rejectsTokens = true }) { scene in
             var options = ResourceClient.Options()
-            options.restAfterFailure = .seconds(60)
+            options.cooldownAfterFailure = .seconds(60)
             let client = try scene.client(options: options)
             for _ in 0..<5 { await #expect(throws: AuthError.self) { _ = try await Self.list(client) } }
             #expect(scene.emulator.authorizations.count == 1)
@@ -601,7 +601,7 @@ import Testing
             let store = MemoryTokenStore()
             let client = try scene.client(store: store)
             #expect(try await Self.list(client) == 200)
-            let before = try await KeptRegistrations(store: store, for: scene.emulator.origin).registration(
+            let before = try await StoredRegistrations(store: store, for: scene.emulator.origin).registration(
                 at: scene.emulator.origin
             )
             // The server does not grant this step-up, even after a new registration.
@@ -610,7 +610,7 @@ import Testing
             await expectError(.providerRejected) {
                 _ = try await Self.callTool(client)
             }
-            let after = try await KeptRegistrations(store: store, for: scene.emulator.origin).registration(
+            let after = try await StoredRegistrations(store: store, for: scene.emulator.origin).registration(
                 at: scene.emulator.origin
             )
             #expect(after?.clientID == before?.clientID)
@@ -853,7 +853,7 @@ import Testing
             let client = try scene.client(store: store, options: options, host: time.host)
             _ = try await scene.client(store: store).signIn()
             let before = try #require(try await client.status())
-            scene.emulator.forgetClients()
+            scene.emulator.removeClients()
             time.advance(by: .seconds(7200))
             await expectError(.loginRequired) { _ = try await client.freshCredential() }
             let after = try #require(try await client.status())
@@ -862,7 +862,7 @@ import Testing
             _ = try await scene.client(store: store).signIn()
             #expect(try await client.status()?.clientID != before.clientID)
             #expect(scene.emulator.registrations == 2)
-            let old = try await KeptRegistrations(store: store, for: scene.emulator.origin)
+            let old = try await StoredRegistrations(store: store, for: scene.emulator.origin)
                 .registration(at: before.issuer, clientID: before.clientID)
             #expect(old == nil)
         }
@@ -893,11 +893,11 @@ import Testing
             let client = try scene.client(store: store, options: options, host: time.host)
             _ = try await scene.client(store: store).signIn()
             #expect(try await Self.list(client) == 200)
-            scene.emulator.settings.refusesTokens = true
-            if refreshes { scene.emulator.forgetClients() }
+            scene.emulator.settings.rejectsTokens = true
+            if refreshes { scene.emulator.removeClients() }
             let first = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
             #expect(first?.code == .loginRequired)
-            scene.emulator.settings.refusesTokens = false
+            scene.emulator.settings.rejectsTokens = false
             _ = try await scene.client(store: store).signIn()
             time.advance(by: .seconds(11))
             scene.emulator.settings.toolScopes = ["mcp:write"]

@@ -37,8 +37,8 @@ import Testing
         }
     }
 
-    private func kept(_ clientID: String) async throws -> KeptRegistration? {
-        try await KeptRegistrations(store: store, for: scene.emulator.origin)
+    private func kept(_ clientID: String) async throws -> StoredRegistration? {
+        try await StoredRegistrations(store: store, for: scene.emulator.origin)
             .registration(at: scene.emulator.origin, clientID: clientID)
     }
 

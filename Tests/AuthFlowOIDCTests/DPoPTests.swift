@@ -64,7 +64,7 @@ import Testing
     @Test func reusesAServersDPoPNonceAndRetriesWithANewNonce() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.dpop = .requiredWithNonce
-            scene.emulator.resourceWantsNonce = true
+            scene.emulator.resourceRequiresNonce = true
             var options = AuthClient.Options()
             options.apiOrigins = [Endpoint("https://id.example.com")]
             let client = try scene.client(registration: Self.settings(), options: options)

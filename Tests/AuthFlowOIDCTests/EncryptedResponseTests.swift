@@ -117,7 +117,7 @@ import Testing
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let browser = Secret("the-cookie-of-a-browser")
         let request = try await client.authorizationRequest()
-        try await pending.keep(request, for: browser)
+        try await pending.save(request, for: browser)
         let callback = try await scene.visit(request.url, client: client)
         let taken = try await pending.take(for: callback, in: browser, of: client)
         #expect(try await client.exchange(callback, for: taken).identity?.displayName == "Alice Example")

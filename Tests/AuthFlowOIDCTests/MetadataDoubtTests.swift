@@ -23,7 +23,7 @@ import Testing
         _ = try await cache.metadata { try metadata() }
         let (stream, release) = AsyncStream<Void>.makeStream()
         let doubting = {
-            try await cache.metadata(isDoubted: true) {
+            try await cache.metadata(forcesRefetch: true) {
                 for await _ in stream { break }
                 return try metadata()
             }

@@ -355,7 +355,7 @@ import Testing
         #expect(request.missingAuthorizationDetails(in: credential.tokens).isEmpty == grant.isCovered)
         // A client that requires an exact match rejects any other grant.
         var values = try registration()
-        values.demandsExactAuthorizationDetails = true
+        values.requiresExactAuthorizationDetails = true
         let strict = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
         let again = try await strict.authorizationRequest(options)
         let callback = try await scene.visit(again.url)

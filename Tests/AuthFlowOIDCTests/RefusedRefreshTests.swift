@@ -60,7 +60,7 @@ import Testing
     }
 
     /// A missing key set does not mean that the session has ended, and a new sign-in would not help.
-    @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .lasting], [400, 401, 403, 404])
+    @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .notRotated], [400, 401, 403, 404])
     func anUnavailableKeySetIsNotTreatedAsARejectedRefresh(
         _ policy: OIDCEmulator.RefreshPolicy,
         _ status: Int
@@ -135,7 +135,7 @@ import Testing
         let client = try life.client(store: store, settings: { $0.resources = [refused, other] })
         _ = try await client.signIn()
         let requests = Mutex(0)
-        life.scene.emulator.refreshPolicy = .lasting
+        life.scene.emulator.refreshPolicy = .notRotated
         life.scene.emulator.customResponse = { exchange in
             guard exchange.request.form.values(for: "resource") == [refused] else { return exchange.response }
             requests.withLock { $0 += 1 }
@@ -218,7 +218,7 @@ import Testing
 
     /// One resource whose tokens are unusable does not affect the others.
     @Test(
-        arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .lasting],
+        arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .notRotated],
         [
             (EmulatorFault.tokenResponse(.member("token_type", "mac")), AuthError.Code.unsupported),
             (.idToken(.claims { $0["aud"] = "another" }), .invalidIDToken),
@@ -246,7 +246,7 @@ import Testing
     }
 
     /// A user who can no longer be identified must sign in again, and the provider is not considered unavailable.
-    @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .lasting])
+    @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .notRotated])
     func newTokensRejectedByUserInfoCountAsARejectedRefresh(_ policy: OIDCEmulator.RefreshPolicy) async throws {
         let emulator = life.scene.emulator
         emulator.refreshPolicy = policy

@@ -85,7 +85,7 @@ import Testing
         try await EmulatorScene.with(setting, clients: [registered]) { scene in
             scene.emulator.pushedRequests = .always
             scene.emulator.dpop = .requiredWithNonce
-            scene.emulator.resourceWantsNonce = true
+            scene.emulator.resourceRequiresNonce = true
             let values = try Self.values {
                 $0.securityProfile = profile
                 $0.authentication = .privateKeyJWT(SigningKeySource(key))

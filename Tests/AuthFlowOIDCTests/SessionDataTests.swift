@@ -71,7 +71,7 @@ private struct Basket: SessionData, Equatable {
     @Test func aRefreshPreservesSessionDataAndADataUpdatePreservesTheTokens() async throws {
         try await withSession { web, server, browser, session in
             try await server.updateData(of: session) { (basket: inout Basket?) in basket = Basket(items: ["a"]) }
-            web.scene.emulator.endAccessTokens()
+            web.scene.emulator.revokeAccessTokens()
             let key = CredentialKey(browser.session ?? "")
             let refreshed = try await server.credentials.refresh(key)
             #expect(try await browser.data(Basket.self, at: server)?.items == ["a"])

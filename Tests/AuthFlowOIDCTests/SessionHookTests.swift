@@ -235,7 +235,7 @@ private final class Notes: Sendable {
 
             let (phone, _) = try await browser()
             web.scene.emulator.endSessions()
-            web.scene.emulator.endAccessTokens()
+            web.scene.emulator.revokeAccessTokens()
             await expectError(.loginRequired) {
                 _ = try await server.credentials.refresh(CredentialKey(phone.session ?? ""))
             }

@@ -65,7 +65,7 @@ import Testing
         let client = try client()
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let request = try await client.authorizationRequest()
-        try await pending.keep(request, for: browser)
+        try await pending.save(request, for: browser)
         let callback = try await scene.visit(request.url)
         #expect(try await pending.take(for: callback, in: browser, of: client) == request)
         let replay = await #expect(throws: AuthError.self) {
@@ -78,20 +78,20 @@ import Testing
         let client = try client()
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let request = try await client.authorizationRequest()
-        try await pending.keep(request, for: Secret("the attacker's cookie"))
+        try await pending.save(request, for: Secret("the attacker's cookie"))
         let callback = try await scene.visit(request.url)
         let error = await #expect(throws: AuthError.self) {
             try await pending.take(for: callback, in: browser, of: client)
         }
         #expect(error?.code == .invalidCallback)
-        await expectError(.invalidConfiguration) { try await pending.keep(request, for: Secret("short")) }
+        await expectError(.invalidConfiguration) { try await pending.save(request, for: Secret("short")) }
     }
 
     @Test func onlyOneOfManyConcurrentCallersGetsAPendingRequest() async throws {
         let client = try client()
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let request = try await client.authorizationRequest()
-        try await pending.keep(request, for: browser)
+        try await pending.save(request, for: browser)
         let callback = try await scene.visit(request.url)
         let taken = await withTaskGroup(of: Bool.self) { group in
             for _ in 0..<20 {
@@ -137,7 +137,7 @@ import Testing
         let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
         #expect(error?.code == .timedOut)
         let pending = PendingAuthorizations(store: MemoryTokenStore())
-        try await pending.keep(request, for: browser)
+        try await pending.save(request, for: browser)
         let late = await #expect(throws: AuthError.self) {
             try await pending.take(for: callback, in: browser, of: client)
         }

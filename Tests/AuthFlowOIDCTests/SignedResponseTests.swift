@@ -26,7 +26,7 @@ import Testing
         Refused(name: "another type", fault: .header { $0["typ"] = "logout+jwt" }),
         Refused(name: "a key ID that is not a string", fault: .header { $0["kid"] = 1 }),
         Refused(name: "not valid yet", fault: .claim("nbf", 4_102_444_800)),
-        Refused(name: "a code outside the JWT", fault: .codeBeside), Refused(name: "not signed", fault: .plain),
+        Refused(name: "a code outside the JWT", fault: .unsignedCode), Refused(name: "not signed", fault: .plain),
         Refused(name: "two responses", fault: .redirect { $0.append("response", $0["response"] ?? "") }),
         Refused(name: "no code", fault: .claim("code", nil)),
         Refused(name: "a code that is not a string", fault: .claim("code", ["x"])),

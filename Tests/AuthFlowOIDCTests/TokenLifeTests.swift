@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test func keepsTheRefreshTokenWhenTheResponseHasNone() async throws {
-        life.scene.emulator.refreshPolicy = .lasting
+        life.scene.emulator.refreshPolicy = .notRotated
         let client = try life.client()
         let first = try await client.signIn().credential.tokens
         for _ in 0..<3 {

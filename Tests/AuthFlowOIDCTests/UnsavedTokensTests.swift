@@ -241,7 +241,7 @@ import Testing
 
     @Test func anEmptyRefreshTokenDoesNotReplaceTheStoredOne() async throws {
         let client = try client()
-        scene.emulator.refreshPolicy = .lasting
+        scene.emulator.refreshPolicy = .notRotated
         let first = try await client.signIn().credential.tokens
         scene.emulator.fault = .tokenResponse(.member("refresh_token", ""))
         time.advance(3600)

@@ -21,11 +21,11 @@ import Testing
     @Test func systemBrowserUserAgentConforms() async throws {
         let folder = "/tmp/authflow-\(UUID().uuidString.prefix(8))"
         defer { try? FileManager.default.removeItem(atPath: folder) }
-        let handOver = RedirectHandOver(directory: folder)
-        let agent = SystemBrowserUserAgent(launcher: nil, handOver: handOver)
+        let handoff = RedirectHandoff(directory: folder)
+        let agent = SystemBrowserUserAgent(launcher: nil, handoff: handoff)
         try await UserAgentConformance(agent: agent, redirectURI: RedirectURI("com.example.app:/callback")) {
             response in
-            let outcome = try handOver.deliver(response)
+            let outcome = try handoff.deliver(response)
             #expect(outcome == .taken)
         }.run()
     }

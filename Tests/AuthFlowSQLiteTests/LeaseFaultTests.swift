@@ -121,7 +121,7 @@ import Testing
             await expectError(.storageFailed) { try await records.write([2], nil, under: held) }
         }
         let held = try #require(lease)
-        let other = LeasedRecords(times: .init(patience: .zero), host: clock.host) { table($0) }
+        let other = LeasedRecords(times: .init(waitTimeout: .zero), host: clock.host) { table($0) }
         let busy = await #expect(throws: AuthError.self) { try await other.withLease(on: key) { _ in } }
         #expect(busy?.code == .leaseBusy)
         await expectError(.storageFailed) { try await records.write([2], nil, under: held) }

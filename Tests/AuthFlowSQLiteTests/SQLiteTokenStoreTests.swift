@@ -93,13 +93,13 @@ import Glibc
                     return next
                 }
                 #expect(next.fence > lease.fence)
-                #expect(next.isAfterUnfinished)
+                #expect(next.isAfterAbandonedLease)
                 try await paused.write([1], under: lease)
             }
         }
         #expect(lost?.code == .leaseLost)
         #expect(try await other.bytes(for: key) == [2])
-        try await other.withLease(on: key) { #expect(!$0.isAfterUnfinished) }
+        try await other.withLease(on: key) { #expect(!$0.isAfterAbandonedLease) }
     }
 
     @Test func theSystemLeaseClockHasABootIDAndIsMonotonic() {
@@ -115,7 +115,7 @@ import Glibc
         let lost = await #expect(throws: AuthError.self) {
             try await before.withLease(on: key) { lease in
                 try await after.withLease(on: key) { next in
-                    #expect(next.isAfterUnfinished && next.fence > lease.fence)
+                    #expect(next.isAfterAbandonedLease && next.fence > lease.fence)
                     try await after.write([2], under: next)
                 }
                 try await before.write([1], under: lease)
@@ -129,7 +129,7 @@ import Glibc
     @Test func settingTheWallClockDoesNotExpireALease() async throws {
         let leases = LeaseClock(boot: [1]) { 1000 }
         let holder = try SQLiteTokenStore(path: folder.file, host: clock.host, leases: leases)
-        let other = try SQLiteTokenStore(path: folder.file, patience: .zero, host: clock.host, leases: leases)
+        let other = try SQLiteTokenStore(path: folder.file, waitTimeout: .zero, host: clock.host, leases: leases)
         try await holder.withLease(on: key("held")) { _ in
             for step in [Duration.seconds(86_400), .seconds(-900_000)] {
                 clock.advance(by: step)

@@ -48,7 +48,7 @@ import Testing
             .receive, .send("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n\(body)"), .hold,
         ])
         var request = try Self.request(server, limit: 64 * 1024)
-        request.holdsBack = true
+        request.appliesBackpressure = true
         let response = try await SystemTransport().stream(request)
         var received = 0
         var isWhole = true
@@ -63,10 +63,10 @@ import Testing
     @Test func aChunkThatDoesNotFitIsHeldBackUntilTheBufferHasRoom() async throws {
         let body = ResponseBody(limit: 10)
         let (room, hasRoom) = AsyncStream<Void>.makeStream()
-        body.onRoom { hasRoom.yield() }
+        body.onSpaceAvailable { hasRoom.yield() }
         #expect(body.offer(Array(repeating: 1, count: 8)) == .taken)
-        #expect(body.offer([2, 2, 2]) == .heldBack)
-        #expect(body.offer([2, 2, 2]) == .heldBack)
+        #expect(body.offer([2, 2, 2]) == .bufferFull)
+        #expect(body.offer([2, 2, 2]) == .bufferFull)
         let iterator = body.makeAsyncIterator()
         #expect(try await iterator.next()?.count == 8)
         for await _ in room { break }

@@ -40,7 +40,7 @@ import Testing
         #expect(String(decoding: response.body, as: UTF8.self) == "POST /a?b=c%20d x/y hello")
     }
 
-    @Test(.enabled(if: (try? LoopbackPort.tryOut(host: "[::1]")) != nil, "This machine has no IPv6."))
+    @Test(.enabled(if: (try? LoopbackPort.probe(host: "[::1]")) != nil, "This machine has no IPv6."))
     func connectsToAnIPv6Address() async throws {
         let response = try await LoopbackServer.run(host: "[::1]", port: nil) { _ in
             { _, _ in self.response(204) }

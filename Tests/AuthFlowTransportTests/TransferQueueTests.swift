@@ -23,9 +23,9 @@ import AuthFlow
         let other = try add("other.example.com")
         busy += try (0..<3).map { _ in try add("busy.example.com") }
         #expect(queue.waiting.count == 5)
-        #expect(queue.leave(busy[0]).map(ObjectIdentifier.init) == [ObjectIdentifier(busy[2])])
-        #expect(queue.leave(busy[1]).map(ObjectIdentifier.init) == [ObjectIdentifier(other)])
-        #expect(queue.leave(other).map(ObjectIdentifier.init) == [ObjectIdentifier(busy[3])])
+        #expect(queue.releaseSlot(busy[0]).map(ObjectIdentifier.init) == [ObjectIdentifier(busy[2])])
+        #expect(queue.releaseSlot(busy[1]).map(ObjectIdentifier.init) == [ObjectIdentifier(other)])
+        #expect(queue.releaseSlot(other).map(ObjectIdentifier.init) == [ObjectIdentifier(busy[3])])
     }
 }
 #endif

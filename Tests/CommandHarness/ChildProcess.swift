@@ -9,7 +9,7 @@ struct ChildProcess: Sendable {
     let identifier: pid_t
     /// The read ends of standard output and standard error.
     let output: Int32
-    let talk: Int32
+    let standardError: Int32
 
     struct Failure: Error {
         let path: String
@@ -18,19 +18,19 @@ struct ChildProcess: Sendable {
 
     /// Starts a program with the signal mask of the calling thread.
     init(_ path: String, _ arguments: [String], environment: [String: String], folder: String?) throws {
-        let (outputEnds, talkEnds) = (try Self.pipe(), try Self.pipe())
+        let (outputEnds, standardErrorEnds) = (try Self.pipe(), try Self.pipe())
         defer {
             close(outputEnds.write)
-            close(talkEnds.write)
+            close(standardErrorEnds.write)
         }
         var actions = unsafe posix_spawn_file_actions_t()
         unsafe posix_spawn_file_actions_init(&actions)
         defer { unsafe posix_spawn_file_actions_destroy(&actions) }
         unsafe posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
         unsafe posix_spawn_file_actions_adddup2(&actions, outputEnds.write, 1)
-        unsafe posix_spawn_file_actions_adddup2(&actions, talkEnds.write, 2)
+        unsafe posix_spawn_file_actions_adddup2(&actions, standardErrorEnds.write, 2)
         if let folder { unsafe Self.changeFolder(&actions, folder) }
-        unsafe Self.closeTheRest(&actions)
+        unsafe Self.closeOtherDescriptors(&actions)
         var argumentPointers = unsafe ([path] + arguments).map { unsafe strdup($0) } + [nil]
         var variablePointers = unsafe environment.map { unsafe strdup("\($0.key)=\($0.value)") } + [nil]
         let all = unsafe argumentPointers + variablePointers
@@ -39,12 +39,12 @@ struct ChildProcess: Sendable {
         let number = unsafe posix_spawn(&identifier, path, &actions, nil, &argumentPointers, &variablePointers)
         guard number == 0 else {
             close(outputEnds.read)
-            close(talkEnds.read)
+            close(standardErrorEnds.read)
             throw Failure(path: path, number: number)
         }
         self.identifier = identifier
         self.output = outputEnds.read
-        self.talk = talkEnds.read
+        self.standardError = standardErrorEnds.read
     }
 
     /// Waits on the calling thread until the program exits.
@@ -71,7 +71,7 @@ struct ChildProcess: Sendable {
         _ = unsafe unsafeBitCast(address, to: Function.self)(actions, folder)
     }
 
-    private static func closeTheRest(_ actions: UnsafeMutablePointer<posix_spawn_file_actions_t>) {
+    private static func closeOtherDescriptors(_ actions: UnsafeMutablePointer<posix_spawn_file_actions_t>) {
         typealias Function = @convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32
         guard let address = unsafe dlsym(nil, "posix_spawn_file_actions_addclosefrom_np") else { return }
         _ = unsafe unsafeBitCast(address, to: Function.self)(actions, 3)

@@ -46,7 +46,7 @@ public enum CommandHarness {
         /// The text on standard output.
         public let output: String
         /// The text on standard error.
-        public let talk: String
+        public let standardError: String
     }
 
     private static let gate = Gate(3)
@@ -114,13 +114,17 @@ public enum CommandHarness {
         let identifier = child.identifier
         onStart?(identifier)
         async let said = Self.onThread {
-            Self.read(child.talk) { text in
+            Self.read(child.standardError) { text in
                 if onTalk?(text) == true { kill(identifier, SIGINT) }
             }
         }
         async let printed = Self.onThread { Self.read(child.output) { _ in } }
-        let (outputText, talkText) = await (printed, said)
-        return Outcome(status: await Self.onThread { child.end() }, output: outputText, talk: talkText)
+        let (outputText, standardErrorText) = await (printed, said)
+        return Outcome(
+            status: await Self.onThread { child.end() },
+            output: outputText,
+            standardError: standardErrorText
+        )
     }
 
     /// Runs a blocking function on a separate thread, so that it blocks no other test.

@@ -56,12 +56,12 @@ import Testing
                 for (name, value) in source.keys { keys[name] = value }
                 try Data(CommandHarness.profile(emulator.issuer, keys).utf8).write(to: URL(fileURLWithPath: path))
                 let outcome = try await CommandHarness.run(["token", "--config", path], environment: ["JWT": jwt])
-                #expect(outcome.status == 0 && outcome.output.count > 20, "\(outcome.talk)")
+                #expect(outcome.status == 0 && outcome.output.count > 20, "\(outcome.standardError)")
                 let again = try await CommandHarness.run(["token", "--config", path], environment: ["JWT": jwt])
                 #expect(again.output == outcome.output)
                 #expect(emulator.requests.count { $0 == "POST /token" } == 1)
                 let doctor = try await CommandHarness.run(["doctor", "--config", path], environment: ["JWT": jwt])
-                #expect(doctor.status == 0, "\(doctor.output)\(doctor.talk)")
+                #expect(doctor.status == 0, "\(doctor.output)\(doctor.standardError)")
             }
         }
     }
@@ -78,7 +78,7 @@ import Testing
                 try Data(CommandHarness.profile(emulator.issuer, keys).utf8).write(to: URL(fileURLWithPath: path))
                 let outcome = try await CommandHarness.run(["token", "--config", path])
                 #expect(outcome.status == 1 && outcome.output.isEmpty)
-                #expect(outcome.talk.contains("NO_SUCH_TOKEN is unset or empty"), "\(outcome.talk)")
+                #expect(outcome.standardError.contains("NO_SUCH_TOKEN is unset or empty"), "\(outcome.standardError)")
             }
         }
     }
@@ -92,7 +92,7 @@ import Testing
         ]
         try await CommandHarness.withConfiguration(CommandHarness.profile("https://id.example.com", keys)) { path, _ in
             let outcome = try await CommandHarness.run(["config", "check", "--config", path])
-            #expect(outcome.status == 2 && outcome.talk.contains(words), "\(outcome.talk)")
+            #expect(outcome.status == 2 && outcome.standardError.contains(words), "\(outcome.standardError)")
         }
     }
 
@@ -130,11 +130,11 @@ import Testing
                         try await CommandHarness.run(arguments + ["--config", path], environment: environment)
                     }
                     let early = try await run("token", "--profile", "api")
-                    #expect(early.status != 0 && early.talk.contains("sign"), "\(early.talk)")
+                    #expect(early.status != 0 && early.standardError.contains("sign"), "\(early.standardError)")
                     let login = try await run("login", "--profile", "work")
-                    #expect(login.status == 0, "\(login.talk)")
+                    #expect(login.status == 0, "\(login.standardError)")
                     let token = try await run("token", "--profile", "api")
-                    #expect(token.status == 0 && token.output.count > 20, "\(token.talk)")
+                    #expect(token.status == 0 && token.output.count > 20, "\(token.standardError)")
                     #expect(api.requests.count { $0 == "POST /token" } == 1)
                 }
             }

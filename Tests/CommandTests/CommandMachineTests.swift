@@ -16,7 +16,7 @@ import Testing
     ) async throws {
         try await CommandHarness.withConfiguration("{}") { path, folder in
             let made = try await CommandHarness.run(["keys", "new", "\(folder)/key.pem", "--algorithm", algorithm])
-            #expect(made.status == 0, "\(made.talk)")
+            #expect(made.status == 0, "\(made.standardError)")
             let mode = try FileManager.default.attributesOfItem(atPath: "\(folder)/key.pem")[.posixPermissions]
             #expect(mode as? Int == 0o600)
             #expect(!made.output.contains("PRIVATE") && !made.output.contains("\"d\""))
@@ -43,7 +43,7 @@ import Testing
         try await withRobot(changes) { emulator, path, _ in
             let outcome = try await CommandHarness.run(["token", "--config", path])
             #expect(outcome.status == 2)
-            #expect(outcome.talk.contains(name), "\(outcome.talk)")
+            #expect(outcome.standardError.contains(name), "\(outcome.standardError)")
             #expect(emulator.requests.isEmpty)
         }
     }
@@ -57,12 +57,12 @@ import Testing
                 }
                 return try await group.reduce(into: [CommandHarness.Outcome]()) { $0.append($1) }
             }
-            #expect(outcomes.allSatisfy { $0.status == 0 }, "\(outcomes.map(\.talk))")
+            #expect(outcomes.allSatisfy { $0.status == 0 }, "\(outcomes.map(\.standardError))")
             // All callers share one request and one token.
             #expect(Set(outcomes.map(\.output)).count == 1 && outcomes[0].output.count > 20)
             #expect(emulator.requests.count { $0 == "POST /token" } == 1)
             let status = try await CommandHarness.run(["status", "--config", path])
-            #expect(status.status == 0, "\(status.talk)")
+            #expect(status.status == 0, "\(status.standardError)")
         }
     }
 
@@ -70,10 +70,10 @@ import Testing
     @Test func doctorAndConfigCheckRequireNoUserAgent() async throws {
         try await withRobot { _, path, _ in
             let doctor = try await CommandHarness.run(["doctor", "--config", path])
-            #expect(doctor.status == 0, "\(doctor.output)\(doctor.talk)")
+            #expect(doctor.status == 0, "\(doctor.output)\(doctor.standardError)")
             #expect(doctor.output.contains("client_credentials") && !doctor.output.contains("redirect URI"))
             let check = try await CommandHarness.run(["config", "check", "--config", path])
-            #expect(check.status == 0 && !check.talk.contains("unknown"), "\(check.talk)")
+            #expect(check.status == 0 && !check.standardError.contains("unknown"), "\(check.standardError)")
         }
     }
 
@@ -87,11 +87,11 @@ import Testing
         ]
         try await withRobot(changes) { emulator, path, _ in
             let early = try await CommandHarness.run(["status", "--config", path])
-            #expect(early.status == 0 && early.output.contains("No token is stored"), "\(early.talk)")
+            #expect(early.status == 0 && early.output.contains("No token is stored"), "\(early.standardError)")
             var tokens: [String] = []
             for resource in resources + resources {
                 let token = try await CommandHarness.run(["token", "--resource", resource, "--config", path])
-                #expect(token.status == 0, "\(token.talk)")
+                #expect(token.status == 0, "\(token.standardError)")
                 tokens.append(token.output)
             }
             #expect(Set(tokens).count == 2 && Array(tokens[..<2]) == Array(tokens[2...]))
@@ -103,13 +103,16 @@ import Testing
             #expect(again.output == tokens[0])
             #expect(requests("/token") == 3)
             let new = try await CommandHarness.run(["token", "--resource", resources[0], "--refresh", "--config", path])
-            #expect(new.status == 0 && new.output != tokens[0] && requests("/token") == 4, "\(new.talk)")
+            #expect(new.status == 0 && new.output != tokens[0] && requests("/token") == 4, "\(new.standardError)")
             let out = try await CommandHarness.run(["logout", "--config", path])
-            #expect(out.status == 0 && requests("/revoke") == 3, "\(out.talk)")
+            #expect(out.status == 0 && requests("/revoke") == 3, "\(out.standardError)")
             let empty = try await CommandHarness.run(["logout", "--config", path])
-            #expect(empty.status == 0 && empty.talk.contains("No tokens were stored."), "\(empty.talk)")
+            #expect(
+                empty.status == 0 && empty.standardError.contains("No tokens were stored."),
+                "\(empty.standardError)"
+            )
             let other = try await CommandHarness.run(["token", "--resource", "https://c.example.com", "--config", path])
-            #expect(other.status == 2, "\(other.talk)")
+            #expect(other.status == 2, "\(other.standardError)")
         }
     }
 
@@ -118,7 +121,7 @@ import Testing
             emulator.accessTokenLifetime = 0
             #expect(try await CommandHarness.run(["token", "--config", path]).status == 0)
             let stored = try await CommandHarness.run(["status", "--json", "--config", path])
-            #expect(stored.status == 0, "\(stored.talk)")
+            #expect(stored.status == 0, "\(stored.standardError)")
             let state = try JSON(parsing: Array(stored.output.utf8))["state"]?.string
             #expect(state == "expired")
         }
@@ -128,17 +131,17 @@ import Testing
     @Test func clientCredentialsTokensAreNeverAttributedToAUser() async throws {
         try await withRobot { emulator, path, _ in
             let first = try await CommandHarness.run(["token", "--refresh", "--config", path])
-            #expect(first.status == 0 && first.output.count > 20, "\(first.talk)")
+            #expect(first.status == 0 && first.output.count > 20, "\(first.standardError)")
             let status = try await CommandHarness.run(["status", "--config", path])
             #expect(status.output.hasPrefix("Tokens of the client robot, which belong to no user\n"))
             let claims = try await CommandHarness.run(["userinfo", "--config", path])
-            #expect(claims.status != 0 && claims.talk.contains("belong to no user"), "\(claims.talk)")
+            #expect(claims.status != 0 && claims.standardError.contains("belong to no user"), "\(claims.standardError)")
             let out = try await CommandHarness.run(["logout", "--config", path])
             #expect(
-                out.talk.contains("The tokens of the client robot, which belong to no user, were removed."),
-                "\(out.talk)"
+                out.standardError.contains("The tokens of the client robot, which belong to no user, were removed."),
+                "\(out.standardError)"
             )
-            for outcome in [status, claims, out] { #expect(!outcome.talk.contains("unknown user")) }
+            for outcome in [status, claims, out] { #expect(!outcome.standardError.contains("unknown user")) }
         }
     }
 
@@ -148,8 +151,8 @@ import Testing
             let check = try await CommandHarness.run(["config", "check", "--config", path])
             #expect(check.status == 2)
             #expect(
-                check.talk.contains(#"needs a "client_secret", a "client_key", a "client_assertion", or a"#),
-                "\(check.talk)"
+                check.standardError.contains(#"needs a "client_secret", a "client_key", a "client_assertion", or a"#),
+                "\(check.standardError)"
             )
             #expect(emulator.requests.isEmpty)
         }
@@ -161,7 +164,7 @@ import Testing
             let first = try await CommandHarness.run(["token", "--config", path])
             emulator.accessTokenLifetime = 3600
             let second = try await CommandHarness.run(["token", "--config", path])
-            #expect(first.output != second.output && second.status == 0, "\(second.talk)")
+            #expect(first.output != second.output && second.status == 0, "\(second.standardError)")
         }
     }
 
@@ -171,7 +174,7 @@ import Testing
             _ = try await CommandHarness.run(["keys", "new", "\(folder)/key.pem"])
             let outcome = try await CommandHarness.run(["token", "--config", path])
             #expect(outcome.status != 0 && outcome.output.isEmpty)
-            #expect(outcome.talk.contains("invalid_client"), "\(outcome.talk)")
+            #expect(outcome.standardError.contains("invalid_client"), "\(outcome.standardError)")
         }
     }
 
@@ -180,7 +183,10 @@ import Testing
             try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: "\(folder)/key.pem")
             let outcome = try await CommandHarness.run(["token", "--config", path])
             #expect(outcome.status == 2)
-            #expect(outcome.talk.contains("chmod 600") && outcome.talk.contains("client_key"), "\(outcome.talk)")
+            #expect(
+                outcome.standardError.contains("chmod 600") && outcome.standardError.contains("client_key"),
+                "\(outcome.standardError)"
+            )
             #expect(emulator.requests.isEmpty)
         }
     }
@@ -203,7 +209,7 @@ import Testing
                 ["login", "--config", path],
                 environment: ["PASSWORD": "wonderland"]
             )
-            #expect(login.status == 0, "\(login.talk)")
+            #expect(login.status == 0, "\(login.standardError)")
             let visited = emulator.receivedRequests.first { $0.path == "/authorize" }
             #expect(visited?.query.names.sorted() == ["client_id", "request_uri"])
         }
@@ -212,7 +218,7 @@ import Testing
     @Test func anExistingFileIsNotReplacedByANewKey() async throws {
         try await CommandHarness.withConfiguration("{}") { path, _ in
             let outcome = try await CommandHarness.run(["keys", "new", path])
-            #expect(outcome.status == 2 && outcome.talk.contains("already exists"))
+            #expect(outcome.status == 2 && outcome.standardError.contains("already exists"))
             #expect(try String(contentsOfFile: path, encoding: .utf8) == "{}")
         }
     }

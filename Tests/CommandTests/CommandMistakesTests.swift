@@ -41,7 +41,10 @@ import Testing
         try await CommandHarness.withConfiguration(text) { path, _ in
             let outcome = try await CommandHarness.run(["config", "check", "--config", path])
             #expect(outcome.status == 2)
-            #expect(outcome.talk.contains(position) && outcome.talk.contains(words), "\(outcome.talk)")
+            #expect(
+                outcome.standardError.contains(position) && outcome.standardError.contains(words),
+                "\(outcome.standardError)"
+            )
         }
     }
 
@@ -53,7 +56,10 @@ import Testing
             path,
             _ in
             let outcome = try await CommandHarness.run(["config", "check", "--config", path])
-            #expect(outcome.status == 2 && outcome.talk.contains("neither a scheme nor a path"), "\(outcome.talk)")
+            #expect(
+                outcome.status == 2 && outcome.standardError.contains("neither a scheme nor a path"),
+                "\(outcome.standardError)"
+            )
         }
     }
 
@@ -70,9 +76,15 @@ import Testing
         try await CommandHarness.withConfiguration(text) { path, _ in
             let all = try await CommandHarness.run(["config", "check", "--config", path])
             #expect(all.output.contains("  !!  broken: ") && all.output.contains("  ok  work"), "\(all.output)")
-            #expect(all.status == 2 && all.talk.contains("cannot store the sessions of many users"), "\(all.talk)")
+            #expect(
+                all.status == 2 && all.standardError.contains("cannot store the sessions of many users"),
+                "\(all.standardError)"
+            )
             let one = try await CommandHarness.run(["config", "check", "--config", path, "--profile", "broken"])
-            #expect(one.status == 2 && one.talk.contains("see the lines marked with !!"), "\(one.talk)")
+            #expect(
+                one.status == 2 && one.standardError.contains("see the lines marked with !!"),
+                "\(one.standardError)"
+            )
         }
     }
 
@@ -141,11 +153,11 @@ import Testing
                     ["login", "--config", path],
                     environment: ["PASSWORD": "wonderland"]
                 )
-                #expect(outcome.status == mistake.status, "\(outcome.talk)")
-                #expect(outcome.talk.contains(mistake.words), "\(outcome.talk)")
+                #expect(outcome.status == mistake.status, "\(outcome.standardError)")
+                #expect(outcome.standardError.contains(mistake.words), "\(outcome.standardError)")
                 #expect(outcome.output.isEmpty)
                 for secret in ["wonderland", "hunter2", "Fatal error", " at /"] {
-                    #expect(!outcome.talk.contains(secret))
+                    #expect(!outcome.standardError.contains(secret))
                 }
             }
         }
@@ -155,7 +167,7 @@ import Testing
         try await CommandHarness.withConfiguration("{\n  \"profiles\": {,}\n}") { path, _ in
             let outcome = try await CommandHarness.run(["login", "--config", path])
             #expect(outcome.status == 2)
-            #expect(outcome.talk.contains("authflow.json:2:"))
+            #expect(outcome.standardError.contains("authflow.json:2:"))
         }
     }
 
@@ -170,7 +182,7 @@ import Testing
                     environment: ["PASSWORD": "wonderland"]
                 )
                 #expect(outcome.status == 7)
-                #expect(outcome.talk.contains("match character for character"))
+                #expect(outcome.standardError.contains("match character for character"))
             }
         }
     }
@@ -225,7 +237,7 @@ import Testing
                     "ok  store", "ok  clock", "ok  provider      \(emulator.issuer)",
                     "with any port, RFC 8252 section 7.3",
                 ] { #expect(outcome.output.contains(words), "\(words)") }
-                #expect(!(outcome.output + outcome.talk).contains("wonderland"))
+                #expect(!(outcome.output + outcome.standardError).contains("wonderland"))
                 // Only the provider's metadata and keys were requested.
                 #expect(emulator.receivedRequests.map(\.path) == ["/.well-known/openid-configuration", "/jwks"])
 
@@ -285,7 +297,7 @@ import Testing
                 folder in
                 let arguments = ["login", "--config", path, "--trace", "\(folder)/login.html"]
                 let outcome = try await CommandHarness.run(arguments, environment: ["PASSWORD": "wonderland"])
-                #expect(outcome.status == 0, "\(outcome.talk)")
+                #expect(outcome.status == 0, "\(outcome.standardError)")
                 let page = try String(contentsOfFile: "\(folder)/login.html", encoding: .utf8)
                 let transcript = try String(contentsOfFile: "\(folder)/transcript.txt", encoding: .utf8)
                 #expect(page.contains("ID Token validation: signature"))
@@ -311,8 +323,8 @@ import Testing
                 environment: ["XDG_RUNTIME_DIR": folder]
             )
             #expect(outcome.status == 1)
-            #expect(outcome.talk.contains("Run authflow login again"))
-            #expect(!outcome.talk.contains("SECRET"))
+            #expect(outcome.standardError.contains("Run authflow login again"))
+            #expect(!outcome.standardError.contains("SECRET"))
         }
     }
 
@@ -327,8 +339,8 @@ import Testing
                     interruptWhen: { $0.contains("Ctrl-C to stop") }
                 )
                 #expect(outcome.status == 130)
-                #expect(outcome.talk.hasSuffix("Cancelled.\n"))
-                let url = try #require(outcome.talk.split(separator: "\n").first { $0.hasPrefix("http") })
+                #expect(outcome.standardError.hasSuffix("Cancelled.\n"))
+                let url = try #require(outcome.standardError.split(separator: "\n").first { $0.hasPrefix("http") })
                 let redirectURI = try #require(
                     FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())?["redirect_uri"]
                 )
@@ -372,7 +384,7 @@ import Testing
         )
         let (control, ours) = ("\(SIGABRT) True\n", "\(SIGABRT) False\n")
         // On a system that writes no core dumps, the test cannot check anything.
-        #expect([control + ours, ours + ours].contains(outcome.output), "\(outcome.output)\(outcome.talk)")
+        #expect([control + ours, ours + ours].contains(outcome.output), "\(outcome.output)\(outcome.standardError)")
     }
     #endif
 

@@ -52,29 +52,32 @@ import Testing
             #expect(early.status == 4 && early.output.isEmpty)
             #expect(!emulator.requests.contains("POST /register"))
             let login = try await run(["login", emulator.resource, "--json"])
-            #expect(login.status == 0, "\(login.talk)")
+            #expect(login.status == 0, "\(login.standardError)")
             let report = try JSON(parsing: Array(login.output.utf8))
             #expect(report["resource"]?.string == emulator.resource)
             #expect(report["scopes"]?.strings == ["mcp:basic"])
             let token = try await run(["token", emulator.resource])
             #expect(token.status == 0 && token.output.count > 20)
-            #expect(!login.output.contains(token.output) && !login.talk.contains(token.output))
+            #expect(!login.output.contains(token.output) && !login.standardError.contains(token.output))
             let call = try await run([
                 "curl", emulator.resource, "-H", "Accept: application/json, text/event-stream", "-H",
                 "MCP-Protocol-Version: 2025-11-25",
                 "-d", #"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
             ])
-            #expect(call.status == 0 && call.output.contains("test-tool"), "\(call.talk)")
+            #expect(call.status == 0 && call.output.contains("test-tool"), "\(call.standardError)")
             #expect(try await run(["status", emulator.resource]).status == 0)
             #expect(try await run(["mcp", "status"]).output.contains(emulator.resource))
             #expect(try await run(["register", "show"]).output.contains(emulator.origin))
             let mistyped = try await run(["register", "remove", emulator.resource + "/typo"])
-            #expect(mistyped.talk.contains("There is no such registration"), "\(mistyped.talk)")
+            #expect(mistyped.standardError.contains("There is no such registration"), "\(mistyped.standardError)")
             #expect(try await run(["token", emulator.resource]).status == 0)
-            #expect(try await run(["logout", emulator.resource]).talk.contains("Signed out of"))
+            #expect(try await run(["logout", emulator.resource]).standardError.contains("Signed out of"))
             #expect(try await run(["token", emulator.resource]).status == 4)
             let removed = try await run(["register", "remove", emulator.origin])
-            #expect(removed.status == 0 && removed.talk.contains("was removed from this machine"), "\(removed.talk)")
+            #expect(
+                removed.status == 0 && removed.standardError.contains("was removed from this machine"),
+                "\(removed.standardError)"
+            )
             #expect(emulator.violations.isEmpty, "\(emulator.violations)")
         }
     }
@@ -98,7 +101,10 @@ import Testing
             let choice = [emulator.resource, "--config", "authflow.json", "--profile", "robot"]
             #expect(try await run(["login"] + choice).status == 0)
             let status = try await run(["status"] + choice)
-            #expect(status.status == 0 && status.output.contains("Signed in to"), "\(status.output)\(status.talk)")
+            #expect(
+                status.status == 0 && status.output.contains("Signed in to"),
+                "\(status.output)\(status.standardError)"
+            )
             let report = try await run(["status", "--json"] + choice)
             #expect(try JSON(parsing: Array(report.output.utf8))["state"]?.string == "expired")
             #expect(!report.output.contains("login_required"))
@@ -126,7 +132,7 @@ import Testing
             #expect(try await run(["login"] + choice).status == 0)
             let ping = ["-d", #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#]
             let call = try await run(["curl"] + choice + ping)
-            #expect(call.status == 0, "\(call.talk)")
+            #expect(call.status == 0, "\(call.standardError)")
             #expect(emulator.requests.count { $0 == "POST /token" } == 1)
         }
     }
@@ -146,12 +152,12 @@ import Testing
             let refused = try await run(call)
             #expect(refused.status == 4)
             let advice = "authflow login \(emulator.resource) --scope=mcp:write"
-            #expect(refused.talk.contains(advice), "\(refused.talk)")
-            #expect(!refused.talk.contains("No user is signed in"))
+            #expect(refused.standardError.contains(advice), "\(refused.standardError)")
+            #expect(!refused.standardError.contains("No user is signed in"))
             let login = try await run(advice.split(separator: " ").dropFirst().map(String.init))
-            #expect(login.status == 0, "\(login.talk)")
+            #expect(login.status == 0, "\(login.standardError)")
             let accepted = try await run(call)
-            #expect(accepted.status == 0, "\(accepted.talk)")
+            #expect(accepted.status == 0, "\(accepted.standardError)")
         }
     }
 
@@ -168,12 +174,18 @@ import Testing
                 "curl", emulator.resource, "-d",
                 #"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool","arguments":{}}}"#,
             ])
-            #expect(refused.status == 4 && refused.talk.contains("requires more scopes"), "\(refused.talk)")
-            #expect(refused.talk.utf8.count < 2000)
+            #expect(
+                refused.status == 4 && refused.standardError.contains("requires more scopes"),
+                "\(refused.standardError)"
+            )
+            #expect(refused.standardError.utf8.count < 2000)
             if let advice {
-                #expect(refused.talk.contains("authflow login \(emulator.resource) \(advice)"), "\(refused.talk)")
+                #expect(
+                    refused.standardError.contains("authflow login \(emulator.resource) \(advice)"),
+                    "\(refused.standardError)"
+                )
             } else {
-                #expect(!refused.talk.contains("Run:"))
+                #expect(!refused.standardError.contains("Run:"))
             }
         }
     }
@@ -185,13 +197,16 @@ import Testing
             emulator.settings.requiredACR = "mfa phr"
             let call = ["curl", emulator.resource, "-d", #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#]
             let refused = try await run(call)
-            #expect(refused.status == 4, "\(refused.talk)")
+            #expect(refused.status == 4, "\(refused.standardError)")
             let options = ["--acr-values=mfa", "--acr-values=phr", "--max-age=300"]
             let command = ["login", emulator.resource] + options
-            #expect(refused.talk.contains("authflow \(command.joined(separator: " "))"), "\(refused.talk)")
+            #expect(
+                refused.standardError.contains("authflow \(command.joined(separator: " "))"),
+                "\(refused.standardError)"
+            )
             #expect(try await run(command).status == 0)
             let accepted = try await run(call + ["-H", "Accept: application/json, text/event-stream"])
-            #expect(accepted.status == 0, "\(accepted.talk)")
+            #expect(accepted.status == 0, "\(accepted.standardError)")
         }
     }
 
@@ -201,10 +216,10 @@ import Testing
         settings.tokenLifetime = 0
         try await with(settings) { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)
-            emulator.forgetClients()
+            emulator.removeClients()
             let token = try await run(["token", emulator.resource])
-            #expect(token.status == 4, "\(token.talk)")
-            try #require(token.talk.contains("no longer recognizes the client"), "\(token.talk)")
+            #expect(token.status == 4, "\(token.standardError)")
+            try #require(token.standardError.contains("no longer recognizes the client"), "\(token.standardError)")
             #expect(try await run(["login", emulator.resource]).status == 0)
         }
     }
@@ -221,8 +236,11 @@ import Testing
             #expect(try await run(["login", emulator.resource]).status == 0)
             _ = try await run(call)
             let moved = try await run(call)
-            #expect(moved.status == 4, "\(moved.talk)")
-            #expect(moved.talk.contains("/two") && moved.talk.contains("/one"), "\(moved.talk)")
+            #expect(moved.status == 4, "\(moved.standardError)")
+            #expect(
+                moved.standardError.contains("/two") && moved.standardError.contains("/one"),
+                "\(moved.standardError)"
+            )
         }
     }
 
@@ -231,10 +249,10 @@ import Testing
         settings.refreshes = true
         try await with(settings) { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)
-            emulator.settings.refusesTokens = true
+            emulator.settings.rejectsTokens = true
             let refused = try await run(["curl", emulator.resource, "-d", "{}"])
             #expect(refused.status == 4)
-            #expect(refused.talk.contains("does not accept the access token"), "\(refused.talk)")
+            #expect(refused.standardError.contains("does not accept the access token"), "\(refused.standardError)")
         }
     }
 
@@ -251,7 +269,7 @@ import Testing
                 )
                 #expect(token.status == 4)
                 let advice = "authflow login \(emulator.resource) --config \(path) --profile work"
-                #expect(token.talk.contains(advice), "\(token.talk)")
+                #expect(token.standardError.contains(advice), "\(token.standardError)")
             }
         }
     }
@@ -264,7 +282,7 @@ import Testing
             environment: [:]
         )
         #expect(outcome.status != 2)
-        #expect(!outcome.talk.contains("cannot be read"), "\(outcome.talk)")
+        #expect(!outcome.standardError.contains("cannot be read"), "\(outcome.standardError)")
     }
 
     @Test func localLogoutRemovesTheStoredCredential() async throws {
@@ -282,7 +300,7 @@ import Testing
             let settings = try #require(ResourceScenario.named(scenario)).settings
             try await with(settings) { emulator, run async throws in
                 let login = try await run(["login", emulator.resource])
-                #expect(login.status != 0 && login.talk.contains(words), "\(login.talk)")
+                #expect(login.status != 0 && login.standardError.contains(words), "\(login.standardError)")
                 #expect(try await run(["token", emulator.resource]).status == 4)
             }
         }
@@ -294,8 +312,8 @@ import Testing
             #"{"profiles": {"x": {"provider": "oidc", "issuer": "https://evil.example.com", "client_id": "x", "resources": ["\#(resource)"]}}}"#
         }) { emulator, run async throws in
             let login = try await run(["login", emulator.resource])
-            #expect(login.status == 0, "\(login.talk)")
-            #expect(login.talk.contains("not trusted"))
+            #expect(login.status == 0, "\(login.standardError)")
+            #expect(login.standardError.contains("not trusted"))
         }
     }
 
@@ -309,7 +327,7 @@ import Testing
     ]) func rejectsInvalidArgumentsAndOptionsWithoutEffect(_ arguments: [String]) async throws {
         try await with { _, run async throws in
             let outcome = try await run(arguments)
-            #expect(outcome.status == 2, "\(outcome.talk)")
+            #expect(outcome.status == 2, "\(outcome.standardError)")
             #expect(outcome.output.isEmpty)
         }
     }

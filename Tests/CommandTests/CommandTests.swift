@@ -24,12 +24,12 @@ import Testing
                 let login = try await command("login")
                 #expect(login.status == 0)
                 #expect(login.output.hasPrefix("Signed in as Alice Example\n"))
-                #expect(login.talk.contains("ok  ID Token validation"))
+                #expect(login.standardError.contains("ok  ID Token validation"))
                 #expect(try await command("status", "--json").output.contains("248289761001"))
                 let token = try await command("token")
                 #expect(token.status == 0)
                 #expect(token.output.count == 33)
-                #expect(token.talk.isEmpty)
+                #expect(token.standardError.isEmpty)
                 #expect(try await command("userinfo").output.contains("Alice Example"))
                 #expect(try await command("discover").output.contains(emulator.issuer))
                 #expect(try await command("config", "check").status == 0)
@@ -48,16 +48,16 @@ import Testing
             try await CommandHarness.withConfiguration(text) { path, _ in
                 let login = try await CommandHarness.run(
                     ["login", "--no-browser", "--config", path],
-                    interruptWhen: { talk in
-                        let line = talk.split(separator: "\n").last ?? ""
+                    interruptWhen: { standardError in
+                        let line = standardError.split(separator: "\n").last ?? ""
                         if line.hasPrefix("and enter this code:  ") {
                             emulator.decide(String(line.suffix(9)), as: .bob)
                         }
                         return false
                     }
                 )
-                #expect(login.status == 0, "\(login.talk)")
-                #expect(login.talk.contains("\(emulator.issuer)/device\n"))
+                #expect(login.status == 0, "\(login.standardError)")
+                #expect(login.standardError.contains("\(emulator.issuer)/device\n"))
             }
         }
     }
@@ -68,8 +68,8 @@ import Testing
         } _: { emulator in
             emulator.devicePollInterval = 1
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer)) { path, _ in
-                @Sendable func decide(_ talk: String) -> Bool {
-                    let line = talk.split(separator: "\n").last ?? ""
+                @Sendable func decide(_ standardError: String) -> Bool {
+                    let line = standardError.split(separator: "\n").last ?? ""
                     if line.hasPrefix("and enter this code:  ") { emulator.decide(String(line.suffix(9)), as: .bob) }
                     return false
                 }
@@ -77,15 +77,15 @@ import Testing
                     ["login", "--device", "--config", path],
                     interruptWhen: decide
                 )
-                #expect(login.status == 0, "\(login.talk)")
+                #expect(login.status == 0, "\(login.standardError)")
                 #expect(login.output.hasPrefix("Signed in as Bob Example"))
-                #expect(login.talk.contains("\(emulator.issuer)/device\n"))
+                #expect(login.standardError.contains("\(emulator.issuer)/device\n"))
                 let stopped = try await CommandHarness.run(
                     ["login", "--device", "--config", path],
                     interruptWhen: { $0.contains("Waiting for you") }
                 )
                 #expect(stopped.status == 130)
-                #expect(stopped.talk.hasSuffix("Cancelled.\n"))
+                #expect(stopped.standardError.hasSuffix("Cancelled.\n"))
             }
         }
     }
@@ -105,7 +105,7 @@ import Testing
                     environment: ["PASSWORD": "wonderland"]
                 )
                 #expect(outcome.status == 5)
-                #expect(outcome.talk.contains("denied"))
+                #expect(outcome.standardError.contains("denied"))
             }
         }
     }
@@ -121,7 +121,7 @@ import Testing
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, changes)) { path, _ in
                 let outcome = try await CommandHarness.run(["login", "--config", path])
                 #expect(outcome.status == 1)
-                #expect(outcome.talk.contains("is used by another program"))
+                #expect(outcome.standardError.contains("is used by another program"))
             }
         }
     }
@@ -133,8 +133,8 @@ import Testing
             _ in
             let outcome = try await CommandHarness.run(["login", "--config", path])
             #expect(outcome.status == 4)
-            #expect(outcome.talk.contains("no terminal to display the URL"))
-            #expect(outcome.talk.contains("paste: there is no terminal to paste into"))
+            #expect(outcome.standardError.contains("no terminal to display the URL"))
+            #expect(outcome.standardError.contains("paste: there is no terminal to paste into"))
         }
     }
 
@@ -153,8 +153,8 @@ import Testing
                 ] as [([String], Int32, String)] {
                     let all = ["login", "--config", path] + arguments
                     let outcome = try await CommandHarness.run(all, environment: ["PASSWORD": "wonderland"])
-                    #expect(outcome.status == status, "\(arguments): \(outcome.talk)")
-                    #expect(outcome.talk.contains(words), "\(arguments): \(outcome.talk)")
+                    #expect(outcome.status == status, "\(arguments): \(outcome.standardError)")
+                    #expect(outcome.standardError.contains(words), "\(arguments): \(outcome.standardError)")
                 }
             }
         }
@@ -172,8 +172,8 @@ import Testing
                     "register", emulator.issuer, "--output", path, "--authentication", method, "--name", "T",
                 ]
                 let registered = try await CommandHarness.run(arguments)
-                #expect(registered.status == 0, "\(registered.talk)")
-                #expect(registered.talk.contains("Never commit them"))
+                #expect(registered.status == 0, "\(registered.standardError)")
+                #expect(registered.standardError.contains("Never commit them"))
                 let isPublic = method == "none"
                 for file in isPublic ? [path, "\(path).registration"] : [path, "\(path).client-secret"] {
                     let attributes = try FileManager.default.attributesOfItem(atPath: file)
@@ -186,7 +186,7 @@ import Testing
                 // Existing files are not changed, and nothing is registered.
                 let again = try await CommandHarness.run(arguments)
                 #expect(again.status == 2)
-                #expect(again.talk.contains("already exists"))
+                #expect(again.standardError.contains("already exists"))
                 #expect(emulator.requests.count { $0 == "POST /register" } == 1)
 
                 // The tests have no browser, so a headless user agent and a memory store are added to the
@@ -201,7 +201,7 @@ import Testing
                     ["login", "--config", path],
                     environment: ["PASSWORD": "wonderland"]
                 )
-                #expect(login.status == 0, "\(login.talk)")
+                #expect(login.status == 0, "\(login.standardError)")
                 #expect(login.output.contains("248289761001"))
             }
         }
@@ -213,11 +213,11 @@ import Testing
         } _: { emulator in
             let host = emulator.issuer.dropFirst("http://".count)
             let found = try await CommandHarness.run(["discover", "acct:alice@\(host)"])
-            #expect(found.status == 0, "\(found.talk)")
+            #expect(found.status == 0, "\(found.standardError)")
             let metadata = try JSON(parsing: Array(found.output.utf8))
             #expect(metadata["issuer"]?.string == emulator.issuer)
             let unknown = try await CommandHarness.run(["discover", "alice@127.0.0.1"])
-            #expect(unknown.status == 7, "\(unknown.talk)")
+            #expect(unknown.status == 7, "\(unknown.standardError)")
         }
     }
 }

@@ -25,7 +25,7 @@ import Testing
                     ["login", "--config", path],
                     environment: ["PASSWORD": "wonderland"]
                 )
-                #expect(login.status == 0, "\(login.talk)")
+                #expect(login.status == 0, "\(login.standardError)")
                 emulator.accessTokenLifetime = 3600
                 let outcomes = try await withThrowingTaskGroup(of: CommandHarness.Outcome.self) { group in
                     for _ in 0..<16 {
@@ -38,7 +38,7 @@ import Testing
                     }
                     return try await group.reduce(into: [CommandHarness.Outcome]()) { $0.append($1) }
                 }
-                #expect(outcomes.allSatisfy { $0.status == 0 }, "\(outcomes.map(\.talk))")
+                #expect(outcomes.allSatisfy { $0.status == 0 }, "\(outcomes.map(\.standardError))")
                 #expect(Set(outcomes.map(\.output)).count == 1)
                 #expect(refreshes(emulator) == 1)
                 // The session is still valid.
@@ -52,7 +52,7 @@ import Testing
                 let renewed = try await CommandHarness.run(
                     ["token", "--config", path, "--refresh"]
                 )
-                #expect(renewed.status == 0 && renewed.output != known.output, "\(renewed.talk)")
+                #expect(renewed.status == 0 && renewed.output != known.output, "\(renewed.standardError)")
                 #expect(refreshes(emulator) == 2)
             }
         }
@@ -96,15 +96,18 @@ import Testing
                 }
                 let userInfo = "\(emulator.issuer)/userinfo"
                 let early = try await curl(userInfo)
-                #expect(early.status == 4 && early.talk.contains("authflow login --config"), "\(early.talk)")
+                #expect(
+                    early.status == 4 && early.standardError.contains("authflow login --config"),
+                    "\(early.standardError)"
+                )
                 let first = try await curl(userInfo, "--sign-in")
-                #expect(first.status == 0 && first.output.contains("248289761001"), "\(first.talk)")
+                #expect(first.status == 0 && first.output.contains("248289761001"), "\(first.standardError)")
                 let second = try await curl(userInfo, "-i")
-                #expect(second.status == 0 && second.output.hasPrefix("HTTP 200"), "\(second.talk)")
+                #expect(second.status == 0 && second.output.hasPrefix("HTTP 200"), "\(second.standardError)")
                 let missing = try await curl("\(emulator.issuer)/nothing")
-                #expect(missing.status == 1 && missing.talk.contains("status 404"), "\(missing.talk)")
+                #expect(missing.status == 1 && missing.standardError.contains("status 404"), "\(missing.standardError)")
                 let other = try await curl(userInfo.replacing("127.0.0.1", with: "localhost"))
-                #expect(other.status != 0 && !other.output.contains("248289761001"), "\(other.talk)")
+                #expect(other.status != 0 && !other.output.contains("248289761001"), "\(other.standardError)")
             }
         }
     }
@@ -112,7 +115,7 @@ import Testing
     @Test(arguments: ["Host: evil.example", "content-length: 1", "Transfer-Encoding: chunked", "Connection: close"])
     func curlRejectsHeadersThatTheTransportManages(_ field: String) async throws {
         let outcome = try await CommandHarness.run(["curl", "https://api.example.com", "-H", field])
-        #expect(outcome.status == 2 && outcome.talk.contains("cannot be set"), "\(outcome.talk)")
+        #expect(outcome.status == 2 && outcome.standardError.contains("cannot be set"), "\(outcome.standardError)")
     }
 
     @Test func loginReportsThatTheTokensWereNotStored() async throws {
@@ -125,7 +128,10 @@ import Testing
                     ["login", "--config", path],
                     environment: ["PASSWORD": "wonderland"]
                 )
-                #expect(login.status == 0 && login.talk.contains("The tokens were not stored"), "\(login.talk)")
+                #expect(
+                    login.status == 0 && login.standardError.contains("The tokens were not stored"),
+                    "\(login.standardError)"
+                )
             }
         }
     }
@@ -140,9 +146,9 @@ import Testing
                 ["-c", "trap '' XFSZ; ulimit -f 0; exec '\(tool)' token --config '\(path)'"],
                 program: "/bin/bash"
             )
-            #expect(outcome.status == 8, "\(outcome.talk)")
+            #expect(outcome.status == 8, "\(outcome.standardError)")
             #expect(outcome.output.isEmpty)
-            #expect(outcome.talk.contains("could not be stored"), "\(outcome.talk)")
+            #expect(outcome.standardError.contains("could not be stored"), "\(outcome.standardError)")
             #expect(!emulator.receivedRequests.contains { $0.form["grant_type"] == "refresh_token" })
             #expect(try Self.storedFiles(folder) == before)
             #expect(try await CommandHarness.run(["token", "--config", path]).status == 0)
@@ -165,9 +171,9 @@ import Testing
                 return exchange.response
             }
             let outcome = try await CommandHarness.run(["token", "--config", path])
-            #expect(outcome.status == 0, "\(outcome.talk)")
+            #expect(outcome.status == 0, "\(outcome.standardError)")
             #expect(!outcome.output.isEmpty)
-            #expect(outcome.talk.contains("could not be stored"))
+            #expect(outcome.standardError.contains("could not be stored"))
             #expect(try Self.storedFiles(folder) == [name])
         }
     }
@@ -185,7 +191,7 @@ import Testing
                         [command, "--config", path]
                     )
                     #expect(outcome.status == 4)
-                    #expect(outcome.talk.contains("was ended by the provider"), "\(outcome.talk)")
+                    #expect(outcome.standardError.contains("was ended by the provider"), "\(outcome.standardError)")
                 }
                 #expect(refreshes(emulator) == 1)
                 // The first sign-out removes the record of the ended session; afterward, the account is unknown.
@@ -193,8 +199,8 @@ import Testing
                     let outcome = try await CommandHarness.run(
                         ["logout", "--account", "248289761001", "--config", path]
                     )
-                    #expect(outcome.status == status, "\(outcome.talk)")
-                    #expect(!outcome.talk.contains("authflow login"), "\(outcome.talk)")
+                    #expect(outcome.status == status, "\(outcome.standardError)")
+                    #expect(!outcome.standardError.contains("authflow login"), "\(outcome.standardError)")
                 }
             }
         }
@@ -232,8 +238,8 @@ import Testing
                 let script = "f=$(ls \(folder)/store/*.json) && \(damage.command)"
                 #expect(try await CommandHarness.run(["-c", script], program: "/bin/bash").status == 0)
                 let token = try await CommandHarness.run(["token", "--config", path])
-                #expect(token.status == 8, "\(damage.name): \(token.talk)")
-                #expect(token.talk.contains(damage.word), "\(damage.name): \(token.talk)")
+                #expect(token.status == 8, "\(damage.name): \(token.standardError)")
+                #expect(token.standardError.contains(damage.word), "\(damage.name): \(token.standardError)")
                 #expect(refreshes(emulator) == 0)
                 // No existing data is overwritten, and the user is not prompted to sign in unnecessarily.
                 let asked = emulator.requests.count { $0 == "GET /authorize" }
@@ -241,7 +247,7 @@ import Testing
                     ["login", "--config", path],
                     environment: ["PASSWORD": "wonderland"]
                 )
-                #expect(login.status == 8, "\(damage.name): \(login.talk)")
+                #expect(login.status == 8, "\(damage.name): \(login.standardError)")
                 #expect(emulator.requests.count { $0 == "GET /authorize" } == asked)
             }
         }
@@ -268,12 +274,12 @@ import Testing
                     environment: ["PASSWORD": "builder"]
                 )
                 #expect(refused.status == 1)
-                #expect(refused.talk.contains("another user is already signed in"))
+                #expect(refused.standardError.contains("another user is already signed in"))
                 let added = try await CommandHarness.run(
                     ["login", "--add-account", "--config", other],
                     environment: ["PASSWORD": "builder"]
                 )
-                #expect(added.status == 0, "\(added.talk)")
+                #expect(added.status == 0, "\(added.standardError)")
                 let listed = try await CommandHarness.run(
                     ["accounts", "--config", path]
                 )
@@ -287,14 +293,17 @@ import Testing
                     ["logout", "--account", "alice", "--config", path]
                 )
                 #expect(mistyped.status == 4)
-                #expect(mistyped.talk.contains(#"The account "alice" is not signed in"#), "\(mistyped.talk)")
+                #expect(
+                    mistyped.standardError.contains(#"The account "alice" is not signed in"#),
+                    "\(mistyped.standardError)"
+                )
                 _ = try await CommandHarness.run(
                     ["accounts", "--select", "248289761001", "--config", path]
                 )
                 let out = try await CommandHarness.run(["logout", "--config", path])
                 #expect(out.status == 0)
-                #expect(out.talk.contains("Alice Example is signed out"))
-                #expect(out.talk.contains("The tokens were revoked"))
+                #expect(out.standardError.contains("Alice Example is signed out"))
+                #expect(out.standardError.contains("The tokens were revoked"))
                 let left = try await CommandHarness.run(
                     ["accounts", "--json", "--config", path]
                 )

@@ -59,7 +59,7 @@ import Testing
             _ = try await tool(["login"], "", [:])
             let outcome = try await tool(["token", "--format", format], "", [:])
             #expect(outcome.status != 0 && outcome.output.isEmpty)
-            #expect(outcome.talk.contains("authflow curl"))
+            #expect(outcome.standardError.contains("authflow curl"))
         }
     }
 
@@ -145,7 +145,7 @@ import Testing
                 _ = try await tool(["login"], "", [:])
                 let outcome = try await tool(["credential", "aws"], "", [:])
                 #expect(outcome.status != 0 && outcome.output.isEmpty)
-                #expect(outcome.talk.contains(response.message), "\(outcome.talk)")
+                #expect(outcome.standardError.contains(response.message), "\(outcome.standardError)")
             }
         }
     }
@@ -177,7 +177,7 @@ import Testing
                 #"capability[]=state\nprotocol=https\nhost=git.example.com\n"#,
                 [:]
             )
-            #expect(old.status == 1 && old.output.isEmpty && old.talk.contains("2.46"))
+            #expect(old.status == 1 && old.output.isEmpty && old.standardError.contains("2.46"))
             let asked = #"capability[]=authtype\ncapability[]=state\nprotocol=https\nhost=git.example.com\n"#
             let first = try await tool(["credential", "git", "get"], asked, [:]).output
             let token = try await tool(["token"], "", [:]).output
@@ -222,7 +222,7 @@ import Testing
         try await signedIn(["helpers": #"{"kubernetes": {"servers": ["https://k8s.example.com"]}}"#]) { _, tool in
             _ = try await tool(["login"], "", [:])
             let outcome = try await tool(["credential", "kubernetes"], "", ["KUBERNETES_EXEC_INFO": information])
-            #expect(outcome.status == 2 && outcome.output.isEmpty && !outcome.talk.contains("eyJ"))
+            #expect(outcome.status == 2 && outcome.output.isEmpty && !outcome.standardError.contains("eyJ"))
             let right =
                 #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1beta1","spec":{"cluster":{"server":"https://k8s.example.com/"}}}"#
             let given = try await tool(["credential", "kubernetes"], "", ["KUBERNETES_EXEC_INFO": right])
@@ -235,7 +235,7 @@ import Testing
     @Test func execPassesTheTokenInAVariableOrAFileDescriptor() async throws {
         try await signedIn { _, tool in
             let out = try await tool(["exec", "--", "true"], "", [:])
-            #expect(out.status == 4 && out.talk.contains("authflow login"))
+            #expect(out.status == 4 && out.standardError.contains("authflow login"))
             _ = try await tool(["login"], "", [:])
             let token = try await tool(["token"], "", [:]).output
             let variable = try await tool(["exec", "--", "sh", "-c", "echo $ACCESS_TOKEN; exit 3"], "", [:])
@@ -259,7 +259,7 @@ import Testing
                 )
                 let lines = descriptor.output.split(separator: "\n")
                 let handed = try #require(lines.first)
-                #expect(handed.count == token.count - 1, "\(number): \(descriptor.talk)")
+                #expect(handed.count == token.count - 1, "\(number): \(descriptor.standardError)")
                 #expect(!lines.dropFirst().contains { $0.contains(handed) })
             }
         }

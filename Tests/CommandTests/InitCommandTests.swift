@@ -36,12 +36,12 @@ import Testing
             let written = try await tool([
                 "init", "--issuer", emulator.issuer, "--client-id", "authflow-demo", "--scope", "openid", "--no-login",
             ])
-            #expect(written.status == 0, "\(written.talk)")
+            #expect(written.status == 0, "\(written.standardError)")
             #expect(written.output == "\(folder)/.config/authflow/config.json\n")
             let check = try await tool(["config", "check"])
-            #expect(check.status == 0, "\(check.talk)")
+            #expect(check.status == 0, "\(check.standardError)")
             let token = try await tool(["token"])
-            #expect(token.status == 4 && token.talk.contains("authflow login --profile default"))
+            #expect(token.status == 4 && token.standardError.contains("authflow login --profile default"))
         }
     }
 
@@ -54,7 +54,7 @@ import Testing
                 "init", "--issuer", emulator.issuer, "--client-id", "b", "--output", "mine.json", "--profile",
             ]
             let written = try await tool(arguments + ["new \"one\""])
-            #expect(written.status == 0, "\(written.talk)")
+            #expect(written.status == 0, "\(written.standardError)")
             let changed = try String(contentsOfFile: "\(folder)/mine.json", encoding: .utf8)
             #expect(
                 changed.hasSuffix(
@@ -74,7 +74,7 @@ import Testing
     @Test func registersAClientThroughDynamicRegistration() async throws {
         try await newcomer { emulator, folder, tool in
             let written = try await tool(["init", "--issuer", emulator.issuer, "--register", "--no-login"])
-            #expect(written.status == 0, "\(written.talk)")
+            #expect(written.status == 0, "\(written.standardError)")
             let path = "\(folder)/.config/authflow/config.json"
             let json = try JSON(parsing: Array(try Data(contentsOf: URL(fileURLWithPath: path))))
             let identifier = try #require(json["profiles"]?["default"]?["client_id"]?.string)
@@ -105,8 +105,8 @@ import Testing
             let outcome = try await tool(
                 ["init"] + arguments.map { $0.replacing("ISSUER", with: emulator.issuer) }
             )
-            #expect(outcome.status == status, "\(outcome.talk)")
-            #expect(outcome.talk.contains(words), "\(outcome.talk)")
+            #expect(outcome.status == status, "\(outcome.standardError)")
+            #expect(outcome.standardError.contains(words), "\(outcome.standardError)")
             #expect(!FileManager.default.fileExists(atPath: "\(folder)/.config/authflow/config.json"))
         }
     }
@@ -116,7 +116,9 @@ import Testing
             let client = ["--issuer", emulator.issuer, "--client-id", "authflow-demo"]
             let token = try await tool(["token"] + client)
             #expect(token.status == 4)
-            #expect(token.talk.contains("authflow login --issuer \(emulator.issuer) --client-id authflow-demo"))
+            #expect(
+                token.standardError.contains("authflow login --issuer \(emulator.issuer) --client-id authflow-demo")
+            )
             for wrong in [["--issuer", emulator.issuer], client + ["--profile", "a"], client + ["--config", "a"]] {
                 let outcome = try await tool(["login"] + wrong)
                 #expect(outcome.status == 2)

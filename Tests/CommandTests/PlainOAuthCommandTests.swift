@@ -16,20 +16,25 @@ import Testing
             let profile = CommandHarness.profile(emulator.issuer, ["scopes": #"["repo", "offline_access"]"#])
             try await CommandHarness.withConfiguration(profile) { path, _ in
                 let check = try await run("config", "check", at: path)
-                #expect(check.status == 0 && check.output.contains("the user will be unknown"), "\(check.talk)")
+                #expect(
+                    check.status == 0 && check.output.contains("the user will be unknown"),
+                    "\(check.standardError)"
+                )
                 let login = try await run("login", at: path)
-                #expect(login.status == 0, "\(login.talk)")
+                #expect(login.status == 0, "\(login.standardError)")
                 #expect(login.output.contains("Signed in as an unknown user\n  subject       unknown\n"))
                 #expect(login.output.contains("issuer        \(emulator.issuer)"))
                 let status = try await run("status", at: path)
                 #expect(status.status == 0 && status.output.contains("unknown user"), "\(status.output)")
                 #expect(try await run("token", at: path).status == 0)
                 let again = try await run("login", at: path)
-                #expect(again.status == 1 && again.talk.contains("does not indicate whether this is the same user"))
+                #expect(
+                    again.status == 1 && again.standardError.contains("does not indicate whether this is the same user")
+                )
                 #expect(try await run("login", "--replace-account", at: path).status == 0)
                 #expect(try await run("logout", at: path).status == 0)
                 let gone = try await run("token", at: path)
-                #expect(gone.status == 4, "\(gone.talk)")
+                #expect(gone.status == 4, "\(gone.standardError)")
             }
         }
     }
@@ -44,7 +49,10 @@ import Testing
             )
             try await CommandHarness.withConfiguration(profile) { path, _ in
                 let login = try await run("login", at: path)
-                #expect(login.status == 0 && login.output.contains("Signed in as Alice Example"), "\(login.talk)")
+                #expect(
+                    login.status == 0 && login.output.contains("Signed in as Alice Example"),
+                    "\(login.standardError)"
+                )
                 #expect(try await run("login", at: path).status == 0)
             }
         }
@@ -63,7 +71,7 @@ import Testing
             let profile = CommandHarness.profile(emulator.issuer, ["scopes": #"["repo"]"#, "endpoints": endpoints])
             try await CommandHarness.withConfiguration(profile) { path, _ in
                 let login = try await run("login", at: path)
-                #expect(login.status == 0, "\(login.talk)")
+                #expect(login.status == 0, "\(login.standardError)")
                 #expect(!emulator.receivedRequests.contains { $0.path.contains(".well-known") })
             }
         }
@@ -87,7 +95,10 @@ import Testing
                 #expect(try await run("status", at: path).status == 0)
                 #expect(try await run("token", at: path).status == 4)
                 let status = try await run("status", at: path)
-                #expect(status.status == 4 && status.talk.contains("rejected the refresh request"), "\(status.talk)")
+                #expect(
+                    status.status == 4 && status.standardError.contains("rejected the refresh request"),
+                    "\(status.standardError)"
+                )
             }
         }
     }

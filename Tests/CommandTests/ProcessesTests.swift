@@ -77,7 +77,7 @@ import Testing
                     ["login", "--config", path],
                     environment: ["PASSWORD": "wonderland"]
                 )
-                try #require(login.status == 0, "\(login.talk)")
+                try #require(login.status == 0, "\(login.standardError)")
                 let directory = "\(folder)/store"
                 let key = RecordKey(name: "work", issuer: emulator.base.issuer, clientID: "authflow-demo")
                 isHeld.withLock { $0 = true }
@@ -107,7 +107,7 @@ import Testing
                 try await store.set(written, for: key)
                 kill(stopped, SIGCONT)
                 let outcome = try await token
-                #expect(try await store.bytes(for: key) == written, "\(outcome.talk)")
+                #expect(try await store.bytes(for: key) == written, "\(outcome.standardError)")
             }
         }
     }

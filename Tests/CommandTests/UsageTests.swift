@@ -77,12 +77,12 @@ import Testing
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: folder) }
         let outcome = try await CommandHarness.run(line.arguments, environment: ["HOME": folder], folder: folder)
-        #expect(outcome.status == line.status, "\(outcome.talk)")
-        #expect(outcome.talk.contains(line.words), "\(outcome.talk)")
+        #expect(outcome.status == line.status, "\(outcome.standardError)")
+        #expect(outcome.standardError.contains(line.words), "\(outcome.standardError)")
         #expect(outcome.output.isEmpty)
         // The message contains neither a key path nor a temporary file name, because the user has not written a file.
         for words in ["options:", "configuration:", "profiles.", ".probe", ".new", ".tmp"] {
-            #expect(!outcome.talk.contains(words), "\(outcome.talk)")
+            #expect(!outcome.standardError.contains(words), "\(outcome.standardError)")
         }
     }
 
@@ -98,11 +98,11 @@ import Testing
                     arguments + ["--config", path],
                     environment: ["PASSWORD": "wonderland"]
                 )
-                #expect(outcome.status == 4 || outcome.status == 2, "\(outcome.talk)")
+                #expect(outcome.status == 4 || outcome.status == 2, "\(outcome.standardError)")
                 let json = try JSON(parsing: Array(outcome.output.utf8))
                 let code = try #require(json["error"]?.string)
                 #expect(["login_required", "no_user_agent", "invalid_configuration"].contains(code))
-                #expect(outcome.talk.contains(try #require(json["message"]?.string?.prefix(40))))
+                #expect(outcome.standardError.contains(try #require(json["message"]?.string?.prefix(40))))
                 if code == "login_required" { #expect(json["command"]?.string?.contains("authflow login") == true) }
             }
         }
@@ -145,7 +145,7 @@ import Testing
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, scopes)) { path, _ in
                 let environment = ["PASSWORD": "wonderland"]
                 let login = try await CommandHarness.run(["login", "--config", path], environment: environment)
-                #expect(login.status == 0, "\(login.talk)")
+                #expect(login.status == 0, "\(login.standardError)")
                 var status = try await CommandHarness.run(
                     ["status", "--json", "--config", path],
                     environment: environment

@@ -39,7 +39,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         named name: String = "test\(UInt64.random(in: 0..<UInt64.max))",
         connections: Int = 4,
         lease: Duration = .seconds(15),
-        patience: Duration = .seconds(30),
+        waitTimeout: Duration = .seconds(30),
         clock: any Clock<Duration> = ContinuousClock()
     ) async throws -> any SessionTokenStore {
         let host = HostServices(clock: clock)
@@ -50,7 +50,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
                 schema: name,
                 connections: connections,
                 lease: lease,
-                patience: patience,
+                waitTimeout: waitTimeout,
                 host: host
             )
             try await store.migrate()
@@ -61,12 +61,17 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
                 prefix: name,
                 connections: connections,
                 lease: lease,
-                patience: patience,
+                waitTimeout: waitTimeout,
                 host: host
             )
         case .sqlite:
             let folder = try #require(ProcessInfo.processInfo.environment["AUTHFLOW_SQLITE"])
-            return try SQLiteTokenStore(path: "\(folder)/\(name).sqlite", lease: lease, patience: patience, host: host)
+            return try SQLiteTokenStore(
+                path: "\(folder)/\(name).sqlite",
+                lease: lease,
+                waitTimeout: waitTimeout,
+                host: host
+            )
         }
     }
 }
@@ -104,14 +109,14 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
                     return next
                 }
                 #expect(next.fence > lease.fence)
-                #expect(next.isAfterUnfinished)
-                #expect(throws: AuthError.self) { try lease.requireTime() }
+                #expect(next.isAfterAbandonedLease)
+                #expect(throws: AuthError.self) { try lease.requireRemainingTime() }
                 try await paused.write([1], under: lease)
             }
         }
         #expect(lost?.code == .leaseLost)
         #expect(try await other.bytes(for: key) == [2])
-        try await other.withLease(on: key) { #expect(!$0.isAfterUnfinished) }
+        try await other.withLease(on: key) { #expect(!$0.isAfterAbandonedLease) }
     }
 
     @Test(arguments: Database.allCases) func anExpiredLeaseThatWasNotTakenOverCanStillWrite(_ database: Database)
@@ -147,14 +152,14 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
     @Test(arguments: Database.allCases) func aLeaseIsRenewedWhileItIsHeld(_ database: Database) async throws {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
         let holder = try await database.store(named: name, lease: .seconds(3))
-        let other = try await database.store(named: name, lease: .seconds(3), patience: .milliseconds(100))
+        let other = try await database.store(named: name, lease: .seconds(3), waitTimeout: .milliseconds(100))
         let key = key("renewed")
         try await holder.withLease(on: key) { lease in
             try await Task.sleep(for: .seconds(4))
             let busy = await #expect(throws: AuthError.self) { try await other.withLease(on: key) { _ in } }
             #expect(busy?.code == .leaseBusy)
             #expect(busy?.retryAfter != nil)
-            try lease.requireTime()
+            try lease.requireRemainingTime()
         }
         try await other.withLease(on: key) { _ in }
     }

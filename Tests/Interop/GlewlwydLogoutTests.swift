@@ -33,7 +33,7 @@ extension GlewlwydTests {
             var options = SessionServerOptions(origin: origin)
             options.allowsPlainHTTPOnLoopback = true
             // This provider's logout tokens have no "exp".
-            options.logoutTokens.ageWithoutExpiry = .seconds(120)
+            options.logoutTokens.maximumAgeWithoutExpiry = .seconds(120)
             return try SessionServer(client: client, store: store, options: options)
         }
 

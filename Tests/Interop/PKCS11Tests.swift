@@ -155,7 +155,7 @@ struct PKCS11Tests {
         func store(_ id: String, over base: MemoryTokenStore) throws -> EncryptedSessionStore {
             EncryptedSessionStore(
                 base,
-                keys: try EncryptionKeys([EncryptionKeys.inToken(id: id, uri: uri, pin: Secret(pin))])
+                keys: try EncryptionKeys([EncryptionKeys.inHardwareToken(id: id, uri: uri, pin: Secret(pin))])
             )
         }
         let (base, place) = (
@@ -170,11 +170,11 @@ struct PKCS11Tests {
         #expect(try await store("2026", over: base).bytes(for: place) == Array("secret".utf8))
         // A different ID results in a different key.
         #expect(
-            try EncryptionKeys.inToken(id: "2027", uri: uri, pin: Secret(pin)).key
-                != EncryptionKeys.inToken(id: "2026", uri: uri, pin: Secret(pin)).key
+            try EncryptionKeys.inHardwareToken(id: "2027", uri: uri, pin: Secret(pin)).key
+                != EncryptionKeys.inHardwareToken(id: "2026", uri: uri, pin: Secret(pin)).key
         )
         let error = #expect(throws: AuthError.self) {
-            try EncryptionKeys.inToken(
+            try EncryptionKeys.inHardwareToken(
                 id: "2026",
                 uri: "pkcs11:token=AuthFlow;object=signing?module-path=\(module)",
                 pin: Secret(pin)

@@ -17,7 +17,7 @@ AuthFlowIssuer/IDTokenValidation AuthFlowJOSE/DPoPKey AuthFlowOAuth/VerifiedResp
 AuthFlowOAuth/Assertion AuthFlowSignIn/AssertionSource+Platform AuthFlowOAuth/JWTBearer AuthFlowOAuth/Introspection
 AuthFlowOAuth/IdentityAssertion AuthFlowOAuth/ClientAuthentication AuthFlowOAuth/PushedAuthorization
 AuthFlowOAuth/SignedAuthorizationResponse AuthFlowOAuth/SecurityProfile AuthFlowOAuth/AuthorizationDetails
-AuthFlowOAuth/ClientCredentials AuthFlowOAuth/AuthenticationDemand AuthFlowOAuth/AuthorizationRequest
+AuthFlowOAuth/ClientCredentials AuthFlowOAuth/AuthenticationRequirements AuthFlowOAuth/AuthorizationRequest
 AuthFlowOAuth/AuthorizationRequest+Codable AuthFlowOAuth/AuthorizationResponse AuthFlowOAuth/ClientRegistration
 AuthFlowOAuth/TokenRequest AuthFlowOAuth/AccessTokenClaims AuthFlowOAuth/CodeExchange AuthFlowOAuth/DPoP
 AuthFlowOAuth/DeviceAuthorization AuthFlowOAuth/DevicePolling AuthFlowResourceClient/DynamicRegistration AuthFlowOAuth/EndSession
@@ -31,11 +31,11 @@ AuthFlowJOSE/DecryptionKey AuthFlowJOSE/ContentEncryption AuthFlowJOSE/KeyMateri
 AuthFlowHTTP/Base64URL AuthFlowHTTP/PEMBlock AuthFlowHTTP/RateLimit AuthFlowHTTP/Endpoint AuthFlowHTTP/ExchangeLimits
 AuthFlowHTTP/AuthenticationChallenge AuthFlowHTTP/NetworkReach AuthFlowHTTP/CertificateNames
 AuthFlowPKCS11/PKCS11URI
-AuthFlowDesktop/CommandAssertionSource AuthFlowDesktop/RedirectHandOver AuthFlowDesktop/SchemeHandler
+AuthFlowDesktop/CommandAssertionSource AuthFlowDesktop/RedirectHandoff AuthFlowDesktop/SchemeHandler
 AuthFlowDesktop/SystemBrowserUserAgent
 AuthFlowCredentials/PendingAuthorizations AuthFlowCredentials/ManagedCredential AuthFlowCredentials/ManagedCredential+Refresh
 AuthFlowCredentials/ManagedCredential+Record
-AuthFlowSignIn/UserAgent AuthFlowOAuth/RedirectResponse AuthFlowSignIn/WaitingVisits
+AuthFlowSignIn/UserAgent AuthFlowOAuth/RedirectResponse AuthFlowSignIn/PendingRedirects
 AuthFlowResourceClient/ProtectedResourceMetadata AuthFlowResourceClient/ProtectedResourceDiscovery
 AuthFlowResourceClient/ResourceChallenge AuthFlowResourceClient/ResourceAuthorizationServer
 AuthFlowResourceClient/ClientMetadataDocument AuthFlowResourceClient/ResourceClient+Requests
@@ -45,7 +45,7 @@ AuthFlowMCP/MCPEndpoint AuthFlowMCP/MCPMessage AuthFlowMCP/ToolHeaders
 AuthFlowLoopback/CallbackInbox AuthFlowLoopback/HTTPMessageReader AuthFlowLoopback/StartPage
 AuthFlowServer/SessionServer AuthFlowServer/SessionServer+SignIn AuthFlowServer/SessionServer+SignOut
 AuthFlowServer/ResourceProxy AuthFlowServer/SessionServer+BackChannelLogout AuthFlowServer/RequestCookies
-AuthFlowServer/RequestLimit AuthFlowServer/ReturnAddress AuthFlowServer/SignInPlaces
+AuthFlowServer/RequestLimit AuthFlowServer/ReturnAddress AuthFlowServer/SignInSlots
 AuthFlowServer/SessionServer+Callback AuthFlowServer/SignInCookies AuthFlowServer/AuthenticationRequirement
 AuthFlowServer/ForwardAuth AuthFlowServer/SessionData AuthFlowServer/SessionServer+FrontChannelLogout
 AuthFlowTransport/TransferQueue
@@ -53,7 +53,7 @@ AuthFlowTransport/TransferQueue
 
 # Tests from the fastest to the slowest; the first failure ends a run.
 STAGES = [
-    "JWK|JWE|PrivateKey|KeySource|AuthorizationServerTests|IDToken|AuthorizationResponse|Demand|ClientRegistration|DynamicRegistration|UserInfo|WebFinger|ProviderMetadata|ProviderResponse|Endpoint|RedirectURI|Base64URL|RedirectArrival|SchemeHandler|LaunchEnvironment",
+    "JWK|JWE|PrivateKey|KeySource|AuthorizationServerTests|IDToken|AuthorizationResponse|Demand|ClientRegistration|DynamicRegistration|UserInfo|WebFinger|ProviderMetadata|ProviderResponse|Endpoint|RedirectURI|Base64URL|ReceivedRedirect|SchemeHandler|LaunchEnvironment",
     "Certificate|SignedIntrospection|EncryptedResponse|Assertion|SignedResponse|PushedAuthorization|ClientAssertion|ClientCredentials|SecurityProfile|ConformanceTests|SigningInTests|FaultyProviderTests|IssuerTests|TokenLifeTests|SignedInTests|DeviceGrantTests|DeviceGrantFaultsTests|AdapterRulesTests|DPoPTests|ResumeTests|SignInStepsTests|PlainOAuthTests|ManyUsersTests|SeparateUsersTests|AuthFlowGitHubTests|AuthFlowOktaTests",
     "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
 ]
@@ -82,7 +82,7 @@ EQUIVALENT = {
     ("AuthFlowResourceClient/ProtectedResourceMetadata", "!named.hasDotSegments"): "no URL without dot segments is below a URL with dot segments",
     ("AuthFlowHTTP/Endpoint", "components.password == nil"): "a password is always preceded by a user name, which may be empty",
     ("AuthFlowHTTP/Endpoint", "!parameters.pairs.isEmpty"): "only avoids a question mark",
-    ("AuthFlowDesktop/RedirectHandOver", "peer >= 0"): "a connection that cannot be accepted sends nothing",
+    ("AuthFlowDesktop/RedirectHandoff", "peer >= 0"): "a connection that cannot be accepted sends nothing",
     ("AuthFlowIssuer/AuthorizationServer+Verification", "moved != place"): "the same keys would be read again",
     ("AuthFlowOAuth/PushedAuthorization", 'let uri = json["request_uri"]?.string'): NEXT,
     ("AuthFlowJOSE/JWTVerifier", 'let named = json["iss"]?.string'): NEXT,

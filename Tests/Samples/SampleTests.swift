@@ -10,7 +10,7 @@ import Testing
     @Test func theGitHubSampleShowsTheUserAndTheGrantedScopes() async throws {
         for flow in [[], ["--device"]] {
             let sample = try await CommandHarness.run(["--emulator"] + flow, program: "github-login")
-            #expect(sample.status == 0, "\(sample.talk)")
+            #expect(sample.status == 0, "\(sample.standardError)")
             #expect(sample.output.contains("Signed in as octocat, account 583231."))
             #expect(sample.output.contains("Granted: user:email, read:org"))
             #expect(sample.output.contains("octocat@example.com"))
@@ -49,8 +49,8 @@ import Testing
                         program: "okta-native-sso",
                         environment: ["PASSWORD": "wonderland"]
                     )
-                    #expect(outcome.status == status, "\(outcome.output)\(outcome.talk)")
-                    said += outcome.output + outcome.talk
+                    #expect(outcome.status == status, "\(outcome.output)\(outcome.standardError)")
+                    said += outcome.output + outcome.standardError
                     return outcome.output
                 }
                 try await app("login", mail, 0)
@@ -95,7 +95,7 @@ import Testing
                     program: "oidc-login",
                     environment: ["PASSWORD": "wonderland"]
                 )
-                #expect(outcome.status == 0, "\(outcome.talk)")
+                #expect(outcome.status == 0, "\(outcome.standardError)")
                 #expect(outcome.output.contains("Hello, Alice Example."))
                 #expect(outcome.output.contains("ES256"))
                 #expect(outcome.output.contains("Calendar (calendar): not available"))

@@ -44,9 +44,9 @@ import Testing
             )
             try await CommandHarness.withConfiguration(text) { _, folder in
                 let outcome = try await run([command], in: folder, home: home)
-                #expect(outcome.status == (command == "doctor" ? 1 : 2), "\(outcome.talk)")
-                #expect((outcome.talk + outcome.output).contains("authflow config trust"))
-                #expect((outcome.talk + outcome.output).contains("authflow.json"))
+                #expect(outcome.status == (command == "doctor" ? 1 : 2), "\(outcome.standardError)")
+                #expect((outcome.standardError + outcome.output).contains("authflow config trust"))
+                #expect((outcome.standardError + outcome.output).contains("authflow.json"))
             }
         }
     }
@@ -68,7 +68,7 @@ import Testing
                     try Data((text + " ").utf8).write(to: URL(fileURLWithPath: path))
                     let changed = try await run(["token"], in: folder, home: home)
                     #expect(changed.status == 2)
-                    #expect(changed.talk.contains("has changed since you trusted it"))
+                    #expect(changed.standardError.contains("has changed since you trusted it"))
                     // A file that the user names explicitly does not need to be trusted.
                     #expect(try await run(["token", "--config", "authflow.json"], in: folder, home: home).status == 0)
                     let environment = Self.password.merging(["AUTHFLOW_CONFIG": path]) { own, _ in own }
@@ -95,7 +95,7 @@ import Testing
                 for arguments in [["config", "trust"], ["config", "check", "authflow.json"]] {
                     let outcome = try await run(arguments, in: folder, home: home)
                     #expect(outcome.status == 2)
-                    #expect(outcome.talk.contains(#"unknown key "scope". Did you mean "scopes"?"#))
+                    #expect(outcome.standardError.contains(#"unknown key "scope". Did you mean "scopes"?"#))
                 }
                 let list = try await run(["config", "trust", "--list"], in: folder, home: home)
                 #expect(list.output.isEmpty)
@@ -126,7 +126,7 @@ import Testing
                 }
                 let outcome = try await run(["config", "check", name], in: folder, home: home)
                 #expect(outcome.status == 2)
-                #expect(outcome.talk.contains("not trusted"))
+                #expect(outcome.standardError.contains("not trusted"))
                 #expect(!FileManager.default.fileExists(atPath: trace))
             }
         }
@@ -205,7 +205,7 @@ import Testing
             program: "/bin/sh"
         )
         #expect(outcome.status == 1)
-        #expect(outcome.talk.contains("could not be written"))
+        #expect(outcome.standardError.contains("could not be written"))
     }
 
     @Test func registersNoClientIfTheOutputFileCannotBeWritten() async throws {
@@ -241,8 +241,8 @@ import Testing
                 try FileManager.default.setAttributes([.posixPermissions: mode.folder], ofItemAtPath: folder)
                 for arguments in [["status", "--config", path], ["config", "trust", path]] {
                     let outcome = try await run(arguments, in: "/", home: home)
-                    #expect(outcome.status == 2, "\(outcome.talk)")
-                    #expect(outcome.talk.contains("chmod go-w /"))
+                    #expect(outcome.status == 2, "\(outcome.standardError)")
+                    #expect(outcome.standardError.contains("chmod go-w /"))
                 }
                 try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
                 try FileManager.default.setAttributes([.posixPermissions: 0o1777], ofItemAtPath: folder)
@@ -257,7 +257,7 @@ import Testing
             try #require(unsafe mkfifo("\(home)/pipe", 0o600) == 0)
             for path in ["\(home)/pipe", "/dev/zero", home] {
                 let outcome = try await run(["status", "--config", path], in: "/", home: home)
-                #expect(outcome.status == 2, "\(outcome.talk)")
+                #expect(outcome.status == 2, "\(outcome.standardError)")
             }
             // Files that never end: a device of unlimited length, and a pipe.
             for file in ["/dev/zero", "\(home)/pipe"] {
@@ -265,7 +265,7 @@ import Testing
                 try await CommandHarness.withConfiguration(text) { path, folder in
                     let outcome = try await run(["config", "check", "--config", path], in: folder, home: home)
                     #expect(outcome.status == 2)
-                    #expect(outcome.talk.contains("not a regular file"))
+                    #expect(outcome.standardError.contains("not a regular file"))
                 }
             }
         }
@@ -287,7 +287,7 @@ import Testing
                     _ in
                     emulator.accessTokenLifetime = 0
                     let login = try await CommandHarness.run(["login", "--config", path], environment: Self.password)
-                    #expect(login.status == 0, "\(login.talk)")
+                    #expect(login.status == 0, "\(login.standardError)")
                     let names = [
                         "authorization", "token", "jwks", "userinfo", "end_session", "revocation", "introspection",
                     ]
@@ -300,7 +300,7 @@ import Testing
                         command.split(separator: " ").map(String.init) + ["--config", path],
                         environment: Self.password
                     )
-                    #expect(outcome.status != 0, "\(outcome.talk)")
+                    #expect(outcome.status != 0, "\(outcome.standardError)")
                     #expect(thief.requests.isEmpty, "\(thief.requests)")
                 }
             }
@@ -366,7 +366,10 @@ import Testing
                         ["login", "--config", path, "--trace", "\(folder)/login.html"],
                         environment: Self.password
                     )
-                    #expect(login.status == 0 && login.talk.contains("was written to"), "\(login.talk)")
+                    #expect(
+                        login.status == 0 && login.standardError.contains("was written to"),
+                        "\(login.standardError)"
+                    )
                 }
                 let visit = try String(contentsOfFile: "\(folder)/visit.txt", encoding: .utf8)
                 #expect(visit.contains("POST") && !visit.contains("wonderland"))
@@ -374,7 +377,7 @@ import Testing
                     ["login", "--config", path, "--trace", notes],
                     environment: Self.password
                 )
-                #expect(refused.talk.contains("was not written by AuthFlow"))
+                #expect(refused.standardError.contains("was not written by AuthFlow"))
                 #expect(try String(contentsOfFile: notes, encoding: .utf8) == "mine")
             }
         }
@@ -393,7 +396,7 @@ import Testing
                 let text = "a note that is longer than a process ID"
                 try Data(text.utf8).write(to: URL(fileURLWithPath: "\(store)/\(lock)"))
                 let login = try await CommandHarness.run(["login", "--config", path], environment: Self.password)
-                #expect(login.status == 8, "\(login.talk)")
+                #expect(login.status == 8, "\(login.standardError)")
                 #expect(try String(contentsOfFile: "\(store)/\(lock)", encoding: .utf8) == text)
             }
         }
@@ -402,7 +405,7 @@ import Testing
     @Test func aFailedLoginLeavesNoLockFile() async throws {
         try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { path, folder in
             let login = try await CommandHarness.run(["login", "--config", path], environment: Self.password)
-            #expect(login.status == 7, "\(login.talk)")
+            #expect(login.status == 7, "\(login.standardError)")
             #expect(try FileManager.default.contentsOfDirectory(atPath: "\(folder)/store") == [])
         }
     }

@@ -115,9 +115,9 @@ import Testing
             path == test.path ? test.response : nil
         } _: { _, _, path in
             let outcome = try await run("login", "--config", path)
-            #expect(outcome.status == test.status, "\(outcome.talk)")
-            #expect(outcome.talk.contains(test.words), "\(outcome.talk)")
-            #expect(isClean(outcome.talk))
+            #expect(outcome.status == test.status, "\(outcome.standardError)")
+            #expect(outcome.standardError.contains(test.words), "\(outcome.standardError)")
+            #expect(isClean(outcome.standardError))
             #expect(outcome.output.isEmpty)
         }
     }
@@ -128,7 +128,7 @@ import Testing
             emulator.fault = .metadata(bend)
             let login = try await run("login", "--config", path)
             #expect(login.status == 1)
-            #expect(login.talk.contains("pushed authorization request"), "\(login.talk)")
+            #expect(login.standardError.contains("pushed authorization request"), "\(login.standardError)")
             #expect(!witness.requests.contains { $0.contains("/authorize") })
             let doctor = try await run("doctor", "--config", path)
             #expect(doctor.status == 1)
@@ -166,8 +166,8 @@ import Testing
         } _: { _, _, path in
             #expect(try await run("login", "--config", path).status == 0)
             let outcome = try await run("logout", "--config", path)
-            #expect(outcome.status == 9, "\(outcome.talk)")
-            #expect(outcome.talk.contains("is signed out on this machine"))
+            #expect(outcome.status == 9, "\(outcome.standardError)")
+            #expect(outcome.standardError.contains("is signed out on this machine"))
             #expect(try await run("status", "--config", path).status == 4)
         }
     }
@@ -177,8 +177,8 @@ import Testing
             emulator.accessTokenLifetime = 0
             #expect(try await run("login", "--config", path).status == 0)
             let outcome = try await run("status", "--config", path)
-            #expect(outcome.status == 4, "\(outcome.output)\(outcome.talk)")
-            #expect(outcome.talk.contains("expired"), "\(outcome.talk)")
+            #expect(outcome.status == 4, "\(outcome.output)\(outcome.standardError)")
+            #expect(outcome.standardError.contains("expired"), "\(outcome.standardError)")
         }
     }
 
@@ -192,7 +192,7 @@ import Testing
             isOver.withLock { $0 = true }
             _ = try await run("token", "--config", path)
             let second = try await run("token", "--config", path)
-            #expect(second.status == 4, "\(second.talk)")
+            #expect(second.status == 4, "\(second.standardError)")
             // The provider's error may have been temporary.
             isOver.withLock { $0 = false }
             emulator.accessTokenLifetime = 3600
@@ -225,7 +225,7 @@ import Testing
             try Data(text.utf8).write(to: URL(fileURLWithPath: path))
             let outcome = try await run("login", "--config", path)
             #expect(outcome.status == 5)
-            #expect(!outcome.talk.localizedCaseInsensitiveContains("no user is signed in"))
+            #expect(!outcome.standardError.localizedCaseInsensitiveContains("no user is signed in"))
             #expect(try await run("token", "--config", path).status == 0)
         }
     }
@@ -250,7 +250,7 @@ import Testing
                     arguments + ["--config", path],
                     environment: Self.environment
                 )
-                #expect(isClean(outcome.output + outcome.talk), "\(arguments): \(outcome.output)")
+                #expect(isClean(outcome.output + outcome.standardError), "\(arguments): \(outcome.output)")
                 // If the provider's text is part of the result, it is printed, but escaped.
                 let isEscaped = outcome.output.contains("\\u202e")
                 #expect(
@@ -269,8 +269,8 @@ import Testing
                 interruptWhen: { $0.contains("/authorize?") }
             )
             #expect(outcome.status == 130)
-            #expect(outcome.talk.contains("/authorize?"), "\(outcome.talk)")
-            #expect(!outcome.talk.contains("opens automatically"))
+            #expect(outcome.standardError.contains("/authorize?"), "\(outcome.standardError)")
+            #expect(!outcome.standardError.contains("opens automatically"))
         }
     }
 
@@ -286,11 +286,11 @@ import Testing
         } _: { emulator, _, path in
             let output = "\(path).new"
             let outcome = try await run("register", emulator.issuer, "--output", output, "--name", "T")
-            #expect(outcome.status == 0, "\(outcome.talk)")
+            #expect(outcome.status == 0, "\(outcome.standardError)")
             #expect(try String(contentsOfFile: output, encoding: .utf8).contains("client-secret"))
             let secret = try String(contentsOfFile: "\(output).client-secret", encoding: .utf8)
             #expect(secret == "s3cr3t-of-the-client\n")
-            #expect(!(outcome.talk + outcome.output).contains("s3cr3t"))
+            #expect(!(outcome.standardError + outcome.output).contains("s3cr3t"))
         }
     }
 
@@ -303,8 +303,8 @@ import Testing
         } _: { emulator, _, path in
             let outcome = try await run("register", emulator.issuer, "--output", "\(path).new", "--name", "T")
             #expect(outcome.status != 0)
-            #expect(outcome.talk.contains("Only https is allowed"), "\(outcome.talk)")
-            #expect(isClean(outcome.talk))
+            #expect(outcome.standardError.contains("Only https is allowed"), "\(outcome.standardError)")
+            #expect(isClean(outcome.standardError))
         }
     }
 }

@@ -40,7 +40,7 @@ import Testing
         try await withProvider(holding: "refresh_token") { emulator, provider, path in
             emulator.accessTokenLifetime = 0
             let login = try await CommandHarness.run(["login", "--config", path], environment: Self.environment)
-            #expect(login.status == 0, "\(login.talk)")
+            #expect(login.status == 0, "\(login.standardError)")
             emulator.accessTokenLifetime = 3600
             let process = Mutex<Int32>(0)
             async let interrupted = CommandHarness.run(
@@ -52,11 +52,11 @@ import Testing
             kill(process.withLock { $0 }, signal)
             provider.release()
             let outcome = try await interrupted
-            #expect(outcome.status == 130, "\(outcome.talk)")
+            #expect(outcome.status == 130, "\(outcome.standardError)")
             #expect(outcome.output.isEmpty)
             // The new refresh token is stored. Reusing the old refresh token would end the session.
             let next = try await CommandHarness.run(["token", "--config", path], environment: Self.environment)
-            #expect(next.status == 0, "\(next.talk)")
+            #expect(next.status == 0, "\(next.standardError)")
             let status = try await CommandHarness.run(["status", "--config", path], environment: Self.environment)
             #expect(status.status == 0)
         }
@@ -86,7 +86,7 @@ import Testing
             kill(process.withLock { $0 }, signal)
             #expect(try await interrupted.status == 130)
             let next = try await CommandHarness.run(["token", "--config", path], environment: Self.environment)
-            #expect(next.status == 0, "\(next.talk)")
+            #expect(next.status == 0, "\(next.standardError)")
         }
     }
 
@@ -103,7 +103,7 @@ import Testing
             provider.release()
             #expect(try await interrupted.status == 130)
             let token = try await CommandHarness.run(["token", "--config", path], environment: Self.environment)
-            #expect(token.status == 0, "\(token.talk)")
+            #expect(token.status == 0, "\(token.standardError)")
         }
     }
 
@@ -131,7 +131,7 @@ import Testing
             killer.cancel()
             #expect(outcome.status == 130)
             // The timeout did not expire; if it had, the tool would have reported it.
-            #expect(!outcome.talk.contains("in time"), "\(outcome.talk)")
+            #expect(!outcome.standardError.contains("in time"), "\(outcome.standardError)")
             provider.release()
         }
     }

@@ -45,7 +45,7 @@ final class SoakCounts: Sendable {
     func count(_ session: EndedSession) {
         state.withLock { state in
             state.ended += 1
-            if session.isAfterUnfinishedRefresh { state.endedInWindow += 1 }
+            if session.isAfterInterruptedRefresh { state.endedInWindow += 1 }
         }
     }
 

@@ -27,7 +27,7 @@ do {
     switch arguments[0] {
     case "begin":
         let request = try await client.authorizationRequest(.init(loginHint: "alice"))
-        try await PendingAuthorizations(store: FileTokenStore(directory: place)).keep(request, for: browser)
+        try await PendingAuthorizations(store: FileTokenStore(directory: place)).save(request, for: browser)
         print(request.url)
     case "finish":
         let store = FileTokenStore(directory: place)

@@ -82,7 +82,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
             )
             servers[process.index] = server
             simulation.begin(in: process) { [self] in
-                server.credentials.followRemovals()
+                server.credentials.observeRemovedRecords()
                 await serve(process.index)
             }
         } catch {

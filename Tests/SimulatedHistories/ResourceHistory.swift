@@ -71,7 +71,7 @@ package final class ResourceHistory: History, @unchecked Sendable {  // All jobs
         let host = simulation.host(of: process, skew: simulation.random.duration(.seconds(-2), .seconds(2)))
         var options = ResourceClient.Options()
         options.pagesPerHour = limit ?? 1000
-        options.restAfterFailure = cooldown
+        options.cooldownAfterFailure = cooldown
         let store = records.store(of: process, host: host)
         do {
             let clients = try resources.urls.map { url in

@@ -12,7 +12,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         var owner: [UInt8]?
         var leaseEnd = Duration.zero
         var isAwaited = false
-        var isAfterUnfinished = false
+        var isAfterAbandonedLease = false
         var hasWritten = false
         var tags: [[UInt8]] = []
         var lifetimeEnd: Duration?
@@ -139,14 +139,17 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
                 new = Row(key: key, fence: new.fence, owner: new.owner, hasWritten: new.hasWritten)
             }
             if new.owner != owner {
-                new.isAfterUnfinished = new.isAfterUnfinished || new.owner != nil && !new.hasWritten
+                new.isAfterAbandonedLease = new.isAfterAbandonedLease || new.owner != nil && !new.hasWritten
                 new.fence = fence
                 (new.hasWritten, new.isAwaited) = (false, false)
             }
             (new.owner, new.leaseEnd) = (owner, now + duration)
             row = new
         }
-        return .taken(fence: rows[digest]?.fence ?? 0, isAfterUnfinished: rows[digest]?.isAfterUnfinished ?? false)
+        return .taken(
+            fence: rows[digest]?.fence ?? 0,
+            isAfterAbandonedLease: rows[digest]?.isAfterAbandonedLease ?? false
+        )
     }
 
     private func isHeld(_ lease: HeldLease) -> Bool {
@@ -170,7 +173,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         let now = simulation.now
         change(lease.digest) { row in
             row?.sealed = bytes
-            row?.isAfterUnfinished = false
+            row?.isAfterAbandonedLease = false
             row?.hasWritten = true
             guard let attributes else { return }
             row?.usedAt = now

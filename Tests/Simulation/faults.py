@@ -41,9 +41,9 @@ SIGN_IN_HISTORY = RESOURCE + "SignInHistory.swift"
 # Name: file, text and replacement.
 FAULTS = {
     "a-refused-resource-suspends-the-session": [
-        (DECISION, "backoff: refusal, isOfResource: true,", "backoff: refusal, isOfResource: false,")],
+        (DECISION, "backoff: refusal, isResourceSpecific: true,", "backoff: refusal, isResourceSpecific: false,")],
     "a-refused-resource-is-requested-again-at-once": [
-        (DECISION, "backoff: refusal, isOfResource: true,", "backoff: nil, isOfResource: true,")],
+        (DECISION, "backoff: refusal, isResourceSpecific: true,", "backoff: nil, isResourceSpecific: true,")],
     "callers-are-served-during-the-check": [
         (MANAGED, "            let check =\n                state.check\n",
             "if state.check != nil, case .unchecked(let known) = answer { return (.cached(known.credential), nil) }\n"
@@ -55,30 +55,30 @@ FAULTS = {
             "let reading = state.withLock { $0.machine.beginReading(at: asked + 3) }")],
     "the-cache-is-trusted-for-longer": [(MACHINE, "checkInterval: TimeInterval = 10", "checkInterval: TimeInterval = 14")],
     "a-refresh-is-adopted-in-another-epoch": [
-        (MACHINE, "guard epoch == nil || epoch == self.epoch, keeps(credential.account)", "guard keeps(credential.account)"),
+        (MACHINE, "guard epoch == nil || epoch == self.epoch, manages(credential.account)", "guard manages(credential.account)"),
         (MANAGED, "guard isCurrent(epoch) else { throw Outdated() }\n                return credential", "return credential")],
     "a-sign-out-leaves-the-cache": [(MACHINE, "        epoch += 1\n        cached = nil\n", "        epoch += 1\n")],
     "a-changed-token-stays-in-memory": [(MACHINE, "if cached?.isSame(as: credential) != true {", "if cached == nil {")],
-    "a-read-during-a-write-counts": [(MACHINE, "        guard version == reading.version else { return nil }\n        var found = Found(stored: stored, known: stored, epoch: epoch)\n",
-            "        var found = Found(stored: stored, known: stored, epoch: epoch)\n        guard version == reading.version else {\n"
+    "a-read-during-a-write-counts": [(MACHINE, "        guard version == reading.version else { return nil }\n        var found = ReadResult(stored: stored, known: stored, epoch: epoch)\n",
+            "        var found = ReadResult(stored: stored, known: stored, epoch: epoch)\n        guard version == reading.version else {\n"
             "            for unsaved in unsaved { found.known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }\n"
             "            return found\n        }\n")],
-    "unsaved-tokens-replace-newer-ones": [(MACHINE, "guard !unsaved.replaces.isTokens(of: entry) else { return false }", "guard entry == nil else { return false }")],
-    "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard !unsaved.replaces.isTokens(of: entry) else { return false }",
-        "guard entry != nil, !unsaved.replaces.isTokens(of: entry) else { return false }")],
+    "unsaved-tokens-replace-newer-ones": [(MACHINE, "guard !unsaved.replaces.hasSameTokens(of: entry) else { return false }", "guard entry == nil else { return false }")],
+    "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard !unsaved.replaces.hasSameTokens(of: entry) else { return false }",
+        "guard entry != nil, !unsaved.replaces.hasSameTokens(of: entry) else { return false }")],
     "unsaved-tokens-bring-old-data-back": [(MACHINE, "            if !unsaved.isSignIn {\n", "            if unsaved.isSignIn {\n")],
     "tokens-of-a-lost-lease-are-handed-out": [(RECORD, "guard isStored else { throw Outdated() }", "_ = isStored")],
     "the-lease-is-not-checked-before-sending": [
-        (REFRESH, "            try lease.requireTime()\n            return", "            return"),
-        (REFRESH, "                    try lease.requireTime()\n                    try unfinished", "                    try unfinished")],
+        (REFRESH, "            try lease.requireRemainingTime()\n            return", "            return"),
+        (REFRESH, "                    try lease.requireRemainingTime()\n                    try unfinished", "                    try unfinished")],
     "what-cannot-be-written-is-forgotten": [(RECORD, "        } catch {\n            let hasLostLease", "        } catch {\n            if !Task.isCancelled { return }\n            let hasLostLease")],
-    "what-cannot-be-written-is-not-tried-again": [(RECORD, "                repeatWriting()\n            }\n        }", "            }\n        }")],
+    "what-cannot-be-written-is-not-tried-again": [(RECORD, "                retryWrites()\n            }\n        }", "            }\n        }")],
     "a-session-ends-by-any-refusal": [(DECISION, 'error.code == .providerRejected && name == "invalid_grant"',
         "error.status != nil")],
     "a-sign-in-is-repeated-after-an-unknown-outcome": [(LEASED, "throw isUnknown.load(ordering: .relaxed) ? Self.unknownOutcome : Lease.lost", "throw Lease.lost")],
     "a-lease-lasts-longer-for-its-holder": [
-        (LEASED, "Lease.Term(lasting: times.lease, clock", "Lease.Term(lasting: times.lease * 4, clock"),
-        (LEASED, "term.extend(until: asked + times.lease)", "term.extend(until: asked + times.lease * 4)")],
+        (LEASED, "Lease.Expiry(lasting: times.lease, clock", "Lease.Expiry(lasting: times.lease * 4, clock"),
+        (LEASED, "expiry.extend(until: asked + times.lease)", "expiry.extend(until: asked + times.lease * 4)")],
     "a-lease-is-not-renewed": [(LEASED, "try await host.clock.sleep(for: max(pause, .milliseconds(1)))", "try await host.clock.sleep(for: .seconds(3600))")],
     "a-lease-is-given-up-while-its-result-is-unwritten": [(LEASED, "let isUnwritten = unwritten.withLock { $0.contains(lease) }", "let isUnwritten = false")],
     "a-lease-is-not-given-up": [(LEASED, "        await release(inTable)\n        return try result.get()", "        return try result.get()")],
@@ -86,7 +86,7 @@ FAULTS = {
     "a-write-without-its-fence": [(TABLE, "        guard isHeld(lease) else { return false }\n        let now", "        let now")],
     "a-late-duplicate-changes-the-fence": [(TABLE, "if new.owner != owner {", "do {")],
     "a-lease-is-taken-from-its-holder": [(TABLE, "holder != owner, row.leaseEnd > now {", "holder != owner, row.leaseEnd > now + .seconds(12) {")],
-    "tokens-of-another-resource": [(RESOURCES, "resourceTokens.first { $0.isFor(resource, scopes) }", "resourceTokens.first")],
+    "tokens-of-another-resource": [(RESOURCES, "resourceTokens.first { $0.matches(resource, scopes) }", "resourceTokens.first")],
     "another-key-in-the-cache": [(MANAGER, "if let known = cache.recent[key] { return known }", "if let known = cache.recent.values.first { return known }")],
     "a-sign-in-does-not-look-for-marks": [(LOGOUT_EFFECT, "        time >= (credential", "        time >= 1e9 + (credential")],
     "a-mark-comes-after-the-search": [(LOGOUT, "            try await mark(token, at: provider)\n            let found = try await sessions(of: token, at: provider)\n",
@@ -98,22 +98,22 @@ FAULTS = {
         (PENDING, "\\(state.exposed)\\(browser.exposed)\"", "\\(state.exposed)\"")],
     "signing-out-everywhere-ends-one-session": [(SIGN_OUT,
         "                for found in try await sessionsToEnd(ofUser: identity.subject, identity.issuer, at: provider) {\n"
-        "                    meant[found.key] = .some(found.credential)\n                }\n            }\n            meant[key]",
-        "                _ = identity\n            }\n            meant[key]")],
+        "                    targets[found.key] = .some(found.credential)\n                }\n            }\n            targets[key]",
+        "                _ = identity\n            }\n            targets[key]")],
     "a-refused-sign-in-leaves-its-session": [(CALLBACK, "        guard !isRemoved else { return }\n", "        guard !isRemoved, false else { return }\n")],
     "a-page-is-opened-under-a-lost-lease": [
-        (RESOURCE_SIGN_IN, "do { try lease.requireTime() } catch { throw LostTurn() }", "")],
+        (RESOURCE_SIGN_IN, "do { try lease.requireRemainingTime() } catch { throw LostSignInLock() }", "")],
     "a-page-is-opened-without-a-lease": [
-        (RESOURCE_SIGN_IN, "return try await store.withLease(on: turnKey) { lease in",
+        (RESOURCE_SIGN_IN, "return try await store.withLease(on: signInLockKey) { lease in",
             'return try await store.withLease(on: RecordKey(name: "\\(host.randomBytes(8))", issuer: "", clientID: "")) { lease in')],
     "a-sign-out-removes-an-unfinished-sign-in-from-the-record": [
         (RESOURCE_RECORD, "return isOver && unfinished", "return unfinished")],
-    "the-pages-of-a-machine-whose-clock-is-ahead-do-not-count": [(SIGN_IN_HISTORY, "clockDifference = 10.0", "clockDifference = 0.0")],
+    "the-pages-of-a-machine-whose-clock-is-ahead-do-not-count": [(SIGN_IN_HISTORY, "allowedClockSkew = 10.0", "allowedClockSkew = 0.0")],
     "the-second-page-of-a-sign-in-is-not-limited": [
-        (RESOURCE_SIGN_IN, "try history.requireRoom(after: count, for: cause, self.limits, address: self.address)", "")],
+        (RESOURCE_SIGN_IN, "try history.requireQuota(after: count, for: cause, self.limits, address: self.address)", "")],
     "each-sign-in-registers-a-client": [
-        (RESOURCE + "KeptRegistration.swift", "if let kept = try await read(key), isWanted(kept) { return kept }", "")],
-    "a-removal-leaves-the-cache": [(SESSIONS, "        defer { for key in keys { forget(key.digest) } }\n", "")],
+        (RESOURCE + "StoredRegistration.swift", "if let kept = try await read(key), isWanted(kept) { return kept }", "")],
+    "a-removal-leaves-the-cache": [(SESSIONS, "        defer { for key in keys { evict(key.digest) } }\n", "")],
 }
 
 

@@ -24,32 +24,32 @@ struct Backoffs: Sendable {
         }
 
         /// The subject for all requests of the sign-in.
-        var whole: Subject { Subject(account, signedInAt: signedInAt) }
+        var allRequests: Subject { Subject(account, signedInAt: signedInAt) }
     }
 
     private var backoffs: [Subject: Backoff] = [:]
 
     /// The error to throw to a caller; nil when the request may be sent.
     func error(for subject: Subject, at now: Date) -> AuthError? {
-        backoffs.isEmpty ? nil : backoffs[subject.whole]?.error(at: now) ?? backoffs[subject]?.error(at: now)
+        backoffs.isEmpty ? nil : backoffs[subject.allRequests]?.error(at: now) ?? backoffs[subject]?.error(at: now)
     }
 
     /// A request failed.
     mutating func failed(_ subject: Subject, _ error: AuthError, at now: Date, random: UInt8) {
-        backoffs = backoffs.filter { $0.value.counts(at: now) }
+        backoffs = backoffs.filter { $0.value.isOngoing(at: now) }
         backoffs[subject] = Backoff(after: backoffs[subject], error: error, now: now, random: random)
     }
 
     /// A request succeeded, so the sign-in is usable.
     mutating func succeeded(_ subject: Subject) {
-        if !backoffs.isEmpty { (backoffs[subject.whole], backoffs[subject]) = (nil, nil) }
+        if !backoffs.isEmpty { (backoffs[subject.allRequests], backoffs[subject]) = (nil, nil) }
     }
 
     /// The session of an account has ended.
     mutating func ended(_ account: AccountID) { backoffs = backoffs.filter { $0.key.account != account } }
 
     /// Whether a failure in the near future would continue a series.
-    func count(at now: Date) -> Bool { backoffs.values.contains { $0.counts(at: now) } }
+    func hasOngoing(at now: Date) -> Bool { backoffs.values.contains { $0.isOngoing(at: now) } }
 }
 
 /// A request for a token for one of several resources (RFC 8707 section 2.2).
@@ -62,12 +62,12 @@ struct ResourceRequest: Hashable, Sendable {
 /// The backoff after a provider failure: exponential backoff, or a longer delay if the provider
 /// requests one.
 struct Backoff: Sendable {
-    /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``longest``.
+    /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``maximumDelay``.
     static let first: TimeInterval = 5
     /// The maximum delay before jitter, in seconds, unless the provider requests a longer one.
-    static let longest: TimeInterval = 300
+    static let maximumDelay: TimeInterval = 300
     /// The maximum delay that a provider can request, in seconds.
-    static let longestAsked: TimeInterval = 3600
+    static let maximumRetryAfter: TimeInterval = 3600
 
     private let failure: AuthError
     private let failures: Int
@@ -81,18 +81,18 @@ struct Backoff: Sendable {
     ///   - random: Random jitter, so that the clients of one provider do not all retry at the same time.
     init(after previous: Backoff?, error: AuthError, now: Date, random: UInt8) {
         let failures = (previous?.failures ?? 0) + 1
-        let doubled = min(Self.longest, Self.first * Double(1 << (min(failures, 20) - 1)))
-        let spread = doubled * (0.75 + 0.5 * Double(random) / 255)
-        let asked = error.retryAfter.map { min($0.seconds, Self.longestAsked) } ?? 0
+        let doubled = min(Self.maximumDelay, Self.first * Double(1 << (min(failures, 20) - 1)))
+        let jittered = doubled * (0.75 + 0.5 * Double(random) / 255)
+        let asked = error.retryAfter.map { min($0.seconds, Self.maximumRetryAfter) } ?? 0
         self.failure = error
         self.failures = failures
         self.since = now
-        self.until = now + max(spread, asked)
+        self.until = now + max(jittered, asked)
     }
 
-    /// Whether a failure at this time continues the same series. A series ends ``longest`` seconds after its last
+    /// Whether a failure at this time continues the same series. A series ends ``maximumDelay`` seconds after its last
     /// backoff interval.
-    func counts(at now: Date) -> Bool { now >= since && now < until + Self.longest }
+    func isOngoing(at now: Date) -> Bool { now >= since && now < until + Self.maximumDelay }
 
     /// The error for a caller during the backoff interval; nil afterwards.
     func error(at now: Date) -> AuthError? {

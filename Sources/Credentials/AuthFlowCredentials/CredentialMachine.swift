@@ -42,7 +42,7 @@ struct CredentialMachine {
     /// The time at which the store was last known to contain the cached tokens.
     private var checkedAt = -Double.infinity
     /// The time of the last read or write that established the contents of the store.
-    private var askedAt = -Double.infinity
+    private var requestedAt = -Double.infinity
     /// The current account, according to the last read or write of the store.
     private var current: AccountID?
     private(set) var epoch = 0
@@ -63,7 +63,7 @@ struct CredentialMachine {
     private struct Unsaved {
         let credential: Credential
         /// The stored entry that it replaces. Any other entry in the store is newer.
-        var replaces: Replaced
+        var replaces: KnownEntry
         /// The other account's entry that the sign-in replaces.
         let removes: StoredAccounts.Entry?
         /// Whether it is the result of a sign-in, and therefore belongs to the current account.
@@ -75,13 +75,13 @@ struct CredentialMachine {
     }
 
     /// The store's entry for an account.
-    enum Replaced: Equatable {
+    enum KnownEntry: Equatable {
         /// Unknown until the next read.
         case unknown
         case entry(StoredAccounts.Entry?)
 
         /// Whether an entry has the same tokens. The application data and the number of rejected refreshes may differ.
-        func isTokens(of other: StoredAccounts.Entry?) -> Bool {
+        func hasSameTokens(of other: StoredAccounts.Entry?) -> Bool {
             guard case .entry(let entry) = self else { return false }
             return entry?.tokensOnly == other?.tokensOnly
         }
@@ -92,9 +92,9 @@ struct CredentialMachine {
 
 extension CredentialMachine {
     /// The response to a caller that requests fresh tokens.
-    enum Answer {
+    enum CacheLookup {
         /// No tokens are cached: read the store.
-        case unread
+        case notCached
         /// The cached tokens are not fresh: acquire the lease.
         case stale
         /// Return these tokens.
@@ -115,8 +115,8 @@ extension CredentialMachine {
     func checked(at now: Double) -> Credential? { isChecked(at: now) ? cached?.credential : nil }
 
     /// A caller requests tokens that remain fresh for at least the margin.
-    func asked(at now: Double, margin: Duration) -> Answer {
-        guard let cached else { return .unread }
+    func lookUp(at now: Double, margin: Duration) -> CacheLookup {
+        guard let cached else { return .notCached }
         let date = Date(timeIntervalSinceReferenceDate: now)
         guard cached.credential.isFresh(at: date, margin: margin) else { return .stale }
         return isChecked(at: now) ? .cached(cached.credential) : .unchecked(cached)
@@ -125,14 +125,14 @@ extension CredentialMachine {
     /// New tokens were obtained, so return them from now on, unless a new epoch has started.
     /// - Parameter epoch: The epoch in which the operation that obtained them started; nil for the current epoch.
     mutating func adopt(_ credential: Credential, _ epoch: Int?, margin: Duration, random: UInt8) {
-        guard epoch == nil || epoch == self.epoch, keeps(credential.account) else { return }
+        guard epoch == nil || epoch == self.epoch, manages(credential.account) else { return }
         cached = CachedTokens(credential, margin: margin, random: random)
         // The time of the request, not the current time, because the response may have been slow to arrive.
-        checkedAt = askedAt
+        checkedAt = requestedAt
     }
 
     /// The refreshed tokens failed a check, so the cached tokens are no longer returned.
-    mutating func forget(_ epoch: Int) {
+    mutating func discardCache(_ epoch: Int) {
         if self.epoch == epoch { cached = nil }
     }
 
@@ -143,10 +143,10 @@ extension CredentialMachine {
     }
 
     /// The record may have been removed during a read in progress, so its result is not cached. Operations in progress continue.
-    mutating func distrustReads() { removals += 1 }
+    mutating func discardPendingReads() { removals += 1 }
 
     /// Whether this credential belongs to an account: the account with the given subject, or the current account.
-    func keeps(_ other: AccountID) -> Bool {
+    func manages(_ other: AccountID) -> Bool {
         guard let account else { return current.map { $0 == other } ?? true }
         return other.isNamed(account)
     }
@@ -170,11 +170,11 @@ extension CredentialMachine {
     /// - Parameter epoch: The epoch in which the store was read.
     /// - Returns: The new epoch, and whether the signed-in user is still the same, so that the new tokens can be
     ///   returned.
-    mutating func signedIn(current: AccountID?, since epoch: Int) -> (epoch: Int, isUndisturbed: Bool) {
-        let isUndisturbed = self.epoch == epoch
+    mutating func signedIn(current: AccountID?, since epoch: Int) -> (epoch: Int, isSameEpoch: Bool) {
+        let isSameEpoch = self.epoch == epoch
         let new = beginEpoch()
         self.current = current
-        return (new, isUndisturbed)
+        return (new, isSameEpoch)
     }
 
     /// An account was removed from the store.
@@ -206,7 +206,7 @@ extension CredentialMachine {
 extension CredentialMachine {
     /// A store read in progress.
     struct Reading {
-        fileprivate let askedAt: Double
+        fileprivate let requestedAt: Double
         fileprivate let epoch: Int
         fileprivate let version: Int
         fileprivate let removals: Int
@@ -214,7 +214,7 @@ extension CredentialMachine {
     }
 
     /// The result of a read.
-    struct Found {
+    struct ReadResult {
         /// The stored accounts.
         let stored: StoredAccounts
         /// The stored accounts, merged with the unsaved credentials.
@@ -228,7 +228,7 @@ extension CredentialMachine {
     }
 
     func beginReading(at now: Double) -> Reading {
-        Reading(askedAt: now, epoch: epoch, version: version, removals: removals, cached: cached)
+        Reading(requestedAt: now, epoch: epoch, version: version, removals: removals, cached: cached)
     }
 
     /// The store was read. The tokens found are cached, unless the epoch or the cached tokens have changed in the
@@ -245,16 +245,16 @@ extension CredentialMachine {
         margin: Duration,
         random: UInt8,
         accepts: (Credential) -> Bool = { _ in true }
-    ) -> Found? {
+    ) -> ReadResult? {
         guard version == reading.version else { return nil }
-        var found = Found(stored: stored, known: stored, epoch: epoch)
+        var found = ReadResult(stored: stored, known: stored, epoch: epoch)
         for index in unsaved.indices where unsaved[index].replaces == .unknown {
             unsaved[index].replaces = .entry(stored.entry(of: unsaved[index].account))
         }
         // An entry that another process has stored in the meantime is newer than an unsaved credential.
         unsaved.removeAll { unsaved in
             let entry = stored.entry(of: unsaved.account)
-            guard !unsaved.replaces.isTokens(of: entry) else { return false }
+            guard !unsaved.replaces.hasSameTokens(of: entry) else { return false }
             // There is no entry: the session was removed.
             if entry == nil { found.dropped.append(unsaved.credential) }
             return true
@@ -274,7 +274,7 @@ extension CredentialMachine {
         current = found.known.current
         let entry = found.known.entry(account)
         // The time of a read that finds no tokens must not be used for tokens that a refresh in progress will obtain.
-        if epoch == reading.epoch, entry?.credential != nil { askedAt = reading.askedAt }
+        if epoch == reading.epoch, entry?.credential != nil { requestedAt = reading.requestedAt }
         guard epoch == reading.epoch, removals == reading.removals, cached === reading.cached else { return found }
         guard let credential = entry?.credential else {
             if cached != nil { found.lost = .some(entry) }
@@ -288,13 +288,13 @@ extension CredentialMachine {
         if cached?.isSame(as: credential) != true {
             cached = CachedTokens(credential, margin: margin, random: random)
         }
-        checkedAt = reading.askedAt
+        checkedAt = reading.requestedAt
         return found
     }
 
     /// The known accounts of an epoch were written.
-    mutating func wrote(_ epoch: Int, askedAt: Double) {
-        self.askedAt = askedAt
+    mutating func writeSucceeded(_ epoch: Int, requestedAt: Double) {
+        self.requestedAt = requestedAt
         // The write may have replaced the cached tokens.
         checkedAt = -.infinity
         version += 1
@@ -310,9 +310,9 @@ extension CredentialMachine {
     ///   - isSignIn: Whether the credential is the result of a sign-in. If so, its account becomes the current account.
     ///   - lease: The lease, if it was lost. The read under the next lease determines whether the credential is still
     ///     the newest.
-    mutating func couldNotWrite(
+    mutating func writeFailed(
         _ credential: Credential,
-        replacing old: Replaced,
+        replacing old: KnownEntry,
         removing other: StoredAccounts.Entry? = nil,
         isSignIn: Bool,
         lostLease lease: Lease?,
@@ -340,14 +340,16 @@ extension CredentialMachine {
     var hasUnsaved: Bool { !unsaved.isEmpty }
 
     /// Removes and returns the credential whose lease was lost.
-    mutating func takeLost(of lease: Lease) -> Credential? { lostLeases.removeValue(forKey: lease) }
+    mutating func takeLostCredential(of lease: Lease) -> Credential? { lostLeases.removeValue(forKey: lease) }
 }
 
 // MARK: - The provider
 
 extension CredentialMachine {
     /// The error to throw to a caller during the backoff after a failed request; nil when a request may be sent.
-    func wait(for subject: Backoffs.Subject, at now: Date) -> AuthError? { backoffs.error(for: subject, at: now) }
+    func backoffError(for subject: Backoffs.Subject, at now: Date) -> AuthError? {
+        backoffs.error(for: subject, at: now)
+    }
 
     /// A request failed.
     mutating func failed(_ subject: Backoffs.Subject, _ error: AuthError, at now: Date, random: UInt8) {
@@ -358,7 +360,7 @@ extension CredentialMachine {
     mutating func succeeded(_ subject: Backoffs.Subject) { backoffs.succeeded(subject) }
 
     /// Whether this state machine has state that exists nowhere else.
-    func isNeeded(at now: Date) -> Bool { hasUnsaved || backoffs.count(at: now) }
+    func isNeeded(at now: Date) -> Bool { hasUnsaved || backoffs.hasOngoing(at: now) }
 }
 
 /// Cached tokens, and the period in which they are fresh.
@@ -380,8 +382,8 @@ package final class CachedTokens: Sendable {
         let end = credential.freshUntil(margin: margin).timeIntervalSinceReferenceDate
         self.freshUntil = end
         // The refresh starts early by at most 30 seconds, and by at most a fifth of the freshness period of the tokens.
-        let most = min(30, max(0, end - credential.obtainedAt.timeIntervalSinceReferenceDate) / 5)
-        self.refreshAt = end - most * (0.25 + 0.75 * Double(random) / 255)
+        let maximumLead = min(30, max(0, end - credential.obtainedAt.timeIntervalSinceReferenceDate) / 5)
+        self.refreshAt = end - maximumLead * (0.25 + 0.75 * Double(random) / 255)
     }
 
     /// Whether a refresh ahead of expiry is due; true only for the first caller.

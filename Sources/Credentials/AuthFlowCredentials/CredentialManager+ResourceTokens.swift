@@ -6,12 +6,12 @@ import Synchronization
 extension Credential {
     /// The token for one resource of the grant, with its own lifetime; nil when there is none.
     func tokens(for resource: String, _ scopes: [String]?) -> Credential? {
-        resourceTokens.first { $0.isFor(resource, scopes) }.map(using)
+        resourceTokens.first { $0.matches(resource, scopes) }.map(using)
     }
 
     /// Whether the main token is the only token for a resource: the resource is the grant's only resource, and there is no
     /// refresh token to exchange.
-    func isOnly(for resource: String, _ scopes: [String]?) -> Bool {
+    func isOnlyToken(for resource: String, _ scopes: [String]?) -> Bool {
         tokens.refreshToken == nil && scopes == nil && resources.count == 1 && resources[0].isIdentical(to: resource)
     }
 
@@ -28,9 +28,9 @@ extension Credential {
     }
 
     /// Replaces the token for one resource, and removes expired tokens.
-    mutating func keep(_ token: ResourceToken, at now: Date) {
+    mutating func setResourceToken(_ token: ResourceToken, at now: Date) {
         resourceTokens.removeAll { $0.expiresAt.map { $0 <= now } ?? false }
-        resourceTokens.removeAll { $0.isFor(token.resource, token.requestedScopes) }
+        resourceTokens.removeAll { $0.matches(token.resource, token.requestedScopes) }
         resourceTokens.append(token)
         if resourceTokens.count > ResourceToken.limit {
             resourceTokens.removeFirst(resourceTokens.count - ResourceToken.limit)
@@ -77,7 +77,8 @@ extension ManagedCredential {
                 $0.isFresh(at: now, margin: margin) ? $0 : nil
             }
             // The token cannot be replaced, so it is used until it expires.
-            let only = credential.isOnly(for: resource, scopes) && !credential.isExpired(at: now) ? credential : nil
+            let only =
+                credential.isOnlyToken(for: resource, scopes) && !credential.isExpired(at: now) ? credential : nil
             guard let tokens = (stored ?? only)?.tokens, tokens.accessToken != rejected else { return nil }
             return tokens
         }
@@ -85,9 +86,9 @@ extension ManagedCredential {
         if let tokens = fresh(try await lastCredential()) { return tokens }
         return try await unfinished.finish { [self] in
             // This object must remain in memory even if the caller is cancelled.
-            willBeUsed()
-            return try await used {
-                try await underLease { lease in
+            beginUse()
+            return try await withUse {
+                try await withRefreshLease { lease in
                     let epoch = state.withLock { $0.machine.epoch }
                     var accounts = try await latestAccounts(lease)
                     let credential = try signedIn(in: accounts)
@@ -115,8 +116,8 @@ extension ManagedCredential {
         }
         let request = ResourceRequest(resource: resource, scopes: scopes.map(Set.init))
         let subject = Backoffs.Subject(credential, request)
-        if let wait = waitToRefresh(subject) { throw wait }
-        try await reserveRoom(for: accounts, lease)
+        if let wait = refreshBackoffError(subject) { throw wait }
+        try await reserveSpace(for: accounts, lease)
         try unfinished.beginSending()
         defer { unfinished.endSending() }
         var decisions = decisions(for: credential.account.subject, freshnessMargin, nil)
@@ -129,7 +130,7 @@ extension ManagedCredential {
         } catch let error as AuthError where error.code != .loginRequired {
             if isEnd(error) { throw try await endSession(of: credential, error, in: &accounts, lease, epoch) }
             let name = client.adapter.standardName(of: error.providerError)
-            if decisions.mayConcernSession(error, named: name, for: credential, at: client.host.now()) {
+            if decisions.mayIndicateSessionEnd(error, named: name, for: credential, at: client.host.now()) {
                 var main = self.decisions(for: credential.account.subject, freshnessMargin, nil)
                 main.isConfirmation = true
                 // The backoff starts first, so that the rejected request is not retried even if the next one throws.
@@ -148,14 +149,14 @@ extension ManagedCredential {
         case .refreshed(let credential): refreshed = credential
         case .unchecked(_, let error), .refused(_, let error):
             // A failed check affects only this resource; a failure to fetch the keys affects every resource.
-            backOff(error, error.isPassing ? subject.whole : subject)
+            backOff(error, error.isTransient ? subject.allRequests : subject)
             await save(kept, in: &accounts, lease, epoch)
             throw error
         }
         state.withLock { $0.machine.succeeded(subject) }
-        kept.refusedRefreshes = 0
+        kept.rejectedRefreshes = 0
         let token = ResourceToken(refreshed, resource: resource, requestedScopes: scopes)
-        kept.keep(token, at: client.host.now())
+        kept.setResourceToken(token, at: client.host.now())
         // The refresh token takes precedence: access tokens that do not fit in the record are dropped and requested
         // again later.
         while !kept.hasStorableSize, !kept.resourceTokens.isEmpty { kept.resourceTokens.removeFirst() }

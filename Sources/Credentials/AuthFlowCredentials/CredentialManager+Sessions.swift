@@ -14,7 +14,7 @@ package struct TaggedCredential: Sendable, Hashable {
     package let lastUse: Date
 
     /// Whether the store has confirmed that this call removed the record; false if the store's response was lost.
-    package var isKnownToBeRemoved = true
+    package var isRemovalConfirmed = true
 }
 
 /// The sessions of many users, in a ``SessionTokenStore``. With another store these methods throw `invalid_configuration`.
@@ -49,7 +49,7 @@ extension CredentialManager {
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
     package func remove(_ keys: [RecordKey]) async throws -> [TaggedCredential] {
-        defer { for key in keys { forget(key.digest) } }
+        defer { for key in keys { evict(key.digest) } }
         let store = try sessionStore
         // The removal completes even if the task is cancelled, because a user who signs out and closes the page must be
         // signed out.
@@ -64,7 +64,7 @@ extension CredentialManager {
             return removed
                 + keys.compactMap { key in
                     missing[key].map {
-                        TaggedCredential(key: key, credential: $0, lastUse: $0.obtainedAt, isKnownToBeRemoved: false)
+                        TaggedCredential(key: key, credential: $0, lastUse: $0.obtainedAt, isRemovalConfirmed: false)
                     }
                 }
         }
@@ -79,7 +79,7 @@ extension CredentialManager {
             try await using(key) { managed in
                 do {
                     return try await managed.changeApplicationData(body)
-                } catch let error as AuthError where error.isOfLostLease {
+                } catch let error as AuthError where error.indicatesLostLease {
                     return try await managed.changeApplicationData(body)
                 }
             }
@@ -93,7 +93,7 @@ extension CredentialManager {
         do {
             guard let bytes = try await store.bytes(for: key) else {
                 // Another process has removed the record, and the notification may have been lost.
-                forget(key.digest)
+                evict(key.digest)
                 return nil
             }
             return ((try? StoredAccounts(serialized: bytes))?.entry(nil)?.credential, key)

@@ -150,9 +150,9 @@ public final class CredentialManager: Sendable {
         try await unfinished.finish { [self] in
             try await using(key) { managed in
                 do {
-                    try await managed.keep(credential, .replaceAccount, reporter(), attributes: attributes)
+                    try await managed.save(credential, .replaceAccount, reporter(), attributes: attributes)
                 } catch let error as AuthError where error.code == .leaseLost {
-                    try await managed.keep(credential, .replaceAccount, reporter(), attributes: attributes)
+                    try await managed.save(credential, .replaceAccount, reporter(), attributes: attributes)
                 }
             }
         }
@@ -191,13 +191,13 @@ public final class CredentialManager: Sendable {
 
     /// Evicts credentials as soon as another process removes them from a ``SessionTokenStore``, instead of at the
     /// next read of the store. This method has no effect with other stores.
-    package func followRemovals() {
-        (store as? any SessionTokenStore)?.observeRemovals { [weak self] digest in self?.forget(digest) }
+    package func observeRemovedRecords() {
+        (store as? any SessionTokenStore)?.observeRemovals { [weak self] digest in self?.evict(digest) }
     }
 
     /// Forces the next call for a credential to read the store.
     /// - Parameter digest: The digest of the record; nil when any record may have been removed.
-    func forget(_ digest: [UInt8]?) {
+    func evict(_ digest: [UInt8]?) {
         guard let digest else {
             let all = cache.withLock { Array($0.recent.values) + Array($0.earlier.values) }
             for managed in all { managed.invalidate() }
@@ -210,7 +210,7 @@ public final class CredentialManager: Sendable {
 
     /// Drops the matching credentials in memory that a lookup did not find in the store, and the results of their operations in progress.
     /// - Parameter found: The result of the lookup.
-    package func forget(except found: [TaggedCredential], where matches: (Credential) -> Bool) {
+    package func evict(except found: [TaggedCredential], where matches: (Credential) -> Bool) {
         let all = cache.withLock { Array($0.recent.values) + Array($0.earlier.values) }
         let stored = Set(found.map(\.key.digest))
         for managed in all where !stored.contains(managed.digest) {
@@ -218,7 +218,7 @@ public final class CredentialManager: Sendable {
             case true?: managed.beginEpoch()
             case false?: break
             // The first read may be in progress, and may have found the credential before it was removed.
-            case nil: managed.distrustReads()
+            case nil: managed.discardPendingReads()
             }
         }
     }
@@ -258,13 +258,13 @@ public final class CredentialManager: Sendable {
     /// Waits for operations that must complete, such as refreshes, until their results are stored. These operations
     /// complete even if tasks are cancelled, but not if the process exits, so call this method before the process
     /// exits.
-    /// - Parameter patience: The maximum time to wait; default: three seconds.
+    /// - Parameter waitTimeout: The maximum time to wait; default: three seconds.
     /// - Returns: Whether everything is stored. The method also waits for revocations, which do not affect the result.
-    public func drain(within patience: Duration = .seconds(3)) async -> Bool {
+    public func drain(within waitTimeout: Duration = .seconds(3)) async -> Bool {
         let elapsed = client.host.clock.stopwatch()
-        let isStored = await unfinished.drain(within: patience, clock: client.host.clock)
+        let isStored = await unfinished.drain(within: waitTimeout, clock: client.host.clock)
         // Revocations are awaited last, because a refresh in progress may start one.
-        _ = await revocations.drain(within: max(patience - elapsed(), .zero), clock: client.host.clock)
+        _ = await revocations.drain(within: max(waitTimeout - elapsed(), .zero), clock: client.host.clock)
         return isStored
     }
 
@@ -285,7 +285,7 @@ public final class CredentialManager: Sendable {
             FlowGauge("authflow_credentials_in_memory", cachedCount),
             FlowGauge("authflow_credential_work_in_progress", work.running),
             FlowGauge("authflow_credentials_unsaved", work.unwritten),
-            FlowGauge("authflow_provider_is_held_back", outage.use { $0.isHeldBack(at: now) } ? 1 : 0),
+            FlowGauge("authflow_provider_is_held_back", outage.use { $0.isThrottled(at: now) } ? 1 : 0),
         ]
     }
 
@@ -297,10 +297,10 @@ public final class CredentialManager: Sendable {
     ) async throws -> Return {
         let managed = cache.withLock { cache in
             let managed = cached(key, &cache)
-            managed.willBeUsed()
+            managed.beginUse()
             return managed
         }
-        return try await managed.used { try await body(managed) }
+        return try await managed.withUse { try await body(managed) }
     }
 
     private func cached(_ key: CredentialKey, _ cache: inout Cache) -> ManagedCredential {

@@ -32,7 +32,7 @@ import AuthFlowOAuth
 struct CredentialRefresh {
     /// The number of unexplained rejections after which the user is asked to sign in again. Some providers report the end of a session with an empty
     /// 400 response. The credential remains stored, because it is not known to be invalid.
-    static let toleratedRefusals: Int64 = 2
+    static let rejectionLimit: Int64 = 2
 
     /// The subject of the account; nil for the current one.
     let account: String?
@@ -91,9 +91,9 @@ struct CredentialRefresh {
         /// The error that starts a backoff; nil ends the backoff.
         var backoff: AuthError?
         /// Whether only requests for the same resource are suspended, rather than every request of the sign-in.
-        var isOfResource = false
+        var isResourceSpecific = false
         /// Whether to stop returning the cached tokens.
-        var dropsCache = false
+        var invalidatesCache = false
         /// The credential to store; nil leaves the record unchanged.
         var stored: Credential?
         /// The state to publish.
@@ -109,7 +109,7 @@ struct CredentialRefresh {
         case .unchecked(let kept, let error):
             return Consequence(backoff: error, stored: kept, answer: answer(kept, after: error, at: now))
         case .refused(let kept, let error):
-            let (counted, isLast) = Self.counting(kept)
+            let (counted, isLast) = Self.recordingRejection(kept)
             let answer =
                 isLast
                 ? AuthError(
@@ -118,14 +118,14 @@ struct CredentialRefresh {
                     retryAfter: error.retryAfter,
                     underlyingError: error
                 )
-                : error.saying(
+                : error.withMessage(
                     "The refreshed tokens were not used, but the session continues. \(error.message)",
                     because: error
                 )
             return Consequence(
                 // Callers during the backoff receive the same error.
                 backoff: isLast ? answer : error,
-                dropsCache: true,
+                invalidatesCache: true,
                 stored: counted,
                 state: isLast ? .expired : nil,
                 answer: .failure(answer)
@@ -134,17 +134,17 @@ struct CredentialRefresh {
     }
 
     /// - Returns: The credential with one more rejected refresh recorded, and whether the user must sign in.
-    private static func counting(_ credential: Credential) -> (Credential, isLast: Bool) {
+    private static func recordingRejection(_ credential: Credential) -> (Credential, isLast: Bool) {
         var counted = credential
-        counted.refusedRefreshes = min(credential.refusedRefreshes + 1, toleratedRefusals)
-        return (counted, counted.refusedRefreshes >= toleratedRefusals)
+        counted.rejectedRefreshes = min(credential.rejectedRefreshes + 1, rejectionLimit)
+        return (counted, counted.rejectedRefreshes >= rejectionLimit)
     }
 
     /// The consequences of an error that does not end the session.
     /// - Parameter name: The standard name of the provider's error code.
     func consequence(of error: AuthError, named name: String?, for old: Credential, at now: Date) -> Consequence {
-        if let refusal = refusalOfResource(error, named: name) {
-            return Consequence(backoff: refusal, isOfResource: true, answer: .failure(refusal))
+        if let refusal = resourceRejection(error, named: name) {
+            return Consequence(backoff: refusal, isResourceSpecific: true, answer: .failure(refusal))
         }
         // If the expiry is unknown, a rejection by an API shows that the access token cannot be used.
         let isSpent =
@@ -153,9 +153,9 @@ struct CredentialRefresh {
         guard resource == nil, isSpent, Self.isUnexplained(error, named: name) else {
             return Consequence(backoff: error, answer: answer(old, after: error, at: now))
         }
-        var (counted, isLast) = Self.counting(old)
-        if name.map(Self.needsUser.contains) == true {
-            (counted.refusedRefreshes, isLast) = (Self.toleratedRefusals, true)
+        var (counted, isLast) = Self.recordingRejection(old)
+        if name.map(Self.interactionErrors.contains) == true {
+            (counted.rejectedRefreshes, isLast) = (Self.rejectionLimit, true)
         }
         let stored = counted == old ? nil : counted
         guard isLast else { return Consequence(backoff: error, stored: stored, answer: .failure(error)) }
@@ -183,21 +183,21 @@ struct CredentialRefresh {
 
     /// Whether an error from a request for one resource may mean that the session has ended: some providers send a non-standard code, or none, for a
     /// refresh token that no longer exists. A refresh of the main token then determines whether it has ended, unless that token was obtained recently.
-    func mayConcernSession(_ error: AuthError, named name: String?, for old: Credential, at now: Date) -> Bool {
+    func mayIndicateSessionEnd(_ error: AuthError, named name: String?, for old: Credential, at now: Date) -> Bool {
         // Tokens that fail a check were nevertheless issued, so the session continues.
-        let isOfResource =
-            name.map { $0 == "access_denied" || Self.needsUser.contains($0) }
+        let isResourceSpecific =
+            name.map { $0 == "access_denied" || Self.interactionErrors.contains($0) }
             ?? [.invalidIDToken, .invalidUserInfo].contains(error.code)
         let age = now.timeIntervalSince(old.obtainedAt)
-        let isRecent = !old.isExpired(at: now) && (0..<Backoff.longest).contains(age)
-        return resource != nil && !isRecent && Self.isUnexplained(error, named: name) && !isOfResource
+        let isRecent = !old.isExpired(at: now) && (0..<Backoff.maximumDelay).contains(age)
+        return resource != nil && !isRecent && Self.isUnexplained(error, named: name) && !isResourceSpecific
     }
 
     /// The error for callers if the provider has rejected the request for one resource only; nil for any other error. The tokens for other resources
     /// remain usable.
-    private func refusalOfResource(_ error: AuthError, named name: String?) -> AuthError? {
+    private func resourceRejection(_ error: AuthError, named name: String?) -> AuthError? {
         guard let resource else { return nil }
-        if let name, error.code == .providerRejected, Self.needsUser.contains(name) {
+        if let name, error.code == .providerRejected, Self.interactionErrors.contains(name) {
             return AuthError(
                 .loginRequired,
                 "For \(Redaction.url(resource.resource)), the provider requires user interaction. Sign in again.",
@@ -210,12 +210,12 @@ struct CredentialRefresh {
         if ["invalid_target", "invalid_scope"].contains(name) { return error }
         let isAnswer = [.providerRejected, .invalidResponse, .invalidIDToken, .invalidUserInfo, .unsupported]
             .contains(error.code)
-        let isOfServer = error.isPassing || error.status.map { $0 >= 500 || $0 == 429 } ?? false
-        return isAnswer && !isOfServer && !Self.isOfClient(error, named: name) ? error : nil
+        let isServerFailure = error.isTransient || error.status.map { $0 >= 500 || $0 == 429 } ?? false
+        return isAnswer && !isServerFailure && !Self.isClientFailure(error, named: name) ? error : nil
     }
 
     /// The codes of errors that only user interaction can resolve (OpenID Connect Core section 3.1.2.6; `mfa_required` is Auth0's).
-    private static let needsUser: Set<String> = [
+    private static let interactionErrors: Set<String> = [
         "interaction_required", "login_required", "consent_required", "mfa_required",
     ]
 
@@ -234,29 +234,29 @@ struct CredentialRefresh {
     /// RFC 6749 section 5.2: `invalid_grant` means that the refresh token is "invalid, expired, revoked". The store was read under the lease, so
     /// this is the stored token, and no newer token is lost.
     static func endsSession(_ error: AuthError, named name: String?) -> Bool {
-        error.code == .providerRejected && name == "invalid_grant" || error.isOfAnotherUser
+        error.code == .providerRejected && name == "invalid_grant" || error.isSubjectMismatch
     }
 
     private static func isUnexplained(_ error: AuthError, named name: String?) -> Bool {
         // Tokens that fail a check every time cannot be used either.
-        let isCheck = [.invalidIDToken, .invalidUserInfo].contains(error.code)
+        let isFailedCheck = [.invalidIDToken, .invalidUserInfo].contains(error.code)
         // Some providers send non-standard codes. With 403 or 404, text such as "Forbidden" or "not_found" comes from a gateway.
         let codes =
             [
                 "invalid_request", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "access_denied",
-            ] + needsUser
+            ] + interactionErrors
         let isCode = [200, 400, 401].contains(error.status) || name.map(codes.contains) == true
         let isRejection = error.code == .providerRejected && (error.status ?? 0) < 500 && isCode
         // A 403 without an error code does not count, because it may be a firewall's error page.
-        let isBareRefusal = error.code == .invalidResponse && [400, 401].contains(error.status)
-        return (isBareRefusal || isRejection || isCheck) && !isOfClient(error, named: name)
+        let isRejectionWithoutCode = error.code == .invalidResponse && [400, 401].contains(error.status)
+        return (isRejectionWithoutCode || isRejection || isFailedCheck) && !isClientFailure(error, named: name)
     }
 
     /// Whether an error is about the client, the scopes or the server (RFC 6749 section 5.2), which a new sign-in cannot fix.
     ///
     /// `unauthorized_client` and `unsupported_grant_type` do not count, because such a client can never refresh. Nor does `invalid_request`, which
     /// some providers return for a refresh token that no longer exists.
-    private static func isOfClient(_ error: AuthError, named name: String?) -> Bool {
+    private static func isClientFailure(_ error: AuthError, named name: String?) -> Bool {
         let codes = [
             "invalid_client", "invalid_scope", "invalid_dpop_proof", "use_dpop_nonce", "server_error",
             "temporarily_unavailable", "slow_down",
@@ -267,5 +267,5 @@ struct CredentialRefresh {
 
 extension Credential {
     /// Whether the number of rejected refreshes has reached the limit after which the user must sign in again.
-    package var isRefused: Bool { refusedRefreshes >= CredentialRefresh.toleratedRefusals }
+    package var requiresSignIn: Bool { rejectedRefreshes >= CredentialRefresh.rejectionLimit }
 }

@@ -29,7 +29,7 @@ extension ManagedCredential {
         let random = random
         let result = state.withLock {
             $0.machine.finishReading(reading, stored, margin: freshnessMargin, random: random) {
-                client.weakness(of: $0) == nil
+                client.senderConstraintError(of: $0) == nil
             }
         }
         guard let found = result else { return nil }
@@ -71,7 +71,7 @@ extension ManagedCredential {
     /// tokens are written under a new lease, whether or not the operation succeeds.
     /// - Throws: Any error thrown by `body`; ``Outdated`` when the tokens were not written, because another holder has
     ///   changed the record since.
-    func underLease<Return: Sendable>(_ body: (Lease) async throws -> Return) async throws -> Return {
+    func withRefreshLease<Return: Sendable>(_ body: (Lease) async throws -> Return) async throws -> Return {
         let result: Result<Return, any Error>
         var held: Lease?
         do {
@@ -93,10 +93,10 @@ extension ManagedCredential {
     /// Writes tokens that were refreshed under a lease that has been lost, unless another holder has refreshed or removed them.
     /// - Returns: false if another holder has refreshed or removed them.
     private func writeAfterLostLease(_ lease: Lease) async -> Bool {
-        let lost = state.withLock { $0.machine.takeLost(of: lease) }
+        let lost = state.withLock { $0.machine.takeLostCredential(of: lease) }
         guard let lost else { return true }
         let accounts = try? await store.withLease(on: key) { lease in try await latestAccounts(lease) }
-        if state.withLock({ $0.machine.hasUnsaved }) { repeatWriting() }
+        if state.withLock({ $0.machine.hasUnsaved }) { retryWrites() }
         guard let accounts else { return true }
         return accounts.entry(of: lost.account)?.credential?.tokens.accessToken == lost.tokens.accessToken
     }
@@ -146,7 +146,7 @@ extension ManagedCredential {
         _ epoch: Int,
         attributes: RecordAttributes? = nil
     ) async throws {
-        let askedAt = client.host.now().timeIntervalSinceReferenceDate
+        let requestedAt = client.host.now().timeIntervalSinceReferenceDate
         if let attributes {
             guard let store = store as? any SessionTokenStore else {
                 throw AuthError(
@@ -158,18 +158,18 @@ extension ManagedCredential {
         } else {
             try await store.write(accounts.entries.isEmpty ? nil : try accounts.serialized(), under: lease)
         }
-        state.withLock { $0.machine.wrote(epoch, askedAt: askedAt) }
+        state.withLock { $0.machine.writeSucceeded(epoch, requestedAt: requestedAt) }
     }
 
     /// Reserves space in the store before a request whose response must not be lost.
     /// - Throws: ``AuthError`` with `storage_failed`; ``Outdated`` when the lease is lost.
-    func reserveRoom(for accounts: StoredAccounts, _ lease: Lease) async throws {
+    func reserveSpace(for accounts: StoredAccounts, _ lease: Lease) async throws {
         // New tokens may be larger.
         let size = 2 * (try accounts.serialized().count) + 32 * 1024
         do {
             try await store.reserve(min(size, RecordKey.maximumRecordSize), under: lease)
         } catch let error as AuthError where error.code == .storageFailed {
-            throw error.saying(
+            throw error.withMessage(
                 "Nothing was requested from the provider, because its tokens could not be stored. \(error.message)",
                 because: error
             )
@@ -184,8 +184,8 @@ extension ManagedCredential {
     package func probe(writing: Bool = false) async throws -> Bool {
         try await store.withLease(on: key) { lease in
             let accounts = try await accounts()
-            try accounts.requireRoom()
-            do { try await reserveRoom(for: accounts, lease) } catch is Outdated { throw Lease.lost }
+            try accounts.requireSpace()
+            do { try await reserveSpace(for: accounts, lease) } catch is Outdated { throw Lease.lost }
             guard writing, let bytes = try await store.bytes(for: key) else { return false }
             try await store.write(bytes, under: lease)
             return true
@@ -194,7 +194,7 @@ extension ManagedCredential {
 
     /// Stores the credential of a sign-in.
     /// - Throws: ``AuthError`` with `account_mismatch` when the policy does not allow this account.
-    package func keep(
+    package func save(
         _ credential: Credential,
         _ policy: AccountPolicy,
         _ reporter: FlowReporter,
@@ -214,9 +214,9 @@ extension ManagedCredential {
             try await reporter.step(.storing) { [accounts] in
                 try await write(accounts, lease, epoch, attributes: attributes)
             }
-            let (new, isUndisturbed) = state.withLock { $0.machine.signedIn(current: accounts.current, since: epoch) }
+            let (new, isSameEpoch) = state.withLock { $0.machine.signedIn(current: accounts.current, since: epoch) }
             // A credential that another task of this process is removing is not returned from memory.
-            if isUndisturbed { adopt(credential, new) }
+            if isSameEpoch { adopt(credential, new) }
         }
         publish(.signedIn(credential.identity), of: credential.account)
     }
@@ -279,7 +279,7 @@ extension ManagedCredential {
 
     /// Retains the credential of a sign-in in memory until this process exits, because it could not be stored.
     /// - Throws: ``AuthError`` with `account_mismatch` when the store can be read and the policy does not allow this account.
-    package func keepInMemory(_ credential: Credential, _ policy: AccountPolicy) async throws(AuthError) {
+    package func retainInMemory(_ credential: Credential, _ policy: AccountPolicy) async throws(AuthError) {
         let found = try? await read()
         var removed: StoredAccounts.Entry?
         if let found, let account = try accountToReplace(by: credential, in: found.known, policy) {
@@ -287,9 +287,9 @@ extension ManagedCredential {
         }
         let epoch = beginEpoch()
         let replaced =
-            (found?.stored).map { CredentialMachine.Replaced.entry($0.entry(of: credential.account)) } ?? .unknown
+            (found?.stored).map { CredentialMachine.KnownEntry.entry($0.entry(of: credential.account)) } ?? .unknown
         state.withLock {
-            $0.machine.couldNotWrite(
+            $0.machine.writeFailed(
                 credential,
                 replacing: replaced,
                 removing: removed,
@@ -310,10 +310,10 @@ extension ManagedCredential {
         do {
             try await reporter().step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
         } catch {
-            let hasLostLease = (error as? AuthError).map { $0.isOfLostLease } ?? false
+            let hasLostLease = (error as? AuthError).map { $0.indicatesLostLease } ?? false
             if hasLostLease { reportLostLease() }
             state.withLock {
-                $0.machine.couldNotWrite(
+                $0.machine.writeFailed(
                     credential,
                     replacing: .entry(old),
                     isSignIn: false,
@@ -324,27 +324,27 @@ extension ManagedCredential {
             // Other processes would send the old refresh token, which has already been used.
             if !hasLostLease {
                 state.withLock { $0.unwrittenLease = lease }
-                repeatWriting()
+                retryWrites()
             }
         }
     }
 
     /// Retries writing the unsaved credentials until a write succeeds or none are left, for as long as this object is
     /// in use.
-    private func repeatWriting() {
+    private func retryWrites() {
         let isFirst = state.withLock { state in
-            defer { state.isRepeating = true }
-            return !state.isRepeating
+            defer { state.isRetrying = true }
+            return !state.isRetrying
         }
         guard isFirst else { return }
-        unfinished.keepUnwritten(of: self) { [weak self] in await self?.isWritten() ?? true }
+        unfinished.registerUnsavedWrite(of: self) { [weak self] in await self?.writeUnsaved() ?? true }
         Task { [weak self, clock = client.host.clock] in
             var pause = Duration.seconds(1)
             while true {
                 try? await clock.sleep(for: pause)
                 pause = min(pause * 2, .seconds(2))
                 guard let self else { return }
-                guard await self.isWritten() else { continue }
+                guard await self.writeUnsaved() else { continue }
                 return
             }
         }
@@ -352,7 +352,7 @@ extension ManagedCredential {
 
     /// Tries to write the unsaved credentials.
     /// - Returns: Whether no unsaved credentials are left.
-    private func isWritten() async -> Bool {
+    private func writeUnsaved() async -> Bool {
         _ = try? await unfinished.finish { [self] in
             // First try the lease under which the write failed, which the store may still accept. After its expiry,
             // other processes continue and would send the old refresh token.
@@ -361,17 +361,17 @@ extension ManagedCredential {
                     let (stored, known, epoch) = try await read(under: lease)
                     if known != stored { try await write(known, lease, epoch) }
                     return state.withLock { $0.unwrittenLease = nil }
-                } catch let error as AuthError where error.isOfLostLease {
+                } catch let error as AuthError where error.indicatesLostLease {
                     state.withLock { $0.unwrittenLease = nil }
                 }
             }
             try await store.withLease(on: key) { lease in _ = try await latestAccounts(lease) }
         }
         let isWritten = state.withLock { state in
-            if !state.machine.hasUnsaved { state.isRepeating = false }
+            if !state.machine.hasUnsaved { state.isRetrying = false }
             return !state.machine.hasUnsaved
         }
-        if isWritten { unfinished.forgetUnwritten(of: self) }
+        if isWritten { unfinished.removeUnsavedWrite(of: self) }
         return isWritten
     }
 
@@ -395,20 +395,20 @@ extension ManagedCredential {
     }
 
     private func replaceUnderLease(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
-        try await underLease { lease in
+        try await withRefreshLease { lease in
             let epoch = state.withLock { $0.machine.epoch }
             var accounts = try await latestAccounts(lease)
             var credential = try signedIn(in: accounts)
             try await client.requireBinding(of: credential)
-            try await reserveRoom(for: accounts, lease)
+            try await reserveSpace(for: accounts, lease)
             // The replacement may use the old tokens, so another process must not do the same.
-            do throws(AuthError) { try lease.requireTime() } catch { throw Outdated() }
+            do throws(AuthError) { try lease.requireRemainingTime() } catch { throw Outdated() }
             try unfinished.beginSending()
             defer { unfinished.endSending() }
             do throws(AuthError) { try unfinished.willSend() } catch { throw CancellationError() }
             credential.tokens = try await body(credential.tokens)
             credential.obtainedAt = client.host.wholeSecond
-            credential.refusedRefreshes = 0
+            credential.rejectedRefreshes = 0
             await save(credential, in: &accounts, lease, epoch)
             return adopt(credential, epoch)
         }
@@ -431,7 +431,7 @@ extension ManagedCredential {
                     willRemove(entry)
                 }
                 return removed ?? found
-            } catch let error as AuthError where error.isOfLostLease && attempts > 0 {
+            } catch let error as AuthError where error.indicatesLostLease && attempts > 0 {
                 // Another process has changed or removed the record in the meantime, or this process has done so and
                 // the response was lost.
             }
@@ -455,7 +455,7 @@ extension ManagedCredential {
             if accounts != stored { try await write(accounts, lease, epoch) }
             state.withLock { $0.machine.removed(entry.account) }
             // Another account may be the current one now.
-            return (entry, presentState(in: accounts))
+            return (entry, currentState(in: accounts))
         }
         if removed != nil { publish(present) }
         return removed
@@ -492,14 +492,14 @@ extension ManagedCredential {
 
     /// The credential of this object's account; nil when there is none that the client may use.
     func usable(in accounts: StoredAccounts) -> Credential? {
-        accounts.entry(account)?.credential.flatMap { client.weakness(of: $0) == nil ? $0 : nil }
+        accounts.entry(account)?.credential.flatMap { client.senderConstraintError(of: $0) == nil ? $0 : nil }
     }
 
     /// The credential of an account; nil for the current one.
     func signedIn(in accounts: StoredAccounts, _ account: String?) throws(AuthError) -> Credential {
         switch accounts.entry(account) {
         case .signedIn(let credential)?:
-            if let error = client.weakness(of: credential) { throw error }
+            if let error = client.senderConstraintError(of: credential) { throw error }
             return credential
         case .ended(let session)?: throw session.error
         case nil:

@@ -59,9 +59,11 @@ extension ManagedCredential {
         // Without a user, there is exactly one account.
         let account = old?.account ?? AccountID(issuer: client.server.issuer, subject: nil)
         let subject = Backoffs.Subject(account)
-        if let wait = wait(for: subject) { throw wait }
+        if let backoffError = backoffError(for: subject) { throw backoffError }
         do {
-            let credential = try await reporter().step(.grantWithoutUser) { try await renewal(client, key.resource) }
+            let credential = try await reporter().step(.machineToMachineGrant) {
+                try await renewal(client, key.resource)
+            }
             guard key.resource == nil || credential.resources == [key.resource] else {
                 throw AuthError(
                     .invalidConfiguration,
@@ -92,11 +94,11 @@ extension ManagedCredential {
         _ epoch: Int
     ) async throws -> Credential {
         let subject = Backoffs.Subject(credential)
-        if let wait = waitToRefresh(subject) {
+        if let wait = refreshBackoffError(subject) {
             return try refresh.answer(credential, after: wait, at: client.host.now()).get()
         }
         do {
-            try await reserveRoom(for: accounts, lease)
+            try await reserveSpace(for: accounts, lease)
         } catch let error as AuthError where error.code == .storageFailed {
             // There is no backoff, because no request was sent.
             return try refresh.answer(credential, after: error, at: client.host.now()).get()
@@ -107,7 +109,7 @@ extension ManagedCredential {
         do {
             let resources = key.resource.map { [$0] } ?? credential.resources
             let outcome = try await reporter().step(.refresh) {
-                let names = client.registration.namesResourcesOnRefresh
+                let names = client.registration.sendsResourcesOnRefresh
                 return try await self.refresh(credential, resources: names ? resources : [], lease)
             }
             if case .refreshed(let refreshed) = outcome { reportOtherAuthentication(in: refreshed) }
@@ -129,11 +131,11 @@ extension ManagedCredential {
         _ epoch: Int
     ) async throws -> Credential {
         if let error = consequence.backoff {
-            backOff(error, consequence.isOfResource ? subject : subject.whole)
+            backOff(error, consequence.isResourceSpecific ? subject : subject.allRequests)
         } else {
             state.withLock { $0.machine.succeeded(subject) }
         }
-        if consequence.dropsCache { state.withLock { $0.machine.forget(epoch) } }
+        if consequence.invalidatesCache { state.withLock { $0.machine.discardCache(epoch) } }
         if let stored = consequence.stored { await save(stored, in: &accounts, lease, epoch) }
         if let state = consequence.state { publish(state, of: subject.account) }
         let answer = try consequence.answer.get()
@@ -151,11 +153,11 @@ extension ManagedCredential {
     ) async throws -> RefreshOutcome {
         do {
             // The lease is also checked here, because some transports do not call the closure below before sending.
-            try lease.requireTime()
-            return try await asking(for: credential.account) {
+            try lease.requireRemainingTime()
+            return try await sendRefreshRequest(for: credential.account) {
                 try await client.refresh(credential, scopes: scopes, resources: resources) {
                     [unfinished] () throws(AuthError) in
-                    try lease.requireTime()
+                    try lease.requireRemainingTime()
                     try unfinished.willSend()
                 }
             }
@@ -191,7 +193,7 @@ extension ManagedCredential {
     }
 
     /// Sends a refresh request, and records whether the provider has responded.
-    private func asking<Return: Sendable>(
+    private func sendRefreshRequest<Return: Sendable>(
         for account: AccountID,
         _ request: () async throws -> Return
     ) async throws -> Return {
@@ -210,15 +212,15 @@ extension ManagedCredential {
     }
 
     /// The error to throw to a caller during the backoff.
-    private func wait(for subject: Backoffs.Subject) -> AuthError? {
+    private func backoffError(for subject: Backoffs.Subject) -> AuthError? {
         let now = client.host.now()
-        return state.withLock { $0.machine.wait(for: subject, at: now) }
+        return state.withLock { $0.machine.backoffError(for: subject, at: now) }
     }
 
-    /// Like ``wait(for:)``, but also takes an outage of the provider into account.
-    func waitToRefresh(_ subject: Backoffs.Subject) -> AuthError? {
+    /// Like ``backoffError(for:)``, but also takes an outage of the provider into account.
+    func refreshBackoffError(_ subject: Backoffs.Subject) -> AuthError? {
         let now = client.host.now()
-        return wait(for: subject) ?? outage.use { $0.ask(at: now) }
+        return backoffError(for: subject) ?? outage.use { $0.admitRefresh(at: now) }
     }
 
     /// Replaces the credential with a record of the session's end and its reason.
@@ -230,7 +232,7 @@ extension ManagedCredential {
         _ epoch: Int
     ) async throws -> AuthError {
         let words =
-            error.isOfAnotherUser
+            error.isSubjectMismatch
             ? "it issued tokens for another user" : error.providerError.map { "\($0)" } ?? "invalid_grant"
         let reason = await (client.adapter as? any SharedSignIn)?
             .reasonForEnd(of: credential, in: client.providerContext)
@@ -238,14 +240,14 @@ extension ManagedCredential {
             identity: credential.identity,
             reason: reason.map { "\($0); \(words)" } ?? words,
             endedAt: client.host.wholeSecond,
-            isAfterUnfinishedRefresh: lease.isAfterUnfinished,
+            isAfterInterruptedRefresh: lease.isAfterAbandonedLease,
             account: credential.account
         )
         accounts.set(.ended(session), isCurrent: false)
         let reporter = reporter()
         do {
             try await reporter.step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
-        } catch let error as AuthError where error.isOfLostLease {
+        } catch let error as AuthError where error.indicatesLostLease {
             // Another holder took over while this process was paused, and may have refreshed, so its credential takes precedence.
             reportLostLease()
             throw Outdated()
@@ -254,12 +256,12 @@ extension ManagedCredential {
         }
         state.withLock { $0.machine.ended(credential.account, epoch) }
         publish(.ended(session), of: credential.account)
-        let circumstance = session.isAfterUnfinishedRefresh ? ["after": "unfinished refresh"] : [:]
-        let code = error.isOfAnotherUser ? "another_user" : error.providerError?.publicCode ?? "invalid_grant"
+        let circumstance = session.isAfterInterruptedRefresh ? ["after": "unfinished refresh"] : [:]
+        let code = error.isSubjectMismatch ? "another_user" : error.providerError?.publicCode ?? "invalid_grant"
         reporter.report(.sessionEnd, details: ["reason": code].merging(circumstance) { $1 })
         // The user's grant may still be valid, but its tokens are no longer stored, so they are revoked. The revocation runs in the background,
         // because the lease is still held, and does not use the adapter, whose revocation could end other grants.
-        if error.isOfAnotherUser {
+        if error.isSubjectMismatch {
             _ = revocations.begin { [client] in
                 try await reporter.step(.revocation) {
                     try await client.revoke(credential.revocableTokens(at: client.host.now()))

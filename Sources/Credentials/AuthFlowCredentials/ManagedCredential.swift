@@ -41,7 +41,7 @@ package final class ManagedCredential: Sendable {
         /// The lease under which a write has failed. The store may still accept the write under this lease.
         var unwrittenLease: Lease?
         /// Whether a task is retrying to write the unsaved credentials.
-        var isRepeating = false
+        var isRetrying = false
         var observers: [UInt64: AsyncStream<CredentialState>.Continuation] = [:]
         var lastObserver: UInt64 = 0
     }
@@ -94,13 +94,13 @@ package final class ManagedCredential: Sendable {
     }
 
     /// Runs a call of the manager, and keeps this object in memory during the call.
-    func used<Return: Sendable>(_ body: () async throws -> Return) async throws -> Return {
+    func withUse<Return: Sendable>(_ body: () async throws -> Return) async throws -> Return {
         defer { state.withLock { $0.users -= 1 } }
         return try await body()
     }
 
-    /// Counts a call of ``used(_:)``.
-    func willBeUsed() { state.withLock { $0.users += 1 } }
+    /// Counts a call of ``withUse(_:)``.
+    func beginUse() { state.withLock { $0.users += 1 } }
 
     // MARK: Fresh tokens
 
@@ -167,7 +167,7 @@ package final class ManagedCredential: Sendable {
                 continue
             } catch let error as AuthError where Self.storeCodes.contains(error.code) {
                 guard rejected == nil, account.isIdentical(to: self.account),
-                    let credential = try await unexpired(isStoreThere: error.code == .leaseBusy)
+                    let credential = try await unexpired(isStoreReadable: error.code == .leaseBusy)
                 else { throw error }
                 return credential
             }
@@ -180,12 +180,12 @@ package final class ManagedCredential: Sendable {
     private static let storeCodes: Set<AuthError.Code> = [.storageFailed, .leaseBusy]
 
     /// Tokens that are no longer fresh but have not expired, for a caller whose refresh has failed.
-    /// - Parameter isStoreThere: Whether the store is readable, and only the lease is unavailable. In this case, a
+    /// - Parameter isStoreReadable: Whether the store is readable, and only the lease is unavailable. In this case, a
     ///   sign-out in the meantime is detected.
-    private func unexpired(isStoreThere: Bool) async throws -> Credential? {
+    private func unexpired(isStoreReadable: Bool) async throws -> Credential? {
         let (epoch, cached) = state.withLock { ($0.machine.epoch, $0.machine.cached) }
         var known = cached?.credential
-        if isStoreThere, let accounts = try? await accounts() {
+        if isStoreReadable, let accounts = try? await accounts() {
             guard isCurrent(epoch) else { return nil }
             // With a renewal, a missing credential does not imply a sign-out, because the lease holder may be about to
             // store the first credential.
@@ -200,11 +200,11 @@ package final class ManagedCredential: Sendable {
     ///   is unknown whether the store still contains the tokens.
     private func known(_ margin: Duration) async throws -> Credential? {
         let now = now
-        let (answer, check) = state.withLock { state -> (CredentialMachine.Answer, SharedTask<Void>?) in
-            let answer = state.machine.asked(at: now, margin: margin)
+        let (answer, check) = state.withLock { state -> (CredentialMachine.CacheLookup, SharedTask<Void>?) in
+            let answer = state.machine.lookUp(at: now, margin: margin)
             switch answer {
             case .cached, .stale: return (answer, nil)
-            case .unread, .unchecked: break
+            case .notCached, .unchecked: break
             }
             // One read serves all callers. None of them receives cached tokens before it completes, because the user
             // may have signed out elsewhere.
@@ -228,7 +228,7 @@ package final class ManagedCredential: Sendable {
         if case .cached(let credential) = answer { return credential }
         guard check != nil else { return nil }
         let present = self.now
-        if case .cached(let credential) = state.withLock({ $0.machine.asked(at: present, margin: margin) }) {
+        if case .cached(let credential) = state.withLock({ $0.machine.lookUp(at: present, margin: margin) }) {
             return credential
         }
         // The read may have taken so long that its result is no longer recent enough.
@@ -236,7 +236,7 @@ package final class ManagedCredential: Sendable {
     }
 
     /// The unchecked tokens in the answer, unless other tokens have replaced them in memory or the user has signed out.
-    private func stillCached(_ answer: CredentialMachine.Answer) -> Credential? {
+    private func stillCached(_ answer: CredentialMachine.CacheLookup) -> Credential? {
         guard case .unchecked(let cached) = answer else { return nil }
         return state.withLock { $0.machine.cached === cached } ? cached.credential : nil
     }
@@ -253,7 +253,7 @@ package final class ManagedCredential: Sendable {
             let epoch = state.machine.epoch
             let task = unfinished.begin { [self] in
                 defer { self.state.withLock { $0.running[place] = nil } }
-                let credential = try await underLease { lease in
+                let credential = try await withRefreshLease { lease in
                     try await refreshUnderLease(lease, of: account, margin, rejected, epoch)
                 }
                 // The user who was signed in at the start may no longer be signed in.
@@ -287,7 +287,7 @@ package final class ManagedCredential: Sendable {
     func invalidate() { state.withLock { $0.machine.invalidate() } }
 
     /// Prevents the result of a read in progress from being cached.
-    func distrustReads() { state.withLock { $0.machine.distrustReads() } }
+    func discardPendingReads() { state.withLock { $0.machine.discardPendingReads() } }
 
     // MARK: States
 
@@ -300,17 +300,18 @@ package final class ManagedCredential: Sendable {
             return state.lastObserver
         }
         continuation.onTermination = { [self] _ in state.withLock { $0.observers[number] = nil } }
-        continuation.yield(presentState(in: try await accounts()))
+        continuation.yield(currentState(in: try await accounts()))
         return stream
     }
 
     /// The state of this object's account.
-    func presentState(in accounts: StoredAccounts) -> CredentialState {
+    func currentState(in accounts: StoredAccounts) -> CredentialState {
         switch accounts.entry(account) {
         case .signedIn(let credential)?:
             let isLast = credential.tokens.refreshToken == nil && renewal == nil
             let isOver =
-                isLast && credential.isExpired(at: client.host.now()) || client.weakness(of: credential) != nil
+                isLast && credential.isExpired(at: client.host.now())
+                || client.senderConstraintError(of: credential) != nil
             return isOver ? .expired : .signedIn(credential.identity)
         case .ended(let session)?: return .ended(session)
         case nil: return .signedOut
@@ -319,7 +320,8 @@ package final class ManagedCredential: Sendable {
 
     /// Publishes a state, unless it is the state of another account.
     func publish(_ new: CredentialState, of other: AccountID? = nil) {
-        let observers = state.withLock { state in other.map { state.machine.keeps($0) } ?? true ? state.observers : [:]
+        let observers = state.withLock { state in
+            other.map { state.machine.manages($0) } ?? true ? state.observers : [:]
         }
         for observer in observers.values { observer.yield(new) }
     }

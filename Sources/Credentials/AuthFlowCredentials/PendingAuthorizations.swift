@@ -9,7 +9,7 @@ import Crypto
 /// ```swift
 /// let pending = PendingAuthorizations(store: store)
 /// let request = try await client.authorizationRequest()
-/// try await pending.keep(request, for: cookie)
+/// try await pending.save(request, for: cookie)
 ///
 /// // In this process or any other:
 /// let request = try await pending.take(for: callbackURL, in: cookie, of: client)
@@ -34,7 +34,7 @@ public struct PendingAuthorizations: Sendable {
     ///     6749 section 10.12: the response must arrive through the browser that the request was created for;
     ///     otherwise an attacker could sign the user in to the attacker's account.
     /// - Throws: ``AuthError`` with `storage_failed`; `invalid_configuration` when the value is shorter than 16 bytes.
-    public func keep(_ request: AuthorizationRequest, for browser: Secret) async throws {
+    public func save(_ request: AuthorizationRequest, for browser: Secret) async throws {
         guard browser.exposed.utf8.count >= 16 else {
             throw AuthError(.invalidConfiguration, "The value that identifies the browser is shorter than 16 bytes.")
         }
@@ -46,13 +46,13 @@ public struct PendingAuthorizations: Sendable {
             }
             // The record expires, because the user may never return. During the grace time after the request's expiry, a
             // late response must receive the error `timed_out`.
-            let rest = max(0, request.expiresAt.timeIntervalSince(now())) + Self.graceTime
+            let rest = max(0, request.expiresAt.timeIntervalSince(now())) + Self.gracePeriod
             try await sessions.write(bytes, RecordAttributes(lifetime: .seconds(rest)), under: lease)
         }
     }
 
     /// The time for which a request is stored after its expiry, in seconds.
-    private static let graceTime: TimeInterval = 60
+    private static let gracePeriod: TimeInterval = 60
 
     /// Removes and returns the request that an authorization response belongs to. No other call, in this or another
     /// process, can retrieve it again.

@@ -10,12 +10,12 @@ import Synchronization
 struct ProviderOutage: Sendable {
     /// The number of users whose refreshes must fail before other refreshes are throttled.
     static let tolerated = 5
-    /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``longest``.
+    /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``maximumDelay``.
     static let first: TimeInterval = 5
     /// The maximum delay before jitter, in seconds.
-    static let longest: TimeInterval = 60
+    static let maximumDelay: TimeInterval = 60
     /// The maximum duration of a retry, in seconds: after that, another caller retries.
-    static let patience: TimeInterval = 35
+    static let waitTimeout: TimeInterval = 35
 
     private struct Wait {
         let code: AuthError.Code
@@ -32,14 +32,14 @@ struct ProviderOutage: Sendable {
     private var wait: Wait?
 
     /// Whether refreshes are throttled because the provider failed to handle the latest refreshes. The value also becomes
-    /// false ``longest`` seconds after the end of the delay, unless another refresh has been attempted.
-    func isHeldBack(at now: Date) -> Bool {
-        wait.map { now >= $0.since && now < $0.until + Self.longest } ?? false
+    /// false ``maximumDelay`` seconds after the end of the delay, unless another refresh has been attempted.
+    func isThrottled(at now: Date) -> Bool {
+        wait.map { now >= $0.since && now < $0.until + Self.maximumDelay } ?? false
     }
 
     /// A refresh is about to be sent.
     /// - Returns: The error to throw instead; nil when the refresh may be sent.
-    mutating func ask(at now: Date) -> AuthError? {
+    mutating func admitRefresh(at now: Date) -> AuthError? {
         // Even if the clock was set back, no caller waits longer than intended.
         guard let wait, now >= wait.since else { return nil }
         guard now >= wait.until else {
@@ -51,7 +51,7 @@ struct ProviderOutage: Sendable {
                 retryAfter: .seconds(seconds)
             )
         }
-        self.wait?.until = now + Self.patience
+        self.wait?.until = now + Self.waitTimeout
         self.wait?.isProbed = true
         return nil
     }
@@ -62,7 +62,7 @@ struct ProviderOutage: Sendable {
     ///   - began: The time at which the refresh was sent.
     ///   - random: Random jitter, so that the processes do not all retry at the same time.
     mutating func failed(_ user: [UInt8], _ error: AuthError, since began: Date, at now: Date, random: UInt8) {
-        guard error.isProviderAway else {
+        guard error.indicatesOutage else {
             // A rejection counts as a response. Without a status, no request was sent, so the next caller retries
             // instead.
             if error.status != nil { answered() } else if wait?.isProbed == true { wait?.until = now }
@@ -70,11 +70,11 @@ struct ProviderOutage: Sendable {
         }
         // Ignore a refresh that was sent before the throttling started.
         if let wait, began <= wait.since, wait.since <= now { return }
-        if wait == nil, let failedAt, abs(now.timeIntervalSince(failedAt)) > Self.longest { failed = [] }
+        if wait == nil, let failedAt, abs(now.timeIntervalSince(failedAt)) > Self.maximumDelay { failed = [] }
         failedAt = now
         if failed.count < Self.tolerated { failed.insert(user) }
         guard failed.count >= Self.tolerated else { return }
-        let seconds = min(Self.longest, wait.map { $0.seconds * 2 } ?? Self.first)
+        let seconds = min(Self.maximumDelay, wait.map { $0.seconds * 2 } ?? Self.first)
         wait = Wait(
             code: error.code,
             seconds: seconds,
@@ -90,7 +90,7 @@ struct ProviderOutage: Sendable {
 extension AuthError {
     /// Whether the provider did not respond, or responded with a server error. A rate limit (status 429, or 403) is not an outage: it
     /// asks this client to send fewer requests.
-    fileprivate var isProviderAway: Bool { isPassing && status.map { $0 >= 500 } != false }
+    fileprivate var indicatesOutage: Bool { isTransient && status.map { $0 >= 500 } != false }
 }
 
 /// The single ``ProviderOutage`` of a manager.

@@ -15,7 +15,7 @@ public struct EndedSession: Sendable, Hashable {
 
     /// Whether an earlier lease holder never released its lease, for example because its process was killed. That
     /// holder may have refreshed the tokens, and the new refresh token may be lost.
-    public let isAfterUnfinishedRefresh: Bool
+    public let isAfterInterruptedRefresh: Bool
 
     let account: AccountID
 }
@@ -45,7 +45,7 @@ package struct StoredAccounts: Sendable, Hashable {
         var tokensOnly: Self {
             guard case .signedIn(var credential) = self else { return self }
             credential.applicationData = nil
-            credential.refusedRefreshes = 0
+            credential.rejectedRefreshes = 0
             return .signedIn(credential)
         }
     }
@@ -118,19 +118,19 @@ extension StoredAccounts {
         } catch {
             throw AuthError(.storageFailed, "The credential cannot be written: \(error).", underlyingError: error)
         }
-        guard bytes.count <= Self.maximumSize else { throw Self.full }
+        guard bytes.count <= Self.maximumSize else { throw Self.sizeLimitExceeded }
         return bytes
     }
 
     /// Checks that there is room for one more credential of the maximum size.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    func requireRoom() throws(AuthError) {
+    func requireSpace() throws(AuthError) {
         guard !entries.isEmpty else { return }
         let size = try serialized().count
-        guard size + 2 * Credential.maximumSize <= Self.maximumSize else { throw Self.full }
+        guard size + 2 * Credential.maximumSize <= Self.maximumSize else { throw Self.sizeLimitExceeded }
     }
 
-    private static var full: AuthError {
+    private static var sizeLimitExceeded: AuthError {
         AuthError(
             .storageFailed,
             "Another account cannot be stored: the accounts of a client are limited to \(maximumSize / 1024) KiB. Sign out of one of them."
@@ -180,7 +180,7 @@ extension EndedSession {
             "account": account.json, "reason": .string(reason), "ended_at": .double(endedAt.timeIntervalSince1970),
         ]
         json["identity"] = identity?.json
-        if isAfterUnfinishedRefresh { json["after_unfinished_refresh"] = true }
+        if isAfterInterruptedRefresh { json["after_unfinished_refresh"] = true }
         return .object(json)
     }
 
@@ -192,7 +192,7 @@ extension EndedSession {
             identity: json["identity"].flatMap(Identity.init),
             reason: reason,
             endedAt: Date(secondsSince1970: endedAt),
-            isAfterUnfinishedRefresh: json["after_unfinished_refresh"] == true,
+            isAfterInterruptedRefresh: json["after_unfinished_refresh"] == true,
             account: account
         )
     }

@@ -33,7 +33,7 @@ public struct EncryptedSessionStore: Sendable {
                 do {
                     if try await encrypted.rewrap(key) { rewrapped += 1 }
                 } catch let error as AuthError
-                    where error.isOfLostLease || [.leaseBusy, .credentialUnusable].contains(error.code)
+                    where error.indicatesLostLease || [.leaseBusy, .credentialUnusable].contains(error.code)
                 {
                     left += 1
                 }

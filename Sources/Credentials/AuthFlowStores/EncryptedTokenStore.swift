@@ -237,7 +237,7 @@ extension EncryptedTokenStore {
             if let known = derived[salt] { return known }
             // This runs on a separate thread, because key stretching is CPU-bound.
             let key = try await BlockingCall.run {
-                try Self.stretched(passphrase, salt: salt)
+                try Self.derivedKey(passphrase, salt: salt)
             } onCancel: {
             }
             derived[salt] = key
@@ -312,7 +312,7 @@ extension EncryptedTokenStore {
     }
 
     /// Applies scrypt with the parameters that OWASP's Password Storage Cheat Sheet recommends for 32 MiB of memory.
-    private static func stretched(_ passphrase: Secret, salt: [UInt8]) throws -> SymmetricKey {
+    private static func derivedKey(_ passphrase: Secret, salt: [UInt8]) throws -> SymmetricKey {
         guard !passphrase.exposed.isEmpty else {
             throw AuthError(.invalidConfiguration, "The passphrase of the credential store is empty.")
         }

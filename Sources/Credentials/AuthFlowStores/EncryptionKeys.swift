@@ -60,7 +60,7 @@ public struct EncryptionKeys: Sendable {
     ///   - pin: The PIN of the hardware token; nil if it does not require one.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the URI does not identify a secret key,
     ///   `key_unavailable` when the hardware token cannot be used.
-    public static func inToken(
+    public static func inHardwareToken(
         id: String,
         uri: String,
         pin: Secret? = nil
@@ -74,7 +74,7 @@ public struct EncryptionKeys: Sendable {
     subscript(id: String) -> Named? { keys.first { $0.id.isIdentical(to: id) } }
 }
 
-extension EncryptionKeys: CustomStringConvertible, WithoutReflection {
+extension EncryptionKeys: CustomStringConvertible, NonReflectable {
     /// The IDs of the keys.
     public var description: String { "encryption keys \(keys.map(\.id).joined(separator: ", "))" }
 }

@@ -6,7 +6,7 @@ import Synchronization
 /// A kernel lock on a file (flock(2)). The kernel releases it when the process exits for any reason.
 final class FileLock: Sendable {
     /// The maximum size, in bytes, of a lock file, which contains a process ID.
-    static let maximumNoteSize = 16
+    static let maximumContentSize = 16
 
     /// The descriptor is closed only once and not used afterward, because its number may have been reused for another
     /// file.
@@ -130,7 +130,7 @@ extension PrivateFile {
             var status = stat()
             guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
                 status.st_uid == geteuid(),
-                status.st_nlink <= 1, status.st_size <= FileLock.maximumNoteSize
+                status.st_nlink <= 1, status.st_size <= FileLock.maximumContentSize
             else {
                 close(descriptor)
                 throw AuthError(.storageFailed, "\(path) is not a lock file of this user, so it is left unchanged.")

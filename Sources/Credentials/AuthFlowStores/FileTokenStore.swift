@@ -21,17 +21,18 @@ public struct FileTokenStore: TokenStore {
     private let directory: String
     private let clock: any Clock<Duration>
     private let renewal: any Clock<Duration>
-    private let patience: Duration
+    private let waitTimeout: Duration
     private let held = HeldLocks()
 
     /// Creates a store.
     /// - Parameters:
     ///   - directory: An absolute path. Created with mode 0700 if it does not exist.
     ///   - clock: The clock for timing the wait for other processes.
-    ///   - patience: The maximum wait for a lease that another process holds. It must exceed the duration of a
+    ///   - waitTimeout: The maximum wait for a lease that another process holds. It must exceed the duration of a
     ///     refresh with a slow provider.
-    public init(directory: String, clock: any Clock<Duration> = ContinuousClock(), patience: Duration = .seconds(90)) {
-        self.init(directory: directory, clock: clock, patience: patience, renewal: ContinuousClock())
+    public init(directory: String, clock: any Clock<Duration> = ContinuousClock(), waitTimeout: Duration = .seconds(90))
+    {
+        self.init(directory: directory, clock: clock, waitTimeout: waitTimeout, renewal: ContinuousClock())
     }
 
     /// Creates a store in the user's data directory.
@@ -41,10 +42,10 @@ public struct FileTokenStore: TokenStore {
     }
 
     /// - Parameter renewal: The clock for the renewal of leases.
-    init(directory: String, clock: any Clock<Duration>, patience: Duration, renewal: any Clock<Duration>) {
+    init(directory: String, clock: any Clock<Duration>, waitTimeout: Duration, renewal: any Clock<Duration>) {
         self.directory = directory
         self.clock = clock
-        self.patience = patience
+        self.waitTimeout = waitTimeout
         self.renewal = renewal
     }
 
@@ -151,7 +152,7 @@ public struct FileTokenStore: TokenStore {
         var (replacement, replaced) = (Duration.zero, Duration.zero)
         var lastRenewal = lock.renewedAt
         // The sum of the pauses, not the elapsed time, which would include time while the machine was suspended.
-        var unrenewed = Duration.zero
+        var timeSinceRenewal = Duration.zero
         do {
             while true {
                 // The lock is acquired and marked as in use atomically, so that a waiter that has not seen a renewal
@@ -164,7 +165,7 @@ public struct FileTokenStore: TokenStore {
                 switch attempt {
                 case .taken: return lock
                 case .outdated:
-                    guard replaced <= patience else {
+                    guard replaced <= waitTimeout else {
                         throw AuthError(
                             .storageFailed,
                             "\(place.path) cannot be locked: it is replaced each time, or its file system does not report which file it is."
@@ -179,25 +180,25 @@ public struct FileTokenStore: TokenStore {
                     let next = try place.openLock()
                     lock.release()
                     lock = next
-                    (lastRenewal, unrenewed) = (lock.renewedAt, .zero)
+                    (lastRenewal, timeSinceRenewal) = (lock.renewedAt, .zero)
                 case .busy:
-                    guard waited < patience else {
+                    guard waited < waitTimeout else {
                         let holder = lock.holder.map { "Process \($0)" } ?? "Another process"
                         throw AuthError(
                             .leaseBusy,
-                            "\(holder) has held \(place.path) for \(patience.formattedSeconds). Wait for it, or terminate it."
+                            "\(holder) has held \(place.path) for \(waitTimeout.formattedSeconds). Wait for it, or terminate it."
                         )
                     }
-                    if unrenewed >= Self.leaseDuration {
+                    if timeSinceRenewal >= Self.leaseDuration {
                         try await withDirectoryLock {
                             if lock.isNamed, lock.renewedAt == lastRenewal { lock.remove() }
                         }
-                        unrenewed = .zero
+                        timeSinceRenewal = .zero
                         continue
                     }
                     try await clock.sleep(for: pause)
                     waited += pause
-                    unrenewed = lock.renewedAt == lastRenewal ? unrenewed + pause : .zero
+                    timeSinceRenewal = lock.renewedAt == lastRenewal ? timeSinceRenewal + pause : .zero
                     lastRenewal = lock.renewedAt
                     pause = min(pause * 2, .milliseconds(250))
                 }
@@ -211,9 +212,9 @@ public struct FileTokenStore: TokenStore {
     /// Releases a lock, and removes its file.
     private func release(_ lock: FileLock) {
         // If the directory is locked, the file remains, which is harmless.
-        if let guarded = try? PrivateFile.lockDirectory(directory) {
+        if let directoryLock = try? PrivateFile.lockDirectory(directory) {
             if lock.isNamed { lock.remove() }
-            guarded.release()
+            directoryLock.release()
         }
         lock.release()
     }
@@ -227,7 +228,7 @@ public struct FileTokenStore: TokenStore {
                 defer { lock.release() }
                 return try await body()
             }
-            guard waited < patience else {
+            guard waited < waitTimeout else {
                 throw AuthError(.storageFailed, "Timed out while another process was writing to \(directory).")
             }
             try await clock.sleep(for: .milliseconds(2))

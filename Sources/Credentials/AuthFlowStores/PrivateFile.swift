@@ -128,7 +128,7 @@ package struct PrivateFile {
     func replace(with bytes: [UInt8], in temporary: TemporaryFile) throws(AuthError) {
         try temporary.write(bytes)
         guard unsafe rename(temporary.path, path) == 0 else { throw failure("cannot be replaced") }
-        try makeDirectoryDurable()
+        try syncDirectory()
     }
 
     /// Reserves space for a later replacement of this file.
@@ -184,7 +184,7 @@ package struct PrivateFile {
             if errno == EEXIST { return false }
             throw failure("cannot be created")
         }
-        try makeDirectoryDurable()
+        try syncDirectory()
         return true
     }
 
@@ -223,14 +223,14 @@ package struct PrivateFile {
     /// Removes the file, if there is one.
     package func remove() throws(AuthError) {
         guard unsafe unlink(path) == 0 else {
-            if errno == ENOENT { return try makeDirectoryDurable() }
+            if errno == ENOENT { return try syncDirectory() }
             throw failure("cannot be removed")
         }
-        try makeDirectoryDurable()
+        try syncDirectory()
     }
 
     /// A rename or removal is durable only after fsync(2) on the directory.
-    private func makeDirectoryDurable() throws(AuthError) {
+    private func syncDirectory() throws(AuthError) {
         let descriptor = unsafe open(FilePath.directory(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw failure("cannot be made durable") }
         defer { close(descriptor) }

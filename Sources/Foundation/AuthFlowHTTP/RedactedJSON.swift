@@ -11,7 +11,7 @@ public struct RedactedJSON: Sendable, Hashable {
     }
 }
 
-extension RedactedJSON: CustomStringConvertible, WithoutReflection {
+extension RedactedJSON: CustomStringConvertible, NonReflectable {
     /// The names of the members.
     public var description: String { "<redacted: \((exposed.object ?? [:]).keys.sorted().joined(separator: ", "))>" }
 }

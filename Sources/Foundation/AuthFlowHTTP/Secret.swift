@@ -23,7 +23,7 @@ extension Secret: Hashable {
     public func hash(into hasher: inout Hasher) { hasher.combine(exposed) }
 }
 
-extension Secret: CustomStringConvertible, CustomDebugStringConvertible, WithoutReflection {
+extension Secret: CustomStringConvertible, CustomDebugStringConvertible, NonReflectable {
     public var description: String { "<redacted>" }
     public var debugDescription: String { "<redacted>" }
 }

@@ -121,7 +121,7 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
 }
 
 /// The key derived in ECDH-ES key agreement (RFC 7518 section 4.6.2).
-package enum AgreedKey {
+package enum ConcatKDF {
     /// Derives a key with the Concat KDF of NIST SP 800-56A, using SHA-256.
     /// - Parameters:
     ///   - secret: The shared secret, Z.

@@ -12,7 +12,7 @@ package struct DPoPKey: Sendable, Hashable {
     package let stored: Secret
 
     /// Whether the key is the registration's non-exportable key.
-    package var isOutside: Bool { Self.isPublic(stored) }
+    package var isExternal: Bool { Self.isPublic(stored) }
 
     private static func isPublic(_ stored: Secret) -> Bool { stored.exposed.utf8.first == UInt8(ascii: "{") }
 
@@ -79,7 +79,7 @@ package struct DPoPKey: Sendable, Hashable {
     ///   - time: The current time according to the server that verifies the proof, or the local time if the offset of
     ///     that server's clock is unknown.
     ///   - identifier: `jti`.
-    ///   - outside: The key itself, if it is non-exportable (``isOutside``).
+    ///   - outside: The key itself, if it is non-exportable (``isExternal``).
     package func proof(
         method: String,
         endpoint: Endpoint,
@@ -87,7 +87,7 @@ package struct DPoPKey: Sendable, Hashable {
         accessToken: Secret?,
         time: Date,
         identifier: String,
-        signingWith outside: (any SigningKey)?
+        signingWith externalKey: (any SigningKey)?
     ) async throws -> String {
         var claims: [String: JSON] = [
             "jti": .string(identifier),
@@ -111,8 +111,8 @@ package struct DPoPKey: Sendable, Hashable {
             throw AuthError(.unsupported, "The DPoP proof could not be encoded.")
         }
         let text = "\(Base64URL.encode(headerText)).\(Base64URL.encode(payload))"
-        if let outside, let algorithm {
-            return "\(text).\(Base64URL.encode(try await outside.signature(over: Array(text.utf8), by: algorithm)))"
+        if let externalKey, let algorithm {
+            return "\(text).\(Base64URL.encode(try await externalKey.signature(over: Array(text.utf8), by: algorithm)))"
         }
         guard let signature = try? key?.signature(for: Array(text.utf8)) else {
             throw AuthError(.unsupported, "The DPoP proof could not be signed.")
@@ -121,7 +121,7 @@ package struct DPoPKey: Sendable, Hashable {
     }
 }
 
-extension DPoPKey: CustomStringConvertible, WithoutReflection {
+extension DPoPKey: CustomStringConvertible, NonReflectable {
     /// The thumbprint of the public key.
     package var description: String { thumbprint }
 }

@@ -15,12 +15,12 @@ package final class DPoPNonces: Sendable {
 
     /// Stores the nonce from a response.
     /// - Returns: The nonce, if the response contains one.
-    package func learn(from response: TransportResponse, origin: String) -> String? {
-        learn(from: response.head.headerFields, origin: origin)
+    package func record(from response: TransportResponse, origin: String) -> String? {
+        record(from: response.head.headerFields, origin: origin)
     }
 
-    /// Stores the nonce from the header fields of a response: see ``learn(from:origin:)-(TransportResponse,_)``.
-    @discardableResult package func learn(from fields: HTTPFields, origin: String) -> String? {
+    /// Stores the nonce from the header fields of a response: see ``record(from:origin:)-(TransportResponse,_)``.
+    @discardableResult package func record(from fields: HTTPFields, origin: String) -> String? {
         // Section 8.1: nonce = 1*NQCHAR, the characters of a scope token.
         guard let nonce = fields[.dpopNonce], !nonce.isEmpty, nonce.utf8.count <= 1024,
             nonce.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C })

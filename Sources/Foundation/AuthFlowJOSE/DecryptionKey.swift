@@ -56,16 +56,16 @@ public struct DecryptionKey: Sendable {
 
     private init(_ material: Material, keyID: String?, algorithm: KeyManagementAlgorithm?) throws(AuthError) {
         self.material = material
-        let able: [KeyManagementAlgorithm] =
+        let supported: [KeyManagementAlgorithm] =
             if case .rsa = material {
                 [.rsaOAEP256, .rsaOAEP]
             } else {
                 [.ecdhESA256KW, .ecdhESA192KW, .ecdhESA128KW, .ecdhES]
             }
-        guard algorithm.map(able.contains) ?? true else {
+        guard algorithm.map(supported.contains) ?? true else {
             throw Self.refusal("its algorithm does not match its key type")
         }
-        self.algorithms = algorithm.map { [$0] } ?? able.filter { $0 != .rsaOAEP }
+        self.algorithms = algorithm.map { [$0] } ?? supported.filter { $0 != .rsaOAEP }
         guard var members = material.publicPart?.members, let thumbprint = JSON.object(members).jwkThumbprint else {
             throw Self.refusal("its public key cannot be derived")
         }
@@ -221,7 +221,7 @@ extension DecryptionKey {
     }
 }
 
-extension DecryptionKey: CustomStringConvertible, WithoutReflection {
+extension DecryptionKey: CustomStringConvertible, NonReflectable {
     /// The `kid`.
     public var description: String { keyID ?? "a decryption key" }
 }

@@ -10,7 +10,7 @@ package struct EncryptionKey: Sendable {
     package let keyID: String?
 
     /// Whether the key is explicitly marked as an encryption key, by its `use`, its `key_ops` or its `alg`.
-    package let isMarked: Bool
+    package let isMarkedForEncryption: Bool
 
     /// The algorithms for which the key can be used, in order of preference. RSA-OAEP with SHA-1 must be specified
     /// by the key or its owner.
@@ -58,19 +58,19 @@ package struct EncryptionKey: Sendable {
         }
         guard let parts = PublicKeyMaterial(json), let material = Material(parts) else { return nil }
         let isRSA = if case .rsa = material { true } else { false }
-        let able: [KeyManagementAlgorithm] = KeyManagementAlgorithm.all.filter { ($0.wrapsByRSA) == isRSA }
+        let supported: [KeyManagementAlgorithm] = KeyManagementAlgorithm.all.filter { ($0.usesRSA) == isRSA }
         if let own = json["alg"] {
-            guard let algorithm = own.string.map(KeyManagementAlgorithm.init(rawValue:)), able.contains(algorithm)
+            guard let algorithm = own.string.map(KeyManagementAlgorithm.init(rawValue:)), supported.contains(algorithm)
             else {
                 return nil
             }
             self.algorithms = [algorithm]
         } else {
-            self.algorithms = able
+            self.algorithms = supported
         }
         self.material = material
         self.keyID = json["kid"]?.string
-        self.isMarked = json["use"] != nil || json["alg"] != nil || json["key_ops"] != nil
+        self.isMarkedForEncryption = json["use"] != nil || json["alg"] != nil || json["key_ops"] != nil
     }
 
     /// Encrypts text for the owner of the key (JWE Compact Serialization, RFC 7516 section 7.1).
@@ -106,7 +106,7 @@ package struct EncryptionKey: Sendable {
             let (secret, ephemeral) = try agreement()
             members["epk"] = ephemeral
             if !producer.isEmpty { members["apu"] = .string(Base64URL.encode(producer)) }
-            let agreed = AgreedKey.derive(
+            let agreed = ConcatKDF.derive(
                 from: secret,
                 algorithm: algorithm.wrappingKeySize == nil ? content.rawValue : algorithm.rawValue,
                 partyU: producer,

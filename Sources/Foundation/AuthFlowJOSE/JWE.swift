@@ -117,7 +117,7 @@ package struct JWE: Sendable {
         default:
             // RFC 7518 section 4.6: epk is REQUIRED, and is a public key on the same curve.
             let secret = try key.agreement(with: header["epk"] ?? .null)
-            func party(_ name: String) throws -> [UInt8] {
+            func partyInfo(_ name: String) throws -> [UInt8] {
                 guard let value = header[name] else { return [] }
                 guard let bytes = value.string.flatMap({ Base64URL.decode($0) }) else {
                     throw CryptoKitError.incorrectParameterSize
@@ -125,12 +125,12 @@ package struct JWE: Sendable {
                 return bytes
             }
             let wrappingKeySize = algorithm.wrappingKeySize
-            let agreed = AgreedKey.derive(
+            let agreed = ConcatKDF.derive(
                 from: secret,
                 // Section 4.6.2: "enc" in direct key agreement, and "alg" when the key wraps another key.
                 algorithm: wrappingKeySize == nil ? encryption.rawValue : algorithm.rawValue,
-                partyU: try party("apu"),
-                partyV: try party("apv"),
+                partyU: try partyInfo("apu"),
+                partyV: try partyInfo("apv"),
                 size: wrappingKeySize ?? encryption.keySize
             )
             guard wrappingKeySize != nil else {

@@ -65,7 +65,7 @@ package struct JWK: Sendable {
     }
 
     /// Whether the key has the type that an algorithm requires, and does not specify a different algorithm.
-    package func fits(_ algorithm: SignatureAlgorithm) -> Bool {
+    package func supports(_ algorithm: SignatureAlgorithm) -> Bool {
         guard self.algorithm == nil || self.algorithm == algorithm.rawValue else { return false }
         switch (material, algorithm) {
         case (.rsa, .rs256), (.rsa, .rs384), (.rsa, .rs512), (.rsa, .ps256), (.rsa, .ps384), (.rsa, .ps512),
@@ -79,7 +79,7 @@ package struct JWK: Sendable {
     /// Whether the signature over these bytes was made with this key. `false` for an algorithm that does not fit the
     /// key.
     package func isValid(_ signature: [UInt8], for bytes: [UInt8], algorithm: SignatureAlgorithm) -> Bool {
-        guard fits(algorithm), let definition = algorithm.definition else { return false }
+        guard supports(algorithm), let definition = algorithm.definition else { return false }
         switch material {
         case .rsa(let key):
             let padding: _RSA.Signing.Padding = definition.scheme == .rsaPSS ? .PSS : .insecurePKCS1v1_5

@@ -28,7 +28,7 @@ package struct JWTProfile: Sendable {
     }
 
     /// The error for a token that violates a rule.
-    package func refused(_ reason: String, _ cause: (any Error)? = nil) -> AuthError {
+    package func rejection(_ reason: String, _ cause: (any Error)? = nil) -> AuthError {
         AuthError(code, "\(name) was rejected: \(reason).", underlyingError: cause)
     }
 }
@@ -92,7 +92,7 @@ package struct JWTVerifier: Sendable {
     /// Verifies the signature of a token whose header and claims have passed all checks.
     /// - Throws: ``AuthError`` with the profile's code, or any error from fetching the keys.
     package func verifySignature(of jws: JWS, keys: some KeySet, secret: Secret? = nil) async throws {
-        guard try await isSigned(jws, keys, secret) else { throw profile.refused("its signature is invalid") }
+        guard try await isSigned(jws, keys, secret) else { throw profile.rejection("its signature is invalid") }
     }
 
     /// Checks the header, and returns the rules for checking the claims.
@@ -101,11 +101,11 @@ package struct JWTVerifier: Sendable {
         // RFC 7515 section 4.1.11: "If any of the listed extension Header Parameters are not understood and supported by the
         // recipient, then the JWS is invalid." No extension is supported.
         guard header["crit"] == nil else {
-            throw profile.refused("its header has \"crit\", but no critical extensions are supported")
+            throw profile.rejection("its header has \"crit\", but no critical extensions are supported")
         }
         // RFC 7515 section 4.1.4: "The structure of the kid value is unspecified. Its value MUST be a case-sensitive string."
         guard header["kid"] == nil || jws.header.keyID != nil else {
-            throw profile.refused("its header has a \"kid\" that is not a string")
+            throw profile.rejection("its header has a \"kid\" that is not a string")
         }
         try checkType(header["typ"])
         // RFC 8725 section 3.1: "Libraries MUST enable the caller to specify a supported set of algorithms and MUST NOT use any other
@@ -113,7 +113,7 @@ package struct JWTVerifier: Sendable {
         guard algorithms.contains(jws.header.algorithm) else {
             let name = DisplayText.sanitized(jws.header.algorithm.rawValue, limit: 20)
             let allowed = algorithms.map(\.rawValue).joined(separator: ", ")
-            throw profile.refused(
+            throw profile.rejection(
                 allowed.isEmpty
                     ? "it is signed with \"\(name)\", but the provider and the client have not agreed on any supported algorithm (alg)\(registrationHint(jws))"
                     : "it is signed with \"\(name)\", which is not accepted (alg); accepted: \(allowed)\(registrationHint(jws))"
@@ -138,7 +138,7 @@ package struct JWTVerifier: Sendable {
             guard type != nil else { return }
             accepted = types
         case .required(let types):
-            guard type != nil else { throw profile.refused("its header has no type (typ)") }
+            guard type != nil else { throw profile.rejection("its header has no type (typ)") }
             accepted = types
         }
         // RFC 7515 section 4.1.9: "application/" is prepended to a value without a slash.
@@ -146,7 +146,7 @@ package struct JWTVerifier: Sendable {
             accepted.contains(name.hasPrefix("application/") ? String(name.dropFirst("application/".count)) : name)
         else {
             let found = DisplayText.sanitized(type?.string ?? "", limit: 40)
-            throw profile.refused(
+            throw profile.rejection(
                 "its header declares the type \"\(found)\" (typ); accepted: \(accepted.joined(separator: ", "))"
             )
         }
@@ -159,9 +159,9 @@ package struct JWTVerifier: Sendable {
         }
         switch try await keys.verdict(on: jws) {
         case .verified: return true
-        case .wrongSignature: return false
-        case .noKey:
-            throw profile.refused(
+        case .invalidSignature: return false
+        case .noMatchingKey:
+            throw profile.rejection(
                 "none of the provider's keys matches its signature. RSA keys shorter than 2048 bits, keys for encryption, and keys published with their private part are not used"
             )
         }
@@ -204,20 +204,22 @@ package struct JWTClaims: Sendable {
     /// The current time, in seconds since the Epoch.
     package var time: TimeInterval { now.timeIntervalSince1970 }
 
-    package func refused(_ reason: String, _ cause: (any Error)? = nil) -> AuthError { profile.refused(reason, cause) }
+    package func rejection(_ reason: String, _ cause: (any Error)? = nil) -> AuthError {
+        profile.rejection(reason, cause)
+    }
 
     /// The value of an optional claim; nil if the claim is absent, or null, which some servers send instead of omitting it.
     package subscript(_ claim: String) -> JSON? { json[claim] == .null ? nil : json[claim] }
 
     package func missing(_ claim: String) -> AuthError {
-        refused("it has no usable \"\(claim)\" claim, which \(profile.specification) requires")
+        rejection("it has no usable \"\(claim)\" claim, which \(profile.specification) requires")
     }
 
     /// RFC 7519 section 4.1.1: `iss`, compared code point by code point.
     package func requireIssuer(_ issuer: String) throws(AuthError) -> String {
         guard let named = json["iss"]?.string else { throw missing("iss") }
         guard named.isIdentical(to: issuer) else {
-            throw refused("its issuer is \"\(DisplayText.sanitized(named))\", not \"\(issuer)\" (iss)")
+            throw rejection("its issuer is \"\(DisplayText.sanitized(named))\", not \"\(issuer)\" (iss)")
         }
         return named
     }
@@ -225,15 +227,15 @@ package struct JWTClaims: Sendable {
     /// OIDC Core section 2: `sub` "MUST NOT exceed 255 ASCII characters in length".
     package func requireSubject() throws(AuthError) -> String {
         guard let subject = json["sub"]?.string, !subject.isEmpty else { throw missing("sub") }
-        guard subject.utf8.count <= 255 else { throw refused("its sub is longer than 255 characters") }
-        guard subject.utf8.allSatisfy({ $0 < 0x80 }) else { throw refused("its sub contains a non-ASCII character") }
+        guard subject.utf8.count <= 255 else { throw rejection("its sub is longer than 255 characters") }
+        guard subject.utf8.allSatisfy({ $0 < 0x80 }) else { throw rejection("its sub contains a non-ASCII character") }
         return subject
     }
 
     /// RFC 7519 section 4.1.3: `aud`, a string or an array of strings, must contain the recipient.
     package func requireAudience(_ recipient: String) throws(AuthError) -> [String] {
-        let audience = try requireAnAudience()
-        guard audience.containsIdentical(recipient) else { throw refused("it is intended for another client (aud)") }
+        let audience = try requireAudienceClaim()
+        guard audience.containsIdentical(recipient) else { throw rejection("it is intended for another client (aud)") }
         return audience
     }
 
@@ -243,13 +245,13 @@ package struct JWTClaims: Sendable {
         let untrusted = audience.filter { !$0.isIdentical(to: recipient) && !others.containsIdentical($0) }
         guard untrusted.isEmpty else {
             let names = untrusted.prefix(8).map { DisplayText.sanitized($0, limit: 100) }.joined(separator: ", ")
-            throw refused("it is also intended for \(names), which \"trusted_audiences\" does not list (aud)")
+            throw rejection("it is also intended for \(names), which \"trusted_audiences\" does not list (aud)")
         }
         return audience
     }
 
     /// `aud`, for a recipient with several identifiers.
-    package func requireAnAudience() throws(AuthError) -> [String] {
+    package func requireAudienceClaim() throws(AuthError) -> [String] {
         guard let audience = json["aud"]?.string.map({ [$0] }) ?? json["aud"]?.strings else { throw missing("aud") }
         return audience
     }
@@ -258,29 +260,29 @@ package struct JWTClaims: Sendable {
     package func requireUnexpired() throws(AuthError) -> Double {
         guard let expiry = json["exp"]?.number else { throw missing("exp") }
         guard time - leeway < expiry else {
-            throw refused("it expired \(Self.seconds(time - expiry)) ago (exp)\(clockHint)")
+            throw rejection("it expired \(Self.seconds(time - expiry)) ago (exp)\(clockHint)")
         }
         return expiry
     }
 
     /// RFC 7519 section 4.1.6: `iat`, which must be neither in the future nor too old.
     /// - Parameter age: The maximum age, in seconds; nil for no limit.
-    package func requireIssued(within age: TimeInterval?) throws(AuthError) -> Double {
+    package func requireIssuedAt(within age: TimeInterval?) throws(AuthError) -> Double {
         guard let issued = json["iat"]?.number else { throw missing("iat") }
         guard issued <= time + leeway else {
-            throw refused("it was issued \(Self.seconds(issued - time)) in the future (iat)\(clockHint)")
+            throw rejection("it was issued \(Self.seconds(issued - time)) in the future (iat)\(clockHint)")
         }
         guard age.map({ issued >= time - leeway - $0 }) ?? true else {
-            throw refused("it was issued \(Self.seconds(time - issued)) ago (iat)\(clockHint)")
+            throw rejection("it was issued \(Self.seconds(time - issued)) ago (iat)\(clockHint)")
         }
         return issued
     }
 
     /// RFC 7519 section 4.1.5: nbf "identifies the time before which the JWT MUST NOT be accepted for processing".
-    package func requireStarted() throws(AuthError) {
+    package func requireNotBefore() throws(AuthError) {
         guard let notBefore = self["nbf"] else { return }
         guard let start = notBefore.number, start <= time + leeway else {
-            throw refused("its nbf is not a number, or it is not valid yet (nbf)\(clockHint)")
+            throw rejection("its nbf is not a number, or it is not valid yet (nbf)\(clockHint)")
         }
     }
 

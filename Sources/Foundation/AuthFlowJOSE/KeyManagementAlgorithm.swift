@@ -25,7 +25,7 @@ public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
     ]
 
     /// Whether the content encryption key is encrypted with an RSA key.
-    var wrapsByRSA: Bool { self == .rsaOAEP || self == .rsaOAEP256 }
+    var usesRSA: Bool { self == .rsaOAEP || self == .rsaOAEP256 }
 
     /// The size, in bytes, of the agreed key that wraps the content encryption key; nil when no key is wrapped.
     var wrappingKeySize: Int? {

@@ -14,9 +14,9 @@ package enum SignatureVerdict: Sendable {
     /// The signature was made with one of the keys.
     case verified
     /// The signature was not made with the key that the token's `kid` identifies.
-    case wrongSignature
+    case invalidSignature
     /// None of the keys matches.
-    case noKey
+    case noMatchingKey
 }
 
 extension JWKSet: KeySet {
@@ -36,12 +36,12 @@ extension JWKSet: KeySet {
             if key.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) { return .verified }
             isKnown = true
         }
-        guard jws.header.keyID != nil else { return .noKey }
-        guard !isKnown else { return .wrongSignature }
+        guard jws.header.keyID != nil else { return .noMatchingKey }
+        guard !isKnown else { return .invalidSignature }
         for key in unnamedCandidates(for: jws.header) where mayHaveSigned(key) {
             if key.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) { return .verified }
         }
-        return .noKey
+        return .noMatchingKey
     }
 }
 
@@ -52,7 +52,7 @@ package struct JWKSet: Sendable {
 
     /// The maximum number of keys tried for one signature, so that a set full of decoys cannot make verification
     /// expensive.
-    static let maximumTries = 16
+    static let maximumAttempts = 16
 
     package let keys: [JWK]
 
@@ -80,13 +80,13 @@ package struct JWKSet: Sendable {
     /// and the type identifies the key. If the header has no key ID, every key of the type is tried.
     func candidates(for header: JWSHeader) -> some Sequence<JWK> {
         keys.lazy
-            .filter { $0.fits(header.algorithm) && (header.keyID == nil || $0.keyID == header.keyID) }
-            .prefix(Self.maximumTries)
+            .filter { $0.supports(header.algorithm) && (header.keyID == nil || $0.keyID == header.keyID) }
+            .prefix(Self.maximumAttempts)
     }
 
     /// The candidate keys without an ID, so that the tokens of a provider that uses key IDs in its tokens but not in its
     /// key set can still be verified.
     func unnamedCandidates(for header: JWSHeader) -> some Sequence<JWK> {
-        keys.lazy.filter { $0.keyID == nil && $0.fits(header.algorithm) }.prefix(Self.maximumTries)
+        keys.lazy.filter { $0.keyID == nil && $0.supports(header.algorithm) }.prefix(Self.maximumAttempts)
     }
 }

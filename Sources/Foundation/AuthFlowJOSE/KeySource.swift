@@ -8,7 +8,7 @@ import Synchronization
 ///
 /// - Only one fetch of each key set is in progress at a time, however many tasks wait for it.
 /// - If a token's `kid` is unknown, or its signature does not match the key, the keys are fetched again immediately,
-///   but after that at most once every ``missInterval`` seconds (``failureInterval`` after a failure). Forged tokens
+///   but after that at most once every ``unknownKeyIDSearchInterval`` seconds (``failureInterval`` after a failure). Forged tokens
 ///   therefore cannot cause a flood of requests, and a token signed with a new key is verified even if the keys were fetched just before the rotation.
 /// - A failed fetch does not discard cached keys.
 package final class KeySource: Sendable {
@@ -22,7 +22,7 @@ package final class KeySource: Sendable {
     /// The maximum age, in seconds, of stale keys, which are used while new keys cannot be fetched.
     static let maximumStaleAge: TimeInterval = 86400
     /// The minimum interval between two searches for an unknown key, in seconds, if the first one succeeds.
-    static let missInterval: TimeInterval = 30
+    static let unknownKeyIDSearchInterval: TimeInterval = 30
     /// The time for which an unknown key ID is cached, in seconds. Tokens with that ID are rejected without another
     /// search.
     static let unknownKeyIDAge: TimeInterval = 60
@@ -70,7 +70,7 @@ package final class KeySource: Sendable {
         fetch: @escaping Fetch
     ) async throws -> SignatureVerdict {
         let arrival = entries.withLock { $0[endpoint.url]?.begun ?? 0 }
-        var verdict = SignatureVerdict.noKey
+        var verdict = SignatureVerdict.noMatchingKey
         var wasSearched = false
         // Up to three fetches may be needed: one because no keys are cached, one that started before the token was
         // signed, and one that started afterwards.
@@ -87,7 +87,7 @@ package final class KeySource: Sendable {
             switch self.search(for: jws.header.keyID, at: endpoint, fetch: fetch) {
             case .running(let task): search = task
             case .refused(let reason):
-                if case .noKey = verdict, let reason { throw reason }
+                if case .noMatchingKey = verdict, let reason { throw reason }
                 return verdict
             }
             do {
@@ -95,11 +95,13 @@ package final class KeySource: Sendable {
             } catch {
                 // If one of the cached keys has that ID, the signature is definitely invalid.
                 try Task.checkCancellation()
-                guard case .wrongSignature = verdict else { throw error }
+                guard case .invalidSignature = verdict else { throw error }
                 break
             }
         }
-        if case .noKey = verdict, wasSearched, let keyID = jws.header.keyID { remember(unknown: keyID, at: endpoint) }
+        if case .noMatchingKey = verdict, wasSearched, let keyID = jws.header.keyID {
+            remember(unknown: keyID, at: endpoint)
+        }
         return verdict
     }
 
@@ -175,8 +177,8 @@ package final class KeySource: Sendable {
             if let keyID, let until = entry.unknownKeyIDs[keyID], Self.isWaiting(now, until, Self.unknownKeyIDAge) {
                 return .refused(entry.failure)
             }
-            guard Self.isWaiting(now, entry.nextSearch, Self.missInterval) else {
-                entries[endpoint.url]?.nextSearch = now + Self.missInterval
+            guard Self.isWaiting(now, entry.nextSearch, Self.unknownKeyIDSearchInterval) else {
+                entries[endpoint.url]?.nextSearch = now + Self.unknownKeyIDSearchInterval
                 return .running(begin(&entries, endpoint, fetch))
             }
             // Neither a failed fetch nor a search for another token's key proves that this token's key does not exist.

@@ -55,11 +55,11 @@ public struct PrivateKey: SigningKey {
         algorithm: SignatureAlgorithm? = nil
     ) throws(AuthError) {
         self.material = material
-        let able = Self.algorithms(of: material)
-        guard algorithm.map(able.contains) ?? true else {
+        let supported = Self.algorithms(of: material)
+        guard algorithm.map(supported.contains) ?? true else {
             throw Self.refusal("its \"alg\" does not match its key type")
         }
-        self.algorithms = algorithm.map { [$0] } ?? able
+        self.algorithms = algorithm.map { [$0] } ?? supported
         guard var members = material.publicPart?.members, let thumbprint = JSON.object(members).jwkThumbprint else {
             throw Self.refusal("its public key cannot be derived")
         }
@@ -224,7 +224,7 @@ extension PrivateKey {
     }
 }
 
-extension PrivateKey: CustomStringConvertible, WithoutReflection {
+extension PrivateKey: CustomStringConvertible, NonReflectable {
     /// The `kid`.
     public var description: String { keyID ?? "a private key" }
 }

@@ -25,8 +25,8 @@ package final class PrivateKeyFile<Key: Sendable>: Sendable {
             throw refusal("it is not a regular file")
         }
         guard status.st_uid == geteuid() || status.st_uid == 0 else { throw refusal("it belongs to another user") }
-        let isOpenToGroup = status.st_mode & 0o070 != 0 && !PrivateGroup.isOwn(status.st_gid)
-        guard status.st_mode & 0o007 == 0, !isOpenToGroup else {
+        let isGroupAccessible = status.st_mode & 0o070 != 0 && !PrivateGroup.isUserPrivate(status.st_gid)
+        guard status.st_mode & 0o007 == 0, !isGroupAccessible else {
             throw refusal("other users can access it. Run: chmod 600 \(ShellWord.path(path))")
         }
         let version = FileVersion(status)

@@ -63,10 +63,10 @@ extension SigningKey {
         allowed: [SignatureAlgorithm]?,
         announced: [String]?
     ) throws(AuthError) -> SignatureAlgorithm {
-        let able = (wanted.map { [$0] } ?? algorithms).filter {
+        let supported = (wanted.map { [$0] } ?? algorithms).filter {
             algorithms.contains($0) && allowed?.contains($0) != false
         }
-        guard let first = able.first else {
+        guard let first = supported.first else {
             let names = (wanted.map { [$0] } ?? allowed ?? []).map(\.rawValue).joined(separator: ", ")
             throw AuthError(
                 .invalidConfiguration,
@@ -76,7 +76,7 @@ extension SigningKey {
             )
         }
         guard let announced else { return first }
-        if let common = able.first(where: { announced.contains($0.rawValue) }) { return common }
+        if let common = supported.first(where: { announced.contains($0.rawValue) }) { return common }
         throw AuthError(
             .unsupported,
             "The provider accepts signatures with \(DisplayText.sanitized(announced.joined(separator: ", "))), but the client's key and settings allow none of these."

@@ -7,7 +7,7 @@ public struct SigningKeySource: Sendable {
 
     /// A fixed key.
     public init(_ key: any SigningKey) {
-        self.init(isInToken: false) { () throws(AuthError) in key }
+        self.init(isInHardwareToken: false) { () throws(AuthError) in key }
     }
 
     /// The key in a file: PEM, a JWK or a JWK set. To rotate it, replace the file: the next signature uses the new key.
@@ -21,18 +21,18 @@ public struct SigningKeySource: Sendable {
     }
 
     /// Whether the key is in a hardware token, which is not required to be present until the key is used.
-    package let isInToken: Bool
+    package let isInHardwareToken: Bool
 
     /// - Parameters:
-    ///   - isInToken: Whether reading the key may block.
+    ///   - isInHardwareToken: Whether reading the key may block.
     ///   - read: Returns the current signing key.
-    package init(isInToken: Bool, read: @escaping @Sendable () throws(AuthError) -> any SigningKey) {
-        self.isInToken = isInToken
+    package init(isInHardwareToken: Bool, read: @escaping @Sendable () throws(AuthError) -> any SigningKey) {
+        self.isInHardwareToken = isInHardwareToken
         self.read = read
     }
 
     private init(_ file: PrivateKeyFile<PrivateKey>) {
-        self.init(isInToken: false) { () throws(AuthError) in try file.key() }
+        self.init(isInHardwareToken: false) { () throws(AuthError) in try file.key() }
     }
 
     /// Returns the current signing key. Finding a key in a hardware token may block the thread.
@@ -41,8 +41,8 @@ public struct SigningKeySource: Sendable {
     package func key() throws(AuthError) -> any SigningKey { try read() }
 
     /// The current signing key, without blocking a thread of the cooperative pool.
-    package func keyInTask() async throws -> any SigningKey {
-        guard isInToken else { return try read() }
+    package func loadKey() async throws -> any SigningKey {
+        guard isInHardwareToken else { return try read() }
         return try await BlockingCall.run {
             try read()
         } onCancel: {

@@ -8,7 +8,7 @@ struct JSONScanner {
     /// The offset of the next byte; after an error, of the first unexpected byte, or of a duplicate key.
     private(set) var offset = 0
     /// The token that was expected at the offset of an error; nil if a value was expected.
-    private(set) var expected: JSONMistake.Expected?
+    private(set) var expected: JSONSyntaxError.Expected?
 
     /// The paths of the numbers that are written with a fraction or an exponent. Foundation decodes 1.0 as the integer 1.
     private(set) var fractions: Set<JSONPath> = []
@@ -41,7 +41,7 @@ struct JSONScanner {
         return count
     }
 
-    private mutating func error(_ code: JSONError.Code, expected: JSONMistake.Expected? = nil) -> JSONError {
+    private mutating func error(_ code: JSONError.Code, expected: JSONSyntaxError.Expected? = nil) -> JSONError {
         self.expected = expected
         return JSONError(code, in: text, at: offset)
     }
@@ -61,7 +61,7 @@ struct JSONScanner {
         return text[offset]
     }
 
-    private mutating func expect(_ literal: StaticString, _ token: JSONMistake.Expected? = nil) throws(JSONError) {
+    private mutating func expect(_ literal: StaticString, _ token: JSONSyntaxError.Expected? = nil) throws(JSONError) {
         for byte in String(describing: literal).utf8 {
             guard try peek() == byte else { throw error(.invalidSyntax, expected: token) }
             offset += 1

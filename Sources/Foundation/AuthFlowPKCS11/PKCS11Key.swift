@@ -38,7 +38,7 @@ package final class PKCS11Key: SigningKey {
     private static let logins = Mutex(())
 
     /// The PINs that a token has rejected, as hashes of PIN and token, because a second attempt could lock the token.
-    private static let refusedPINs = Mutex<Set<String>>([])
+    private static let rejectedPINs = Mutex<Set<String>>([])
 
     /// Opens a session, and finds the key.
     /// - Throws: ``AuthError`` with `key_unavailable`, whose message states the reason.
@@ -90,7 +90,7 @@ package final class PKCS11Key: SigningKey {
                 throw Self.refusal("it is not the same key as before", uri)
             }
             session = opened
-            return try Self.responding(uri) { () throws(PKCS11Module.Failure) in
+            return try Self.translatingFailures(uri) { () throws(PKCS11Module.Failure) in
                 try opened.module.sign(input, by: mechanism, key: opened.key, in: opened.number)
             }
         }
@@ -105,7 +105,7 @@ package final class PKCS11Key: SigningKey {
         -> [UInt8]
     {
         let session = try open(uri, pin, Int(AUTHFLOW_PKCS11_SECRET_KEY))
-        let code = try responding(uri) { () throws(PKCS11Module.Failure) in
+        let code = try translatingFailures(uri) { () throws(PKCS11Module.Failure) in
             let mechanism = Int(AUTHFLOW_PKCS11_SHA256_HMAC)
             return try session.module.sign(bytes, by: mechanism, key: session.key, in: session.number)
         }
@@ -119,7 +119,7 @@ package final class PKCS11Key: SigningKey {
         _ kind: Int = Int(AUTHFLOW_PKCS11_PRIVATE_KEY)
     ) throws(AuthError) -> Session {
         let module = try PKCS11Module.at(uri.module)
-        let present = try responding(uri) { () throws(PKCS11Module.Failure) in try module.tokens() }
+        let present = try translatingFailures(uri) { () throws(PKCS11Module.Failure) in try module.tokens() }
         let tokens = present.filter { token in
             token.flags & UInt(AUTHFLOW_PKCS11_INITIALIZED) != 0
                 && (uri.token ?? token.label) == token.label && (uri.serial ?? token.serial) == token.serial
@@ -138,11 +138,13 @@ package final class PKCS11Key: SigningKey {
         guard tokens.count == 1 else {
             throw refusal("several tokens match; select one by its label or serial number", uri)
         }
-        let number = try responding(uri) { () throws(PKCS11Module.Failure) in try module.openSession(at: token.slot) }
+        let number = try translatingFailures(uri) { () throws(PKCS11Module.Failure) in
+            try module.openSession(at: token.slot)
+        }
         var isKept = false
         defer { if !isKept { module.closeSession(number) } }
         if token.flags & UInt(AUTHFLOW_PKCS11_LOGIN_REQUIRED) != 0 { try login(module, number, token, uri, pin) }
-        let keys = try responding(uri) { () throws(PKCS11Module.Failure) in
+        let keys = try translatingFailures(uri) { () throws(PKCS11Module.Failure) in
             try module.objects(
                 kind,
                 label: uri.object,
@@ -167,12 +169,12 @@ package final class PKCS11Key: SigningKey {
     ) throws(AuthError) {
         guard let pin else { throw refusal("the token requires a PIN, but none is configured", uri) }
         let result = logins.withLock { _ in
-            Result { () throws(AuthError) in try loginAlone(module, session, token.slot, uri, pin) }
+            Result { () throws(AuthError) in try loginSerially(module, session, token.slot, uri, pin) }
         }
         try result.get()
     }
 
-    private static func loginAlone(
+    private static func loginSerially(
         _ module: PKCS11Module,
         _ session: UInt,
         _ slot: UInt,
@@ -180,7 +182,7 @@ package final class PKCS11Key: SigningKey {
         _ pin: Secret
     ) throws(AuthError) {
         // Reads the current state of the token, because another login may have failed since it was listed.
-        let tokens = try responding(uri) { () throws(PKCS11Module.Failure) in try module.tokens() }
+        let tokens = try translatingFailures(uri) { () throws(PKCS11Module.Failure) in try module.tokens() }
         guard let token = tokens.first(where: { $0.slot == slot }) else {
             throw refusal("the hardware token is no longer present", uri)
         }
@@ -190,7 +192,7 @@ package final class PKCS11Key: SigningKey {
         let mark = Base64URL.encode(
             SHA256.hash(data: Array("\(uri.module)\u{0}\(token.serial)\u{0}\(pin.exposed)".utf8))
         )
-        guard !refusedPINs.withLock({ $0.contains(mark) }) else {
+        guard !rejectedPINs.withLock({ $0.contains(mark) }) else {
             throw refusal(
                 "the token has rejected this PIN. It is not retried, because another attempt could lock the token",
                 uri
@@ -208,7 +210,7 @@ package final class PKCS11Key: SigningKey {
         } catch {
             switch error.result {
             case UInt(AUTHFLOW_PKCS11_PIN_INCORRECT):
-                refusedPINs.withLock { _ = $0.insert(mark) }
+                rejectedPINs.withLock { _ = $0.insert(mark) }
                 throw refusal("the PIN is wrong", uri)
             case UInt(AUTHFLOW_PKCS11_PIN_LOCKED): throw refusal("the token is locked after too many wrong PINs", uri)
             default: throw refusal("the login to the token failed (error \(error.result))", uri)
@@ -221,7 +223,7 @@ package final class PKCS11Key: SigningKey {
         _ uri: PKCS11URI
     ) throws(AuthError) -> (jwk: JSON, algorithms: [SignatureAlgorithm]) {
         func attribute(_ type: Int, of object: UInt? = nil) throws(AuthError) -> [UInt8] {
-            try responding(uri) { () throws(PKCS11Module.Failure) in
+            try translatingFailures(uri) { () throws(PKCS11Module.Failure) in
                 try session.module.attribute(type, of: object ?? session.key, in: session.number)
             }
         }
@@ -246,7 +248,7 @@ package final class PKCS11Key: SigningKey {
             }
             // The point is an attribute of the public key, which has the same identifier as the private key.
             let identifier = try attribute(AUTHFLOW_PKCS11_ID)
-            let publicKeys = try responding(uri) { () throws(PKCS11Module.Failure) in
+            let publicKeys = try translatingFailures(uri) { () throws(PKCS11Module.Failure) in
                 try session.module.objects(
                     AUTHFLOW_PKCS11_PUBLIC_KEY,
                     label: identifier.isEmpty ? uri.object : nil,
@@ -283,7 +285,7 @@ package final class PKCS11Key: SigningKey {
         ("P-521", 66, .es512, [0x06, 0x05, 0x2B, 0x81, 0x04, 0x00, 0x23]),
     ]
 
-    private static func responding<Value>(
+    private static func translatingFailures<Value>(
         _ uri: PKCS11URI,
         _ body: () throws(PKCS11Module.Failure) -> Value
     ) throws(AuthError) -> Value {

@@ -18,7 +18,7 @@ package struct PKCS11URI: Sendable, Hashable {
     let module: String
 
     /// The module that combines all modules registered on the system.
-    private static let everyModule = "p11-kit-proxy.so"
+    private static let proxyModule = "p11-kit-proxy.so"
 
     private static let attributes = ["token", "serial", "model", "manufacturer", "object", "id", "type"]
 
@@ -71,7 +71,7 @@ package struct PKCS11URI: Sendable, Hashable {
         self.manufacturer = try string("manufacturer")
         self.object = try string("object")
         self.identifier = values["id"]
-        let module = try string("module-path") ?? Self.everyModule
+        let module = try string("module-path") ?? Self.proxyModule
         // A library loaded from the working directory would run with the privileges of this program.
         guard !module.contains("/") || module.hasPrefix("/") else { throw refuse("module-path is not absolute") }
         self.module = module

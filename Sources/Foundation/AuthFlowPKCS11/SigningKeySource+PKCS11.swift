@@ -17,13 +17,13 @@ extension SigningKeySource {
         pin: Secret? = nil,
         keyID: String? = nil
     ) throws(AuthError) -> SigningKeySource {
-        let place = PKCS11Place(uri: try PKCS11URI(uri), pin: pin, keyID: keyID)
-        return SigningKeySource(isInToken: true) { () throws(AuthError) in try place.key() }
+        let place = PKCS11KeyReference(uri: try PKCS11URI(uri), pin: pin, keyID: keyID)
+        return SigningKeySource(isInHardwareToken: true) { () throws(AuthError) in try place.key() }
     }
 }
 
 /// The location of a key in a token, and the key once it has been opened.
-private final class PKCS11Place: Sendable {
+private final class PKCS11KeyReference: Sendable {
     private let uri: PKCS11URI
     private let pin: Secret?
     private let keyID: String?

@@ -139,15 +139,15 @@ public actor MemoryTokenStore: SessionTokenStore {
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 waiting[key, default: []].append((fence, continuation))
-                if Task.isCancelled { giveUp(fence, key) }
+                if Task.isCancelled { cancelWaiter(fence, key) }
             }
         } onCancel: {
-            Task { await self.giveUp(fence, key) }
+            Task { await self.cancelWaiter(fence, key) }
         }
         return Lease(key: key, fence: fence)
     }
 
-    private func giveUp(_ fence: UInt64, _ key: RecordKey) {
+    private func cancelWaiter(_ fence: UInt64, _ key: RecordKey) {
         guard let index = waiting[key]?.firstIndex(where: { $0.fence == fence }) else { return }
         waiting[key]?.remove(at: index).continuation.resume(throwing: CancellationError())
     }

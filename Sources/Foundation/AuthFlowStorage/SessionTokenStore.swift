@@ -122,7 +122,7 @@ public struct TaggedRecord: Sendable, Hashable {
     }
 }
 
-extension TaggedRecord: CustomStringConvertible, WithoutReflection {
+extension TaggedRecord: CustomStringConvertible, NonReflectable {
     /// The name of the key, without the bytes.
     public var description: String { "record \(key.name)" }
 }

@@ -66,13 +66,13 @@ public struct Lease: Sendable, Hashable {
 
     /// Whether a previous holder was killed or lost its lease before releasing it, and no holder has written since.
     /// That holder's operation may be incomplete.
-    public let isAfterUnfinished: Bool
+    public let isAfterAbandonedLease: Bool
 
-    private let term: Term?
+    private let expiry: Expiry?
     private let isHeld: (@Sendable () -> Bool)?
 
     /// The period for which a lease is held, measured by its holder's clock. The store extends it with every renewal.
-    public final class Term: Sendable {
+    public final class Expiry: Sendable {
         private let elapsed: @Sendable () -> Duration
         private let end: Mutex<Duration>
         /// The period before the end of the term during which no request is sent, because another holder could take
@@ -97,20 +97,20 @@ public struct Lease: Sendable, Hashable {
         /// - Parameter end: The new end, measured from the start of the term.
         public func extend(until end: Duration) { self.end.withLock { $0 = end } }
 
-        var isEnding: Bool { end.withLock { $0 } - margin <= elapsed() }
+        var isNearExpiry: Bool { end.withLock { $0 } - margin <= elapsed() }
     }
 
     /// Creates a lease. For use by stores.
     /// - Parameters:
     ///   - key: The key.
     ///   - fence: A number that is unique among all leases on the key.
-    ///   - isAfterUnfinished: Whether a previous holder never released its lease.
-    ///   - term: The term of the lease; default: until it is released.
-    public init(key: RecordKey, fence: UInt64, isAfterUnfinished: Bool = false, term: Term? = nil) {
+    ///   - isAfterAbandonedLease: Whether a previous holder never released its lease.
+    ///   - expiry: The expiry of the lease; default: until it is released.
+    public init(key: RecordKey, fence: UInt64, isAfterAbandonedLease: Bool = false, expiry: Expiry? = nil) {
         self.key = key
         self.fence = fence
-        self.isAfterUnfinished = isAfterUnfinished
-        self.term = term
+        self.isAfterAbandonedLease = isAfterAbandonedLease
+        self.expiry = expiry
         self.isHeld = nil
     }
 
@@ -118,8 +118,8 @@ public struct Lease: Sendable, Hashable {
     package init(key: RecordKey, fence: UInt64, isHeld: @escaping @Sendable () -> Bool) {
         self.key = key
         self.fence = fence
-        self.isAfterUnfinished = false
-        self.term = nil
+        self.isAfterAbandonedLease = false
+        self.expiry = nil
         self.isHeld = isHeld
     }
 
@@ -127,8 +127,8 @@ public struct Lease: Sendable, Hashable {
     /// an irreversible operation: while a process was paused, another holder may have acquired the lease, or may acquire
     /// it before the request reaches the provider.
     /// - Throws: ``AuthError`` with `lease_lost`.
-    public func requireTime() throws(AuthError) {
-        if term?.isEnding == true || isHeld?() == false { throw Self.lost }
+    public func requireRemainingTime() throws(AuthError) {
+        if expiry?.isNearExpiry == true || isHeld?() == false { throw Self.lost }
     }
 
     /// Compares the keys and the fences.
@@ -151,7 +151,7 @@ public struct Lease: Sendable, Hashable {
 
 extension AuthError {
     /// Whether another holder has written, or may have written, the record since this lease was lost.
-    package var isOfLostLease: Bool { code == .leaseLost || code == .outcomeUnknown }
+    package var indicatesLostLease: Bool { code == .leaseLost || code == .outcomeUnknown }
 }
 
 /// The key of a record in a ``TokenStore``.

@@ -61,7 +61,7 @@ public struct URLSessionTransport: HTTPTransport {
 
         let task = session.dataTask(with: request)
         body?.onCancel { [exchanges] in exchanges.cancel(task) }
-        defer { exchanges.forget(task) }
+        defer { exchanges.remove(task) }
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 exchanges.begin(Exchange(continuation: continuation, call: call, body: body), as: task)
@@ -119,7 +119,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         do throws(AuthError) {
             try exchange.call.willSend()
         } catch {
-            forget(task)
+            remove(task)
             return exchange.fail(error)
         }
         task.resume()
@@ -141,7 +141,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
 
     /// Removes the record of a cancelled request, because the cancellation may have occurred just as the request
     /// completed.
-    func forget(_ task: URLSessionTask) {
+    func remove(_ task: URLSessionTask) {
         state.withLock { _ = $0.cancelled.remove(task.taskIdentifier) }
     }
 

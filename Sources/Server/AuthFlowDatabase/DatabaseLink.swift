@@ -12,7 +12,7 @@ package protocol DatabaseLink: AnyObject, Sendable {
     var descriptor: Int32 { get }
 
     /// Whether there is still data to send.
-    var mustWrite: Bool { get }
+    var hasPendingOutput: Bool { get }
 
     /// Starts a request. No other request may be in progress.
     func begin(_ request: Request) throws(DatabaseFailure)

@@ -137,7 +137,7 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
     }
 
     private func run(_ pipe: WakeUpPipe) {
-        BrokenPipes.failInThisThread()
+        BrokenPipeSignal.blockInCurrentThread()
         var work = DatabaseWork<Link>(limits: limits, wakeUp: pipe)
         while true {
             pipe.empty()
@@ -158,9 +158,9 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
                 return true
             }
             if isOver { return work.end() }
-            for use in work.wantedLinks() {
+            for use in work.connectionsToOpen() {
                 let hasThread = DetachedThread.run { [open] in
-                    BrokenPipes.failInThisThread()
+                    BrokenPipeSignal.blockInCurrentThread()
                     let result = Result { () throws(DatabaseFailure) in try open(use) }
                     let isLate = self.state.withLock { state -> Bool in
                         // The loop that requested the connection may have exited in the meantime.

@@ -30,7 +30,7 @@ struct DatabaseWork<Link: DatabaseLink> {
     private var finished = 0
 
     /// The timeout for opening a connection, after which another connection may be opened.
-    private static var longestOpening: Duration { .seconds(10) }
+    private static var openTimeout: Duration { .seconds(10) }
 
     init(limits: DatabaseLoop<Link>.Limits, wakeUp: WakeUpPipe) {
         self.limits = limits
@@ -99,9 +99,9 @@ struct DatabaseWork<Link: DatabaseLink> {
         where slots[index].job == nil && slots[index].lastUse.duration(to: now) >= limits.idle {
             slots.remove(at: index).link.close()
         }
-        let isStuck = opening.contains { $0.since.duration(to: now) >= Self.longestOpening }
+        let isStuck = opening.contains { $0.since.duration(to: now) >= Self.openTimeout }
         if isStuck {
-            opening.removeAll { $0.since.duration(to: now) >= Self.longestOpening }
+            opening.removeAll { $0.since.duration(to: now) >= Self.openTimeout }
             fail(DatabaseFailure(.unreachable, "The database accepts connections but does not respond."))
         }
         while let job = waiting.first {
@@ -136,7 +136,7 @@ struct DatabaseWork<Link: DatabaseLink> {
     }
 
     private mutating func advance(_ index: Int) {
-        guard slots[index].isReady || slots[index].link.mustWrite else { return expire(index) }
+        guard slots[index].isReady || slots[index].link.hasPendingOutput else { return expire(index) }
         do throws(DatabaseFailure) {
             if let result = try slots[index].link.advance(), let job = slots[index].job {
                 (slots[index].job, slots[index].lastUse) = (nil, .now)
@@ -171,14 +171,14 @@ struct DatabaseWork<Link: DatabaseLink> {
     }
 
     /// The connections to open now.
-    mutating func wantedLinks() -> [DatabaseLinkUse] {
+    mutating func connectionsToOpen() -> [DatabaseLinkUse] {
         var wanted: [DatabaseLinkUse] = []
         if let outage, Instant.now < outage.nextAttempt { return [] }
-        let underWay = opening.count { $0.use == .requests }
-        let room = limits.connections - slots.count - underWay
+        let openingCount = opening.count { $0.use == .requests }
+        let room = limits.connections - slots.count - openingCount
         // While the database is unavailable, one attempt at a time is enough.
-        let most = outage == nil ? room : min(room, 1 - underWay)
-        let missing = waiting.count - underWay
+        let most = outage == nil ? room : min(room, 1 - openingCount)
+        let missing = waiting.count - openingCount
         for _ in 0..<max(0, min(most, missing)) { wanted.append(.requests) }
         if isListening, listener == nil, !opening.contains(where: { $0.use == .messages }) { wanted.append(.messages) }
         opening += wanted.map { ($0, .now) }
@@ -189,7 +189,7 @@ struct DatabaseWork<Link: DatabaseLink> {
     mutating func wait() {
         var entries = [pollfd(fd: wakeUp.readEnd, events: Int16(POLLIN), revents: 0)]
         for slot in slots {
-            let events = slot.link.mustWrite ? POLLIN | POLLOUT : POLLIN
+            let events = slot.link.hasPendingOutput ? POLLIN | POLLOUT : POLLIN
             entries.append(pollfd(fd: slot.link.descriptor, events: Int16(events), revents: 0))
         }
         if let listener { entries.append(pollfd(fd: listener.descriptor, events: Int16(POLLIN), revents: 0)) }
@@ -197,7 +197,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         var next = now + limits.idle
         for slot in slots { if let job = slot.job { next = min(next, job.deadline) } }
         if let job = waiting.first { next = min(next, job.deadline) }
-        for link in opening { next = min(next, link.since + Self.longestOpening) }
+        for link in opening { next = min(next, link.since + Self.openTimeout) }
         if let outage, !waiting.isEmpty || isListening, outage.nextAttempt > now {
             next = min(next, outage.nextAttempt)
         }

@@ -10,7 +10,7 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
         /// this duration has passed.
         package var lease = Duration.seconds(15)
         /// The maximum time to wait for another holder to release the lease.
-        package var patience = Duration.seconds(30)
+        package var waitTimeout = Duration.seconds(30)
         /// The time for which a write is retried while the database is unavailable. If the lease has expired in the meantime, the
         /// database decides whether it is still held.
         package var repetition = Duration.seconds(15)
@@ -18,9 +18,9 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
         /// briefly.
         package var outage = Duration.seconds(5)
 
-        package init(lease: Duration = .seconds(15), patience: Duration = .seconds(30)) {
+        package init(lease: Duration = .seconds(15), waitTimeout: Duration = .seconds(30)) {
             self.lease = lease
-            self.patience = patience
+            self.waitTimeout = waitTimeout
             self.repetition = lease
         }
     }
@@ -110,17 +110,17 @@ extension LeasedRecords {
         on key: RecordKey,
         _ body: (Lease) async throws -> Return
     ) async throws -> Return {
-        let (lease, inTable, term) = try await take(key)
+        let (lease, inTable, expiry) = try await take(key)
         held.withLock { $0[lease] = Held(lease: inTable) }
         let renewing = Task { [table, times, host] in
             var pause = times.lease / 3
             while true {
                 try await host.clock.sleep(for: max(pause, .milliseconds(1)))
-                let asked = term.now
+                let asked = expiry.now
                 // A failed renewal is not an error: at the next write, the database decides whether the lease is
                 // still held.
                 let isRenewed = (try? await table.renew(inTable, for: times.lease)) == true
-                if isRenewed { term.extend(until: asked + times.lease) }
+                if isRenewed { expiry.extend(until: asked + times.lease) }
                 pause = isRenewed ? times.lease / 3 : times.lease / 15
             }
         }
@@ -167,7 +167,7 @@ extension LeasedRecords {
         unwritten.withLock { $0.subtract(over) }
     }
 
-    private func take(_ key: RecordKey) async throws -> (Lease, HeldLease, Lease.Term) {
+    private func take(_ key: RecordKey) async throws -> (Lease, HeldLease, Lease.Expiry) {
         let owner = host.randomBytes(16)
         let elapsed = host.clock.stopwatch()
         var attempt = 0
@@ -175,7 +175,7 @@ extension LeasedRecords {
             try Task.checkCancellation()
             let waiter = waiters.register(for: key.digest)
             defer { waiters.remove(waiter) }
-            let term = Lease.Term(lasting: times.lease, clock: host.clock)
+            let expiry = Lease.Expiry(lasting: times.lease, clock: host.clock)
             // The same owner may retry, so that a lost response does not leave an orphaned lease.
             let asking = Task {
                 try await self.repeated(for: self.times.outage) {
@@ -183,16 +183,19 @@ extension LeasedRecords {
                 }
             }
             switch try await asking.value {
-            case .taken(let fence, let isAfterUnfinished):
+            case .taken(let fence, let isAfterAbandonedLease):
                 let inTable = HeldLease(digest: key.digest, owner: owner, fence: fence)
                 guard !Task.isCancelled else {
                     _ = await Task { try? await self.table.release(inTable) }.value
                     throw CancellationError()
                 }
-                return (Lease(key: key, fence: fence, isAfterUnfinished: isAfterUnfinished, term: term), inTable, term)
+                return (
+                    Lease(key: key, fence: fence, isAfterAbandonedLease: isAfterAbandonedLease, expiry: expiry),
+                    inTable, expiry
+                )
             case .busy(let rest):
                 let waited = elapsed()
-                guard waited < times.patience else {
+                guard waited < times.waitTimeout else {
                     throw AuthError(
                         .leaseBusy,
                         "Another process holds the lease on this session for \(Int(rest.seconds.rounded(.up))) more seconds. Try again.",
@@ -209,7 +212,7 @@ extension LeasedRecords {
                     ? min(Duration.milliseconds(100) * (1 << min(attempt, 4)), .seconds(1))
                     : max(.milliseconds(2), min(waited / 4, .milliseconds(100)))
                 attempt += 1
-                let pause = max(.milliseconds(1), min(poll, rest, times.patience - waited))
+                let pause = max(.milliseconds(1), min(poll, rest, times.waitTimeout - waited))
                 try await waiters.wait(waiter, atMost: pause, clock: host.clock)
             }
         }

@@ -54,8 +54,8 @@ package protocol RecordTable: Sendable {
 
 /// The result of an attempt to acquire a lease.
 package enum TakenLease: Sendable {
-    /// - isAfterUnfinished: Whether an earlier holder never released its lease, and no holder has written since.
-    case taken(fence: UInt64, isAfterUnfinished: Bool)
+    /// - isAfterAbandonedLease: Whether an earlier holder never released its lease, and no holder has written since.
+    case taken(fence: UInt64, isAfterAbandonedLease: Bool)
     /// Another owner holds the lease. The duration is the lease's remaining lifetime, unless the lease is renewed.
     case busy(Duration)
 }

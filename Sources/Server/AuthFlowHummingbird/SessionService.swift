@@ -10,22 +10,22 @@ public import ServiceLifecycle
 /// `maximumGracefulShutdownDuration`: by default, a graceful shutdown waits indefinitely for clients that do not read.
 public struct SessionService: Service {
     private let server: SessionServer
-    private let patience: Duration
+    private let waitTimeout: Duration
     private let logger: Logger
 
     /// Creates the service.
     /// - Parameters:
     ///   - server: The session server.
-    ///   - patience: The maximum time to wait at shutdown; default: ten seconds. The process supervisor's shutdown timeout
+    ///   - waitTimeout: The maximum time to wait at shutdown; default: ten seconds. The process supervisor's shutdown timeout
     ///     must be longer.
     ///   - logger: Logs a failure to store refreshed tokens.
     public init(
         server: SessionServer,
-        patience: Duration = .seconds(10),
+        waitTimeout: Duration = .seconds(10),
         logger: Logger = Logger(label: "AuthFlow")
     ) {
         self.server = server
-        self.patience = patience
+        self.waitTimeout = waitTimeout
         self.logger = logger
     }
 
@@ -33,7 +33,7 @@ public struct SessionService: Service {
     public func run() async throws {
         await cancelWhenGracefulShutdown { [server] in await server.removeEndedSessions() }
         // This runs in a separate task, because a task that is cancelled together with the application would not wait.
-        let drain = Task { [server, patience] in await server.drain(within: patience) }
+        let drain = Task { [server, waitTimeout] in await server.drain(within: waitTimeout) }
         guard await !drain.value else { return }
         logger.critical(
             "Refreshed tokens were not written to the store before the process exited: the affected users may have to sign in again."

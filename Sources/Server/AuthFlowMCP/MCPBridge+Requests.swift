@@ -37,15 +37,17 @@ extension MCPBridge {
         let isSessionRequest = message.version == nil && message.method != "initialize"
         let response: ResponseStream
         do {
-            var repair: (@Sendable () async -> Bool)?
-            if isSessionRequest, session.id != nil, repairs { repair = { await self.repair(session.number) } }
+            var replaceSession: (@Sendable () async -> Bool)?
+            if isSessionRequest, session.id != nil, repairs {
+                replaceSession = { await self.replaceSession(session.number) }
+            }
             response = try await endpoint.send(
                 .post,
                 fields(of: message, session),
                 body: message.bytes,
-                repair: repair
+                replaceSession: replaceSession
             )
-        } catch is MCPEndpoint.SessionRepaired {
+        } catch is MCPEndpoint.SessionReplaced {
             return try await attempt(message, id, repairs: false)
         }
         listenAfterRejection()
@@ -62,7 +64,7 @@ extension MCPBridge {
         if response.head.status.code == 404, isSessionRequest, session.id != nil, repairs {
             let body = try await collect(response.body)
             if let answer = MCPMessage(body), answer.errorCode == -32601 { return answered(answer, message, id) }
-            guard await repair(session.number) else {
+            guard await replaceSession(session.number) else {
                 return .failure(
                     of: id,
                     "The server ended the session, and a new session could not be started.",
@@ -137,11 +139,11 @@ extension MCPBridge {
     }
 
     func collect(_ body: ResponseBody) async throws -> [UInt8] {
-        let watch = SilenceWatch(body, limit: options.silence, clock: clock)
+        let watch = IdleTimeout(body, limit: options.silence, clock: clock)
         defer { watch.end() }
         var bytes: [UInt8] = []
         for try await part in body {
-            watch.hear()
+            watch.recordActivity()
             bytes += part
             guard bytes.count <= MCPMessage.maximumSize else {
                 throw AuthError(

@@ -43,7 +43,7 @@ extension MCPBridge {
             pool: pool
         )
         listenAfterRejection()
-        guard response.head.status.code == 404, session.id != nil, await repair(session.number),
+        guard response.head.status.code == 404, session.id != nil, await replaceSession(session.number),
             message.method != "notifications/initialized"
         else { return response }
         let repaired = state.withLock { $0.session }
@@ -104,28 +104,28 @@ extension MCPBridge {
     /// Starts a new session to replace a session that the server has lost. Only one new session is started, however
     /// many requests detect the loss.
     /// - Parameter number: The number of the lost session.
-    func repair(_ number: Int) async -> Bool {
+    func replaceSession(_ number: Int) async -> Bool {
         let task = state.withLock { state -> Task<Bool, Never>? in
             // Another request has already replaced the session.
             guard state.session.number == number else { return nil }
-            if let repair = state.repair, repair.number == number { return repair.task }
+            if let replaceSession = state.replaceSession, replaceSession.number == number { return replaceSession.task }
             let task = Task { [clock] in
                 // A server that sends only SSE comments would block every request.
-                let isRepaired = try? await withDeadline(.seconds(60), clock: clock) {
+                let isReplaced = try? await withDeadline(.seconds(60), clock: clock) {
                     AuthError(.timedOut, "The server did not start a new session.")
                 } _: {
                     await self.initializeAgain()
                 }
-                return isRepaired ?? false
+                return isReplaced ?? false
             }
-            state.repair = (number, task)
+            state.replaceSession = (number, task)
             return task
         }
         guard let task else { return true }
-        let isRepaired = await task.value
+        let isReplaced = await task.value
         // A server that is still starting may accept a session later.
-        if !isRepaired { state.withLock { if $0.repair?.number == number { $0.repair = nil } } }
-        return isRepaired
+        if !isReplaced { state.withLock { if $0.replaceSession?.number == number { $0.replaceSession = nil } } }
+        return isReplaced
     }
 
     private func initializeAgain() async -> Bool {

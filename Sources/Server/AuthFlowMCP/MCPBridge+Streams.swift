@@ -17,10 +17,10 @@ extension MCPBridge {
         silence: Duration?,
         _ isLast: (MCPMessage) async -> Bool
     ) async throws -> Bool {
-        let watch = silence.map { SilenceWatch(body, limit: $0, clock: clock) }
+        let watch = silence.map { IdleTimeout(body, limit: $0, clock: clock) }
         defer { watch?.end() }
         for try await part in body {
-            watch?.hear()
+            watch?.recordActivity()
             // Messages that have already arrived are not passed to the host after a cancellation.
             try Task.checkCancellation()
             for event in try reader.read(part) where event.type == "message" {
@@ -112,14 +112,14 @@ extension MCPBridge {
                 let response = try await endpoint.send(.get, fields)
                 let status = response.head.status.code
                 if status == 200, Self.isEventStream(response.head) { return response }
-                guard Self.isPassing(status), failures < Self.maximumFailures else {
+                guard Self.isTransient(status), failures < Self.maximumFailures else {
                     throw AuthError(
                         .invalidResponse,
                         "The stream was interrupted before the response arrived, and the server did not resume it.",
                         status: status
                     )
                 }
-            } catch let error as AuthError where Self.isPassing(error) && failures < Self.maximumFailures {
+            } catch let error as AuthError where Self.isTransient(error) && failures < Self.maximumFailures {
                 // The server may be restarting.
             }
             failures += 1
@@ -127,11 +127,11 @@ extension MCPBridge {
         }
     }
 
-    private static func isPassing(_ error: AuthError) -> Bool {
+    private static func isTransient(_ error: AuthError) -> Bool {
         [.networkFailed, .timedOut, .temporarilyUnavailable].contains(error.code)
     }
 
-    private static func isPassing(_ status: Int) -> Bool { status == 429 || status >= 500 }
+    private static func isTransient(_ status: Int) -> Bool { status == 429 || status >= 500 }
 
     static func isEventStream(_ head: HTTPResponse) -> Bool {
         let type = (head.headerFields[.contentType] ?? "").prefix { $0 != ";" }
@@ -191,10 +191,10 @@ extension MCPBridge {
                     wait = max(wait, reader.retry ?? .zero)
                 } else if [401, 403].contains(status) {
                     return rejectListener(of: session)
-                } else if !Self.isPassing(status) {
+                } else if !Self.isTransient(status) {
                     return
                 }
-            } catch let error as AuthError where Self.isPassing(error) {
+            } catch let error as AuthError where Self.isTransient(error) {
                 // The server may be restarting.
             } catch {
                 guard !(error is CancellationError) else { return }

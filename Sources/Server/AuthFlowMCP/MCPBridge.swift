@@ -42,14 +42,14 @@ public final class MCPBridge: Sendable {
         /// The requests in progress, keyed by `id` as JSON text.
         var running: [String: Task<Void, Never>] = [:]
         /// The notifications and responses being delivered.
-        var others: [Int: Task<Void, Never>] = [:]
-        var lastOther = 0
-        var repair: (number: Int, task: Task<Bool, Never>)?
+        var deliveries: [Int: Task<Void, Never>] = [:]
+        var lastDelivery = 0
+        var replaceSession: (number: Int, task: Task<Bool, Never>)?
         var listener: Task<Void, Never>?
         /// Whether the server rejected the listening stream; only a new token can resolve this.
         var isListenerRejected = false
         /// The delivery of `notifications/initialized`. Servers reject other requests until it completes.
-        var greeting: Task<Void, Never>?
+        var initializedDelivery: Task<Void, Never>?
         var isClosed = false
         var ownRequests = 0
     }
@@ -100,13 +100,13 @@ public final class MCPBridge: Sendable {
             guard method != "notifications/cancelled" else { return cancel(message) }
             let task = runInBackground { await self.post(message) }
             if method == "notifications/initialized" {
-                state.withLock { ($0.session.initialized, $0.greeting) = (message, task) }
+                state.withLock { ($0.session.initialized, $0.initializedDelivery) = (message, task) }
             }
         case .response: runInBackground { await self.post(message) }
         case .batch:
-            let greeting = state.withLock { $0.greeting }
+            let initializedDelivery = state.withLock { $0.initializedDelivery }
             runInBackground {
-                await greeting?.value
+                await initializedDelivery?.value
                 await self.postBatch(message)
             }
         }
@@ -115,21 +115,22 @@ public final class MCPBridge: Sendable {
     /// Cancels everything in progress, and ends the session. It may first wait for requests in progress to complete.
     /// - Parameter grace: The maximum time to wait for requests in progress; default: zero.
     public func close(within grace: Duration = .zero) async {
-        let running = state.withLock { Array($0.running.values) + Array($0.others.values) }
+        let running = state.withLock { Array($0.running.values) + Array($0.deliveries.values) }
         if grace > .zero, !running.isEmpty {
             let watch = Task {
                 try await clock.sleep(for: grace)
                 for task in running { task.cancel() }
                 // Requests may be waiting for a new session.
-                state.withLock { $0.repair?.task }?.cancel()
+                state.withLock { $0.replaceSession?.task }?.cancel()
             }
             for task in running { await task.value }
             watch.cancel()
         }
         let (left, session) = state.withLock { state in
             state.isClosed = true
-            state.repair?.task.cancel()
-            let tasks = Array(state.running.values) + Array(state.others.values) + [state.listener].compactMap { $0 }
+            state.replaceSession?.task.cancel()
+            let tasks =
+                Array(state.running.values) + Array(state.deliveries.values) + [state.listener].compactMap { $0 }
             return (tasks, state.session)
         }
         for task in left { task.cancel() }
@@ -137,20 +138,20 @@ public final class MCPBridge: Sendable {
         // MCP-Session-Id header".
         guard session.id != nil else { return }
         // Sent in a separate task, because this task may have been cancelled.
-        let farewell = Task { [endpoint] in
+        let sessionDeletion = Task { [endpoint] in
             _ = try? await endpoint.send(.delete, session.fields, signsIn: false, timeout: .seconds(2), pool: .replies)
         }
         let watch = Task { [clock] in
             try? await clock.sleep(for: .seconds(2))
-            farewell.cancel()
+            sessionDeletion.cancel()
         }
-        await farewell.value
+        await sessionDeletion.value
         watch.cancel()
     }
 
     private func beginSession(with initialize: MCPMessage) {
         let listener = state.withLock { state in
-            defer { (state.listener, state.greeting) = (nil, nil) }
+            defer { (state.listener, state.initializedDelivery) = (nil, nil) }
             let number = state.session.number
             state.session = MCPSession(initialize: initialize, number: number)
             return state.listener
@@ -162,9 +163,9 @@ public final class MCPBridge: Sendable {
         let key = Self.key(id)
         state.withLock { state in
             guard !state.isClosed else { return }
-            let greeting = message.version == nil ? state.greeting : nil
+            let initializedDelivery = message.version == nil ? state.initializedDelivery : nil
             state.running[key] = Task {
-                await greeting?.value
+                await initializedDelivery?.value
                 let response = await self.exchange(message, id)
                 // A request that the host has cancelled receives no response.
                 if let response, !Task.isCancelled { await self.write(response.bytes) }
@@ -177,13 +178,13 @@ public final class MCPBridge: Sendable {
     {
         state.withLock { state in
             guard !state.isClosed else { return nil }
-            state.lastOther += 1
-            let number = state.lastOther
+            state.lastDelivery += 1
+            let number = state.lastDelivery
             let task = Task {
                 await work()
-                self.state.withLock { $0.others[number] = nil }
+                self.state.withLock { $0.deliveries[number] = nil }
             }
-            state.others[number] = task
+            state.deliveries[number] = task
             return task
         }
     }

@@ -57,8 +57,8 @@ final class MCPEndpoint: Sendable {
     /// sign-in, refresh or step-up is performed first.
     /// - Parameters:
     ///   - signsIn: Whether the user may be asked to sign in.
-    ///   - repair: Called when a new token was rejected, before the user is asked to sign in, because some servers
-    ///     respond with 401 if they have lost the session. If it returns true, ``SessionRepaired`` is thrown.
+    ///   - replaceSession: Called when a new token was rejected, before the user is asked to sign in, because some servers
+    ///     respond with 401 if they have lost the session. If it returns true, ``SessionReplaced`` is thrown.
     func send(
         _ method: HTTPRequest.Method,
         _ fields: HTTPFields,
@@ -66,7 +66,7 @@ final class MCPEndpoint: Sendable {
         signsIn: Bool = true,
         timeout: Duration? = nil,
         pool: ConnectionPool = .resources,
-        repair: (@Sendable () async -> Bool)? = nil
+        replaceSession: (@Sendable () async -> Bool)? = nil
     ) async throws -> ResponseStream {
         var endpoint = address.withLock { $0 }
         var redirects = 0
@@ -84,7 +84,7 @@ final class MCPEndpoint: Sendable {
             let rejections = tokens.withLock { $0.rejections }
             for field in try await client.authorize(&attempt) { request.head.headerFields[field.name] = field.value }
             let response = try await transport.stream(request)
-            client.learn(reach: response.reach)
+            client.record(reach: response.reach)
             if [307, 308].contains(response.head.status.code), redirects < Self.maximumRedirects {
                 redirects += 1
                 endpoint = try redirect(response.head, from: endpoint)
@@ -92,7 +92,7 @@ final class MCPEndpoint: Sendable {
                 continue
             }
             guard !(300..<400).contains(response.head.status.code) else {
-                throw Self.refusedRedirect(of: request, response.head)
+                throw Self.redirectError(of: request, response.head)
             }
             if [401, 403].contains(response.head.status.code) {
                 // Read the body completely: the connection can then be reused, and the body is needed twice.
@@ -103,18 +103,18 @@ final class MCPEndpoint: Sendable {
                         try await response.body.collect(upTo: 64 * 1024)
                     }) ?? []
                 let whole = ResponseStream(head: response.head, body: ResponseBody(bytes))
-                if try await client.mustRepeat(&attempt, after: response.head, mayAsk: false) { continue }
-                if response.head.status.code == 401, attempt.hasNewToken, let repair, await repair() {
-                    throw SessionRepaired()
+                if try await client.mustRetry(&attempt, after: response.head, mayAsk: false) { continue }
+                if response.head.status.code == 401, attempt.hasNewToken, let replaceSession, await replaceSession() {
+                    throw SessionReplaced()
                 }
                 guard signsIn else {
                     tokens.withLock { $0.reject(Self.token(of: request)) }
                     return whole
                 }
-                guard try await client.mustRepeat(&attempt, after: response.head) else { return whole }
+                guard try await client.mustRetry(&attempt, after: response.head) else { return whole }
                 continue
             }
-            client.learn(from: response.head, of: attempt)
+            client.record(from: response.head, of: attempt)
             tokens.withLock { if $0.rejections == rejections { $0.accepted = Self.token(of: request) } }
             if redirects > 0 { address.withLock { [endpoint] in $0 = endpoint } }
             return response
@@ -126,7 +126,7 @@ final class MCPEndpoint: Sendable {
     }
 
     /// Thrown when the session of a request was replaced. The caller must create the request again.
-    struct SessionRepaired: Error {}
+    struct SessionReplaced: Error {}
 
     /// Returns the target of a redirect within the origin, such as a redirect that adds a trailing slash. A token is
     /// never sent to another origin.
@@ -147,7 +147,7 @@ final class MCPEndpoint: Sendable {
         return target
     }
 
-    private static func refusedRedirect(of request: TransportRequest, _ head: HTTPResponse) -> AuthError {
+    private static func redirectError(of request: TransportRequest, _ head: HTTPResponse) -> AuthError {
         AuthError(
             .invalidResponse,
             "The response to \(request) is a redirect (\(head.status.code)), which is not followed.",

@@ -17,7 +17,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
     private let connection: OpaquePointer
     private var isClosed = false
     private var isRunning = false
-    private(set) var mustWrite = false
+    private(set) var hasPendingOutput = false
     private var outcome: Result<PostgreSQLRows, DatabaseFailure> = .success([])
 
     /// Connects, and blocks until the connection is established.
@@ -81,7 +81,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
     }
 
     /// Switches the connection to non-blocking mode for the loop.
-    func neverWait() throws(DatabaseFailure) {
+    func setNonBlocking() throws(DatabaseFailure) {
         guard unsafe authflow_pq_never_wait(connection) else { throw lost() }
     }
 
@@ -106,14 +106,14 @@ typealias PostgreSQLRows = [[[UInt8]?]]
             return unsafe authflow_pq_send(connection, request.statement, Int32(values.count), values, lengths)
         }
         guard sent else { throw lost() }
-        mustWrite = true
+        hasPendingOutput = true
     }
 
     func advance() throws(DatabaseFailure) -> Result<PostgreSQLRows, DatabaseFailure>? {
-        if mustWrite {
+        if hasPendingOutput {
             let rest = unsafe authflow_pq_flush(connection)
             guard rest >= 0 else { throw lost() }
-            mustWrite = rest > 0
+            hasPendingOutput = rest > 0
         }
         guard unsafe authflow_pq_read(connection) else { throw lost() }
         guard isRunning else { return nil }

@@ -25,7 +25,7 @@ struct PostgreSQLRecords: RecordTable {
                 try link.run(settings.sessionStatements)
                 try PostgreSQLSchema.check(link, schema: settings.schema)
                 if use == .messages { try link.run("LISTEN \(PostgreSQLSettings.quoted(settings.schema))") }
-                try link.neverWait()
+                try link.setNonBlocking()
                 return link
             },
             onMessage: onMessage
@@ -90,7 +90,7 @@ struct PostgreSQLRecords: RecordTable {
             guard let fence = UInt64(exactly: fence) else {
                 throw DatabaseFailure(.refused, "The table contains a negative fence, which AuthFlow never writes.")
             }
-            return .taken(fence: fence, isAfterUnfinished: PostgreSQLValue.flag(row[1]))
+            return .taken(fence: fence, isAfterAbandonedLease: PostgreSQLValue.flag(row[1]))
         }
         // The holder sends a notification only if a process is waiting, because NOTIFY acquires a lock that serializes the
         // commits of all notifying transactions. If the remaining lifetime of a lease exceeds its duration, the clock

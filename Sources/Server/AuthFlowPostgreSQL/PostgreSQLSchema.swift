@@ -52,7 +52,7 @@ enum PostgreSQLSchema {
                 """
             )
             let (before, needs) = try versions(link, "migrations")
-            try requireKnown(needs)
+            try requireSupportedVersion(needs)
             for (index, step) in steps.enumerated().dropFirst(before) {
                 try link.run(
                     "\(step.change); INSERT INTO migrations (version, needs) VALUES (\(index + 1), \(step.needs))"
@@ -88,7 +88,7 @@ enum PostgreSQLSchema {
             guard error.kind == .refused else { throw error }
             throw DatabaseFailure(.unusable, error.message)
         }
-        try requireKnown(found.needs)
+        try requireSupportedVersion(found.needs)
         guard found.found >= version else {
             throw DatabaseFailure(
                 .unusable,
@@ -97,7 +97,7 @@ enum PostgreSQLSchema {
         }
     }
 
-    private static func requireKnown(_ needs: Int) throws(DatabaseFailure) {
+    private static func requireSupportedVersion(_ needs: Int) throws(DatabaseFailure) {
         guard needs <= version else {
             throw DatabaseFailure(
                 .unusable,

@@ -26,7 +26,7 @@ public struct PostgreSQLTokenStore: Sendable {
     ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in
     ///     every process: a process whose lease duration is less than a third of another process's would take over
     ///     that process's leases.
-    ///   - patience: The maximum time to wait for a lease that another process holds; default: 30 seconds.
+    ///   - waitTimeout: The maximum time to wait for a lease that another process holds; default: 30 seconds.
     ///   - allowsUnverifiedServer: Whether the URL may specify TLS without a verified certificate, or no TLS, over a
     ///     network. An attacker who can impersonate the database can then read every session. Default: no.
     ///   - host: Provides the clock and random bytes; default: the system's.
@@ -37,7 +37,7 @@ public struct PostgreSQLTokenStore: Sendable {
         schema: String = "authflow",
         connections: Int = 4,
         lease: Duration = .seconds(15),
-        patience: Duration = .seconds(30),
+        waitTimeout: Duration = .seconds(30),
         allowsUnverifiedServer: Bool = false,
         host: HostServices = .system
     ) throws {
@@ -48,7 +48,7 @@ public struct PostgreSQLTokenStore: Sendable {
             allowsUnverifiedServer: allowsUnverifiedServer
         )
         self.settings = settings
-        self.records = LeasedRecords(times: .init(lease: lease, patience: patience), host: host) { onMessage in
+        self.records = LeasedRecords(times: .init(lease: lease, waitTimeout: waitTimeout), host: host) { onMessage in
             PostgreSQLRecords(settings, connections: max(connections, 1), onMessage: onMessage)
         }
     }
@@ -78,4 +78,4 @@ extension PostgreSQLTokenStore: DatabaseStore {
     public var base: any SessionTokenStore & GaugeSource { records }
 }
 
-extension PostgreSQLTokenStore: WithoutReflection {}
+extension PostgreSQLTokenStore: NonReflectable {}

@@ -5,7 +5,7 @@ extension TokenStoreFactory {
     public static var postgreSQL: TokenStoreFactory {
         let url = ConfigurationKey(
             "url",
-            required: ConfigurationValue.either(ConfigurationValue<String>.text.map(plainAddress), .secret),
+            required: ConfigurationValue.either(ConfigurationValue<String>.text.map(plaintextURL), .secret),
             "The database: postgresql://user@host/database, or a keyword/value string. It is a secret if it contains a password."
         )
         let password = ConfigurationKey(
@@ -40,7 +40,7 @@ extension TokenStoreFactory {
     }
 
     /// Rejects a plaintext URL that contains a password, because other users may be able to read the configuration file.
-    @Sendable private static func plainAddress(_ text: String) throws(AuthError) -> Secret {
+    @Sendable private static func plaintextURL(_ text: String) throws(AuthError) -> Secret {
         let authority = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst(2).first ?? ""
         let user = authority.contains("@") ? authority.prefix { $0 != "@" } : ""
         guard !user.contains(":"), !text.contains("password") else {

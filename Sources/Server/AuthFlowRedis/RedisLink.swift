@@ -23,7 +23,7 @@ typealias RedisCommand = [[UInt8]]
 @safe final class RedisLink: DatabaseLink, @unchecked Sendable {  // one thread at a time, as hiredis requires
     private let context: OpaquePointer
     private var isClosed = false
-    private(set) var mustWrite = false
+    private(set) var hasPendingOutput = false
     private var isRunning = false
     private var messages: [String] = []
 
@@ -78,12 +78,12 @@ typealias RedisCommand = [[UInt8]]
     }
 
     /// Switches the connection to non-blocking mode for the loop.
-    func neverWait() { unsafe authflow_redis_never_wait(context) }
+    func setNonBlocking() { unsafe authflow_redis_never_wait(context) }
 
     func begin(_ request: RedisCommand) throws(DatabaseFailure) {
         try append(request)
         isRunning = true
-        mustWrite = true
+        hasPendingOutput = true
     }
 
     private func append(_ command: RedisCommand) throws(DatabaseFailure) {
@@ -100,10 +100,10 @@ typealias RedisCommand = [[UInt8]]
     }
 
     func advance() throws(DatabaseFailure) -> Result<RedisValue, DatabaseFailure>? {
-        if mustWrite {
+        if hasPendingOutput {
             var isDone = false
             guard unsafe authflow_redis_write(context, &isDone) else { throw lost() }
-            mustWrite = !isDone
+            hasPendingOutput = !isDone
         }
         guard unsafe authflow_redis_read(context) else { throw lost() }
         while true {

@@ -23,9 +23,9 @@ struct RedisRecords: RecordTable {
                 case (nil, nil): break
                 }
                 if settings.database != 0 { try link.run("SELECT", "\(settings.database)") }
-                try Self.requireKeeping(link)
+                try Self.requireNoEviction(link)
                 if use == .messages { try link.run("SUBSCRIBE", channel) }
-                link.neverWait()
+                link.setNonBlocking()
                 return link
             },
             onMessage: onMessage
@@ -35,7 +35,7 @@ struct RedisRecords: RecordTable {
 
     /// Rejects a server that evicts records when its memory is full. A server that does not disclose its policy is
     /// accepted.
-    private static func requireKeeping(_ link: RedisLink) throws(DatabaseFailure) {
+    private static func requireNoEviction(_ link: RedisLink) throws(DatabaseFailure) {
         let values: RedisValue
         do throws(DatabaseFailure) {
             values = try link.run("CONFIG", "GET", "maxmemory-policy")
@@ -80,7 +80,7 @@ struct RedisRecords: RecordTable {
             let number = parts[1].text.flatMap({ UInt64($0) })
         else { throw Self.unexpected }
         guard parts[0].integer == 1 else { return .busy(.milliseconds(Int64(clamping: number))) }
-        return .taken(fence: number, isAfterUnfinished: parts.count > 2 && parts[2].integer == 1)
+        return .taken(fence: number, isAfterAbandonedLease: parts.count > 2 && parts[2].integer == 1)
     }
 
     private static var unexpected: DatabaseFailure {

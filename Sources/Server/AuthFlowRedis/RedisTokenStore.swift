@@ -26,7 +26,7 @@ public struct RedisTokenStore: Sendable {
     ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in
     ///     every process: a process whose lease duration is less than a third of another process's would take over
     ///     that process's leases.
-    ///   - patience: The maximum time to wait for a lease that another process holds; default: 30 seconds.
+    ///   - waitTimeout: The maximum time to wait for a lease that another process holds; default: 30 seconds.
     ///   - allowsPlainText: Whether a remote server is allowed. The connection does not use TLS, so an
     ///     attacker on the network path can read every session. Default: no.
     ///   - host: Provides the clock and random bytes; default: the system's.
@@ -38,7 +38,7 @@ public struct RedisTokenStore: Sendable {
         prefix: String = "authflow",
         connections: Int = 4,
         lease: Duration = .seconds(15),
-        patience: Duration = .seconds(30),
+        waitTimeout: Duration = .seconds(30),
         allowsPlainText: Bool = false,
         host: HostServices = .system
     ) throws {
@@ -48,7 +48,7 @@ public struct RedisTokenStore: Sendable {
             prefix: prefix,
             allowsPlainText: allowsPlainText
         )
-        self.records = LeasedRecords(times: .init(lease: lease, patience: patience), host: host) { onMessage in
+        self.records = LeasedRecords(times: .init(lease: lease, waitTimeout: waitTimeout), host: host) { onMessage in
             RedisRecords(settings, connections: max(connections, 1), onMessage: onMessage)
         }
     }
@@ -58,4 +58,4 @@ extension RedisTokenStore: DatabaseStore {
     public var base: any SessionTokenStore & GaugeSource { records }
 }
 
-extension RedisTokenStore: WithoutReflection {}
+extension RedisTokenStore: NonReflectable {}

@@ -5,7 +5,7 @@ extension TokenStoreFactory {
     public static var redis: TokenStoreFactory {
         let url = ConfigurationKey(
             "url",
-            required: ConfigurationValue.either(ConfigurationValue<String>.text.map(plainAddress), .secret),
+            required: ConfigurationValue.either(ConfigurationValue<String>.text.map(plaintextURL), .secret),
             "The server: unix:/path/to/the/socket, or redis://host:port/database. It is a secret if it contains a password."
         )
         let password = ConfigurationKey("password", .secret, "The password; default: the password in the URL, if any.")
@@ -36,7 +36,7 @@ extension TokenStoreFactory {
     }
 
     /// Rejects a plaintext URL that contains a password, because other users may be able to read the configuration file.
-    @Sendable private static func plainAddress(_ text: String) throws(AuthError) -> Secret {
+    @Sendable private static func plaintextURL(_ text: String) throws(AuthError) -> Secret {
         guard !text.contains("@") || text.hasPrefix("unix:") else {
             throw AuthError(
                 .invalidConfiguration,

@@ -59,7 +59,7 @@ public struct Authorization: Sendable {
     }
 }
 
-extension Authorization: CustomStringConvertible, WithoutReflection {
+extension Authorization: CustomStringConvertible, NonReflectable {
     /// The subject, its client and the scopes.
     public var description: String {
         DisplayText.sanitized(

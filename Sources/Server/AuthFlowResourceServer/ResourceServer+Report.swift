@@ -28,7 +28,7 @@ extension ResourceServer {
             recorder.end(.passed(Self.need(of: binding)))
             try requirement.check(verified, now: host.now(), leeway: rules.clockLeeway.seconds, steps: recorder)
             return recorder.report(isAccepted: !recorder.hasSkipped)
-        } catch is TokenReport.IsNotIntrospected {
+        } catch is TokenReport.IntrospectionNotAllowed {
             recorder.end(.skipped("the token can be checked only by introspection, which was skipped"))
         } catch let failure as TokenFailure {
             recorder.end(.failed(writer.rejection(for: failure).reason))

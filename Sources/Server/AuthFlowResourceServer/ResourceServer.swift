@@ -164,7 +164,7 @@ public final class ResourceServer: Sendable {
             throw rejection
         } catch let failure as TokenFailure {
             // The response includes the nonce that the client must send.
-            if case .wantsNonce = failure { writer.nonce = nonces?.next() }
+            if case .requiresNonce = failure { writer.nonce = nonces?.next() }
             throw writer.rejection(for: failure)
         } catch {
             throw writer.unavailable(error)
@@ -227,7 +227,7 @@ public final class ResourceServer: Sendable {
             // A token is never cached beyond its expiry. The clock leeway applies only when a token is verified again.
             let time = now.timeIntervalSince1970
             let limit = min(time + rules.verificationCacheTime.seconds, end)
-            cache.keep(verified, digest, from: max(time, verified.start), until: limit)
+            cache.store(verified, digest, from: max(time, verified.start), until: limit)
         }
         return try await withConsent(of: verified, token, digest, steps)
     }
@@ -288,7 +288,7 @@ public final class ResourceServer: Sendable {
         guard let (issuer, client) = introspector else { throw TokenFailure.invalid(reason) }
         steps?.end(.passed("not named in the token, so the token is introspected at \(issuer.name)"))
         steps?.begin(.introspection)
-        guard steps?.introspects ?? true else { throw TokenReport.IsNotIntrospected() }
+        guard steps?.introspects ?? true else { throw TokenReport.IntrospectionNotAllowed() }
         return try await introspected(token, digest, issuer, client, isVerified: false)
     }
 
@@ -344,7 +344,7 @@ public final class ResourceServer: Sendable {
     }
 }
 
-extension ResourceServer: CustomStringConvertible, WithoutReflection {
+extension ResourceServer: CustomStringConvertible, NonReflectable {
     /// The resource and its issuers.
     public var description: String { "\(resource), tokens of \(issuers.map(\.name).joined(separator: ", "))" }
 }

@@ -6,7 +6,7 @@ import Synchronization
 /// The SQL statements. All times are in milliseconds. Lease times are measured with ``LeaseClock``, and all other times
 /// with the system clock.
 final class SQLiteRecords: RecordTable {
-    private let lane: SQLiteLane
+    private let executor: SQLiteExecutor
     private let host: HostServices
     private let leases: LeaseClock
     private let onMessage: @Sendable (DatabaseMessage) -> Void
@@ -18,7 +18,7 @@ final class SQLiteRecords: RecordTable {
         leases: LeaseClock,
         onMessage: @escaping @Sendable (DatabaseMessage) -> Void
     ) {
-        self.lane = SQLiteLane(file: file)
+        self.executor = SQLiteExecutor(file: file)
         self.host = host
         self.leases = leases
         self.onMessage = onMessage
@@ -36,7 +36,7 @@ final class SQLiteRecords: RecordTable {
     private static let isAlive = "(expires_at IS NULL OR expires_at > ?1) AND (idle_until IS NULL OR idle_until > ?1)"
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? {
-        try await lane.run { [self] connection throws(DatabaseFailure) in
+        try await executor.run { [self] connection throws(DatabaseFailure) in
             let now = now
             return try connection.run(
                 "SELECT sealed FROM records WHERE id = ?2 AND \(Self.isAlive)",
@@ -51,7 +51,7 @@ final class SQLiteRecords: RecordTable {
 
     func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease {
         let digest = key.digest
-        return try await lane.run { [self] connection throws(DatabaseFailure) in
+        return try await executor.run { [self] connection throws(DatabaseFailure) in
             try connection.setDurable(false)
             // The clocks are read here, because the call may have waited for other calls. If the same owner retries
             // after a lost or late response, its lease remains valid.
@@ -87,7 +87,7 @@ final class SQLiteRecords: RecordTable {
                 .bytes(leases.boot)
             )
             if let row = taken.first, let fence = row[0].integer.flatMap({ UInt64(exactly: $0) }) {
-                return .taken(fence: fence, isAfterUnfinished: row[1].flag)
+                return .taken(fence: fence, isAfterAbandonedLease: row[1].flag)
             }
             // This flag makes the holder notify the waiting processes when it releases the lease.
             let busy = try connection.run(
@@ -104,7 +104,7 @@ final class SQLiteRecords: RecordTable {
     private static let isHeld = "id = ?2 AND fence = ?3 AND lease_owner = ?4"
 
     func bytes(under lease: HeldLease) async throws -> [UInt8]? {
-        let found = try await lane.run { [self] connection throws(DatabaseFailure) in
+        let found = try await executor.run { [self] connection throws(DatabaseFailure) in
             try connection.run(
                 "SELECT CASE WHEN \(Self.isAlive) THEN sealed END FROM records WHERE \(Self.isHeld)",
                 now,
@@ -119,7 +119,7 @@ final class SQLiteRecords: RecordTable {
     }
 
     func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool {
-        try await lane.run { [self] connection throws(DatabaseFailure) in
+        try await executor.run { [self] connection throws(DatabaseFailure) in
             try connection.setDurable(false)
             return try !connection.run(
                 "UPDATE records SET lease_until = ?1 + ?5 WHERE \(Self.isHeld) RETURNING 1",
@@ -134,7 +134,7 @@ final class SQLiteRecords: RecordTable {
 
     func release(_ lease: HeldLease) async throws {
         let message = RecordMessage.released(lease.digest)
-        let isAwaited = try await lane.run { [self] connection throws(DatabaseFailure) in
+        let isAwaited = try await executor.run { [self] connection throws(DatabaseFailure) in
             let now = now
             try connection.setDurable(false)
             return try connection.transaction { () throws(DatabaseFailure) in
@@ -152,7 +152,7 @@ final class SQLiteRecords: RecordTable {
                 )
                 let gone = try run("DELETE FROM records WHERE \(Self.isHeld) AND sealed IS NULL")
                 guard (kept + gone).first?[0].flag == true else { return false }
-                try Self.tell(message, at: now, connection)
+                try Self.postMessage(message, at: now, connection)
                 return true
             }
         }
@@ -162,7 +162,7 @@ final class SQLiteRecords: RecordTable {
     // MARK: Records
 
     func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
-        try await lane.run { [self] connection throws(DatabaseFailure) in
+        try await executor.run { [self] connection throws(DatabaseFailure) in
             let now = now
             try connection.setDurable(true)
             let change = "UPDATE records SET sealed = ?5, is_after_unfinished = 0, has_written = 1"
@@ -196,7 +196,7 @@ final class SQLiteRecords: RecordTable {
     }
 
     func touch(_ digest: [UInt8]) async throws -> Bool {
-        try await lane.run { [self] connection throws(DatabaseFailure) in
+        try await executor.run { [self] connection throws(DatabaseFailure) in
             let now = now
             let found = try connection.run(
                 "SELECT idle_time, used_at FROM records WHERE id = ?2 AND sealed IS NOT NULL AND \(Self.isAlive)",
@@ -229,7 +229,7 @@ final class SQLiteRecords: RecordTable {
     }
 
     func records(tagged tag: [UInt8]) async throws -> [TaggedRecord] {
-        try await lane.run { [self] connection throws(DatabaseFailure) in
+        try await executor.run { [self] connection throws(DatabaseFailure) in
             let now = now
             return Self.records(
                 in: try connection.run(
@@ -242,7 +242,7 @@ final class SQLiteRecords: RecordTable {
     }
 
     func remove(_ digests: [[UInt8]]) async throws -> [TaggedRecord] {
-        let (removed, gone) = try await lane.run { [self] connection throws(DatabaseFailure) in
+        let (removed, gone) = try await executor.run { [self] connection throws(DatabaseFailure) in
             let now = now
             try connection.setDurable(true)
             return try connection.transaction { () throws(DatabaseFailure) -> ([TaggedRecord], [RecordMessage]) in
@@ -258,7 +258,7 @@ final class SQLiteRecords: RecordTable {
                     guard isThere else { continue }
                     removed += Self.records(in: rows)
                     gone.append(.removed(digest))
-                    try Self.tell(.removed(digest), at: now, connection)
+                    try Self.postMessage(.removed(digest), at: now, connection)
                 }
                 return (removed, gone)
             }
@@ -268,7 +268,7 @@ final class SQLiteRecords: RecordTable {
     }
 
     func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
-        try await lane.run { [self] connection throws(DatabaseFailure) in
+        try await executor.run { [self] connection throws(DatabaseFailure) in
             let now = now
             try connection.setDurable(true)
             return try !connection.run(
@@ -285,7 +285,7 @@ final class SQLiteRecords: RecordTable {
     }
 
     func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
-        try await lane.run { connection throws(DatabaseFailure) in
+        try await executor.run { connection throws(DatabaseFailure) in
             try connection.run(
                 "SELECT record FROM records WHERE sealed IS NOT NULL AND id > ?1 ORDER BY id LIMIT ?2",
                 .bytes(digest ?? []),
@@ -298,7 +298,7 @@ final class SQLiteRecords: RecordTable {
     private static let hasNoLease = "(lease_until IS NULL OR lease_until <= ?2 OR lease_boot <> ?3)"
 
     func removeEnded() async throws -> Int {
-        try await lane.run { [self] connection throws(DatabaseFailure) in
+        try await executor.run { [self] connection throws(DatabaseFailure) in
             let now = now
             try connection.setDurable(false)
             try connection.run("DELETE FROM messages WHERE at < ?1 - ?2", now, .integer(Self.retention))
@@ -321,7 +321,7 @@ final class SQLiteRecords: RecordTable {
     // MARK: Messages
 
     /// Stores a message for other processes, and removes all but the last 10,000 messages.
-    private static func tell(
+    private static func postMessage(
         _ message: RecordMessage,
         at now: SQLiteValue,
         _ connection: SQLiteConnection
@@ -337,16 +337,16 @@ final class SQLiteRecords: RecordTable {
 
     var pushesMessages: Bool { false }
 
-    var pending: Int { lane.pending }
+    var pending: Int { executor.pending }
 
     func listen() {
         listening.withLock { listening in
             guard listening == nil else { return }
-            listening = Task { [lane, host, onMessage] in
+            listening = Task { [executor, host, onMessage] in
                 var last: Position?
                 while !Task.isCancelled {
                     let (position, now) = (last, Self.milliseconds(host.now()))
-                    let read = try? await lane.run { connection throws(DatabaseFailure) in
+                    let read = try? await executor.run { connection throws(DatabaseFailure) in
                         try Self.messages(after: position, at: now, connection)
                     }
                     // Messages may have been missed, so all waiting tasks and cached records are checked again.

@@ -26,23 +26,23 @@ public struct SQLiteTokenStore: Sendable {
     /// - Parameters:
     ///   - path: The absolute path of the file. If its directory does not exist, it is created with mode 0700.
     ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds.
-    ///   - patience: The maximum time to wait for a lease that another process holds; default: 30 seconds.
+    ///   - waitTimeout: The maximum time to wait for a lease that another process holds; default: 30 seconds.
     ///   - host: The clock and random number generator; default: the system's.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path is not absolute or not valid.
     public init(
         path: String,
         lease: Duration = .seconds(15),
-        patience: Duration = .seconds(30),
+        waitTimeout: Duration = .seconds(30),
         host: HostServices = .system
     ) throws(AuthError) {
-        try self.init(path: path, lease: lease, patience: patience, host: host, leases: .system)
+        try self.init(path: path, lease: lease, waitTimeout: waitTimeout, host: host, leases: .system)
     }
 
     /// - Parameter leases: The clock that determines the expiry of leases.
     package init(
         path: String,
         lease: Duration = .seconds(15),
-        patience: Duration = .seconds(30),
+        waitTimeout: Duration = .seconds(30),
         host: HostServices,
         leases: LeaseClock
     ) throws(AuthError) {
@@ -54,7 +54,7 @@ public struct SQLiteTokenStore: Sendable {
         }
         self.file = SQLiteFile(path: path)
         self.host = host
-        self.records = LeasedRecords(times: .init(lease: lease, patience: patience), host: host) { onMessage in
+        self.records = LeasedRecords(times: .init(lease: lease, waitTimeout: waitTimeout), host: host) { onMessage in
             SQLiteRecords(file: SQLiteFile(path: path), host: host, leases: leases, onMessage: onMessage)
         }
     }

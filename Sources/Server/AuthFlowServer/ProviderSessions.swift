@@ -12,9 +12,9 @@ final class ProviderSessions: Sendable {
     let backChannelLogoutPath: String
     /// The sign-ins that are being started. Each sign-in writes to the store, and may send a request to the provider,
     /// before the user is authenticated.
-    let signIns = SignInPlaces()
+    let signIns = SignInSlots()
     /// The front-channel logouts in progress, which are also unauthenticated.
-    let frontChannelLogouts = SignInPlaces()
+    let frontChannelLogouts = SignInSlots()
     /// The resource of the grant, if the grant is for exactly one resource. It is part of the credentials' keys.
     private let resource: String?
 
@@ -59,7 +59,7 @@ final class ProviderSessions: Sendable {
             observer: observer,
             onEnd: onEnd
         )
-        credentials.followRemovals()
+        credentials.observeRemovedRecords()
     }
 
     /// The key of a session's credential.

@@ -30,7 +30,7 @@ extension SessionServer {
         var unknown: [String] = []
         for provider in providers {
             do {
-                _ = try await provider.client.server.metadataWithoutWaiting()
+                _ = try await provider.client.server.metadataWhileRevalidating()
             } catch {
                 let name = provider.name.isEmpty ? "the provider" : "the provider \(provider.name)"
                 unknown.append("The metadata of \(name) is not available: \(DisplayText.sanitized("\(error)"))")

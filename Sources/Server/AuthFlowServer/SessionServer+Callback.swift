@@ -45,7 +45,7 @@ extension SessionServer {
         let fragment = path.firstIndex(of: "#") ?? path.endIndex
         let page = path[..<fragment]
         let marked = "\(page)\(page.contains("?") ? "&" : "?")silent_sign_in=failed\(path[fragment...])"
-        return leading(to: marked, .continuing, request)
+        return navigation(to: marked, .continuing, request)
     }
 
     /// Starts the session of a user who has signed in, if the application accepts the sign-in.
@@ -74,7 +74,7 @@ extension SessionServer {
         case .refused(let message):
             reject()
             guard !pending.isSilent else { return silentFailure(pending.returnPath, request) }
-            return options.pages.page(.refused, .forbidden, to: request, message: message, links: waysOn)
+            return options.pages.page(.refused, .forbidden, to: request, message: message, links: failureLinks)
         case .redirected(let url):
             reject()
             return ServerResponse.redirect(to: url)
@@ -83,7 +83,7 @@ extension SessionServer {
             let identifier = try await reporter.step(.storing) {
                 try await begin(start, succession, at: provider, after: old)
             }
-            return leading(to: path ?? pending.returnPath, .signedIn, request)
+            return navigation(to: path ?? pending.returnPath, .signedIn, request)
                 .setting(sessionCookie(identifier, provider))
         }
     }
@@ -108,7 +108,7 @@ extension SessionServer {
     }
 
     /// The links on a page about a failed sign-in.
-    func waysOn(_ texts: PageTexts) -> [(text: String, url: String)] {
+    func failureLinks(_ texts: PageTexts) -> [(text: String, url: String)] {
         [(texts.retryLink, options.loginPath), (texts.startLink, options.startPath)]
     }
 
@@ -119,7 +119,8 @@ extension SessionServer {
     ///
     /// A redirect does not work with a `Strict` cookie: RFC 6265bis omits the cookie from every request in a redirect
     /// chain that started at another site, so the next page would not receive the session.
-    private func leading(to path: String, _ reason: SessionPage.Reason, _ request: HTTPRequest) -> TransportResponse {
+    private func navigation(to path: String, _ reason: SessionPage.Reason, _ request: HTTPRequest) -> TransportResponse
+    {
         guard options.sameSite == .strict else { return ServerResponse.redirect(to: path) }
         return options.pages.page(reason, .ok, to: request, links: { [($0.continueLink, path)] }, next: path)
     }
@@ -250,7 +251,7 @@ extension SessionServer {
         guard !isRemoved else { return }
         credentials.beginCleanup { [clock = host.clock] in
             var pause = Duration.seconds(5)
-            while pause < Self.signInPatience {
+            while pause < Self.signInTimeout {
                 try? await clock.sleep(for: pause)
                 if (try? await credentials.remove([record])) != nil { return }
                 pause *= 2
@@ -300,6 +301,6 @@ extension SessionServer {
             case nil: (.failed, .internalServerError)
             default: (.failed, .badGateway)
             }
-        return options.pages.page(reason, status, to: request, links: waysOn)
+        return options.pages.page(reason, status, to: request, links: failureLinks)
     }
 }

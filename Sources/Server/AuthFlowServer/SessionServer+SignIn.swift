@@ -3,7 +3,7 @@ import AuthFlowEssentials
 
 extension SessionServer {
     /// The maximum duration of a sign-in.
-    static let signInPatience = Duration.seconds(600)
+    static let signInTimeout = Duration.seconds(600)
 
     /// The cookies of sign-ins in progress at a provider.
     func signInCookies(_ provider: ProviderSessions) -> SignInCookies {
@@ -11,7 +11,7 @@ extension SessionServer {
             prefix: "\(options.cookieName)-login-",
             arePosted: provider.postsResponses,
             isSecure: isSecure,
-            lifetime: Self.signInPatience
+            lifetime: Self.signInTimeout
         )
     }
 
@@ -24,7 +24,7 @@ extension SessionServer {
             let values = parameters.values(for: name)
             return values.count == 1 ? values[0] : nil
         }
-        let isVisit = isVisitFromOtherSite(request) || parameters[Self.resumption] != nil
+        let isCrossOrigin = isCrossOriginNavigation(request) || parameters[Self.resumption] != nil
         if let response = continuation(of: request) { return response }
         var signIn = SessionSignInOptions(
             provider: providers.count == 1 ? nil : single("provider"),
@@ -32,7 +32,7 @@ extension SessionServer {
         )
         for parameter in options.signInParameters { single(parameter.rawValue).map { parameter.set($0, in: &signIn) } }
         // A page on another site must not force a signed-in user to sign in again.
-        if isVisit, let session = try? await session(of: request, isUse: false) {
+        if isCrossOrigin, let session = try? await session(of: request, isUse: false) {
             let isPlain = !options.signInParameters.contains { parameters[$0.rawValue] != nil }
             guard !isPlain || signIn.provider.map({ $0 != session.provider }) ?? false else {
                 return ServerResponse.redirect(to: signIn.returnPath ?? options.startPath)
@@ -57,7 +57,7 @@ extension SessionServer {
     /// Returns the page for a visit through a link on another site, for which no Strict cookie is sent; nil for any
     /// other request. The next request, which comes from this site, sends the cookie.
     private func continuation(of request: HTTPRequest) -> TransportResponse? {
-        guard options.sameSite == .strict, request.method == .get, isVisitFromOtherSite(request),
+        guard options.sameSite == .strict, request.method == .get, isCrossOriginNavigation(request),
             sessionIdentifier(of: request) == nil
         else { return nil }
         let path = ReturnAddress(request.path ?? "", prefixes: nil)?.path ?? options.loginPath
@@ -92,11 +92,11 @@ extension SessionServer {
             return isSilent ? silentFailure(returnPath, request) : choice(request, signIn)
         }
         guard provider.signIns.enter() else { return ServerResponse.tooMany() }
-        defer { provider.signIns.leave() }
+        defer { provider.signIns.release() }
         let reporter = FlowReporter(host: host, observer: observer)
         do {
             var authorization = signIn.authorization
-            authorization.lifetime = Self.signInPatience
+            authorization.lifetime = Self.signInTimeout
             authorization.redirectURI = nil
             authorization.resources = nil
             if let requirement = signIn.requirement {
@@ -122,7 +122,7 @@ extension SessionServer {
             let cookies = signInCookies(provider)
             let cookie = cookies.cookie(for: pendingRequest.state, at: host.now(), random: host.randomBytes(32))
             try await reporter.step(.storing) { [pendingRequest] in
-                try await provider.pending.keep(pendingRequest, for: Secret(cookie.value))
+                try await provider.pending.save(pendingRequest, for: Secret(cookie.value))
             }
             return cookies.surplus(of: RequestCookies(request))
                 .reduce(ServerResponse.redirect(to: pendingRequest.url).setting(cookie)) { $0.setting($1) }

@@ -343,7 +343,7 @@ public final class SessionServer: Sendable {
     }
 
     /// Whether a link or a redirect on another site, or on another host of this site, caused this visit.
-    func isVisitFromOtherSite(_ request: HTTPRequest) -> Bool {
+    func isCrossOriginNavigation(_ request: HTTPRequest) -> Bool {
         ["cross-site", "same-site"].contains(site(of: request))
     }
 
@@ -377,10 +377,10 @@ public final class SessionServer: Sendable {
     /// Waits for operations that must complete. Call it before the process exits. Subsequent calls of ``readiness()``
     /// report that the process is not ready.
     /// - Returns: Whether all operations completed in time.
-    public func drain(within patience: Duration = .seconds(10)) async -> Bool {
+    public func drain(within waitTimeout: Duration = .seconds(10)) async -> Bool {
         isDraining.store(true, ordering: .relaxed)
         return await withTaskGroup(of: Bool.self) { group in
-            for provider in providers { group.addTask { await provider.credentials.drain(within: patience) } }
+            for provider in providers { group.addTask { await provider.credentials.drain(within: waitTimeout) } }
             return await group.reduce(true) { $0 && $1 }
         }
     }

@@ -190,7 +190,7 @@ extension SessionServerOptions {
         pages.applicationName = try object[ServerKeys.applicationName]
         logoutTokens = LogoutTokenOptions(
             requiresType: try object[ServerKeys.requiresLogoutTokenType],
-            ageWithoutExpiry: try object[ServerKeys.logoutTokenAge]
+            maximumAgeWithoutExpiry: try object[ServerKeys.logoutTokenAge]
         )
         allowsPlainHTTPOnLoopback = try object[ServerKeys.allowsPlainHTTP]
     }

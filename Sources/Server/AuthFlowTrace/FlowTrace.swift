@@ -23,7 +23,7 @@ public final class FlowTrace: Sendable {
     /// A party to a sign-in.
     enum Party: Int, Sendable, CaseIterable {
         /// The user.
-        case person
+        case user
         /// The program that signs the user in.
         case app
         /// The user agent that displays the provider's pages.
@@ -103,7 +103,7 @@ public final class FlowTrace: Sendable {
 
     private func observeVisit(_ event: FlowEvent) {
         if let url = event.url {
-            write(.words(from: .app, to: .person, "displays the sign-in URL"))
+            write(.words(from: .app, to: .user, "displays the sign-in URL"))
             visit.withLock { $0 = RedactedMessage(visit: url) }
         } else if let browser = event.details["browser"] {
             write(.words(from: .app, to: .browser, "opens \(browser)"))
@@ -116,7 +116,7 @@ public final class FlowTrace: Sendable {
     private func writeVisit() {
         guard let message = visit.withLock({ $0.take() }) else { return }
         write(.message(from: .browser, to: .provider, message))
-        write(.words(from: .person, to: .provider, "signs in on the provider's pages"))
+        write(.words(from: .user, to: .provider, "signs in on the provider's pages"))
     }
 }
 

@@ -24,8 +24,8 @@ extension ClientRegistration {
         try check(values, at: keys.scopes)
         values.authentication = authentication
         if let redirectURIs = try configuration[keys.redirectURI] { values.redirectURIs = redirectURIs }
-        values.requiresAnnouncedPKCE = try configuration[keys.requiresAnnouncedPKCE]
-        values.namesResourcesOnRefresh = try configuration[keys.namesResourcesOnRefresh]
+        values.requiresAdvertisedPKCE = try configuration[keys.requiresAdvertisedPKCE]
+        values.sendsResourcesOnRefresh = try configuration[keys.sendsResourcesOnRefresh]
         values.bearerTokenTypes = Set(try configuration[keys.bearerTokenTypes].map { $0 == "none" ? "" : $0 })
         values.parameters = try configuration[keys.parameters]
         values.responseMode = try configuration[keys.responseMode]
@@ -38,7 +38,7 @@ extension ClientRegistration {
         values.sendsIDTokenAtSignOut = try configuration[keys.sendsIDTokenAtSignOut]
         values.usesDPoP = try configuration[keys.usesDPoP]
         values.resources = try configuration[keys.resources]
-        values.demandsExactAuthorizationDetails = try configuration[keys.demandsExactDetails]
+        values.requiresExactAuthorizationDetails = try configuration[keys.demandsExactDetails]
         values.authorizationDetails = try configuration[keys.authorizationDetails]
         values.pushedRequests = try configuration[keys.pushedRequests]
         values.repeatedPushedParameters = try configuration[keys.repeatedPushedParameters]
@@ -57,7 +57,7 @@ extension ClientRegistration {
         values.signedIntrospection = try configuration[keys.signedIntrospection]
         let key = try configuration[keys.clientKey]
         // An unusable key file is a configuration error, and is reported before the first request.
-        if let key, !key.source.isInToken {
+        if let key, !key.source.isInHardwareToken {
             try configuration.located(keys.clientKey) { () throws(AuthError) in _ = try key.source.key() }
         }
         guard key?.certificate == nil || authentication.method == .privateKeyJWT else {

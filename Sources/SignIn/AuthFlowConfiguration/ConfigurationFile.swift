@@ -61,7 +61,7 @@ public struct ConfigurationFile: Sendable {
         do throws(JSONError) {
             json = try JSON(parsing: text)
         } catch {
-            let mistake = JSONMistake(in: text)
+            let mistake = JSONSyntaxError(in: text)
             let hint = mistake.map { SyntaxHint.text(for: $0, in: text) } ?? ""
             throw ConfigurationError(issues: [
                 ConfigurationIssue(

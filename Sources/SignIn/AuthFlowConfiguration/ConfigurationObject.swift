@@ -42,7 +42,7 @@ extension ConfigurationObject {
     }
 }
 
-extension ConfigurationObject: CustomStringConvertible, WithoutReflection {
+extension ConfigurationObject: CustomStringConvertible, NonReflectable {
     /// The object's location: its file and path.
     public var description: String { "\(node.source.file): \(node.path)" }
 }

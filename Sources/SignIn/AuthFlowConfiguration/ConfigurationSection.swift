@@ -64,7 +64,7 @@ package struct ConfigurationSection: Sendable {
     }
 }
 
-extension ConfigurationSection: CustomStringConvertible, WithoutReflection {
+extension ConfigurationSection: CustomStringConvertible, NonReflectable {
     /// The section's location: its file and path.
     package var description: String { "\(source.file): \(path)" }
 }

@@ -126,10 +126,10 @@ extension ProviderPreset {
             return nil
         }
         // The keys that every preset sets.
-        let said =
+        let presetKeys =
             presets.map { Set(($0.members.object ?? [:]).keys) }
             .reduce(nil as Set<String>?) { $0?.intersection($1) ?? $1 } ?? []
-        let required = (schema["required"]?.strings ?? []).filter { !said.contains($0) }
+        let required = (schema["required"]?.strings ?? []).filter { !presetKeys.contains($0) }
         schema["required"] = .array((["preset"] + required).map(JSON.string))
         let names = presets.filter { $0.parameters.allSatisfy { $0.defaultValue != nil } }.map(\.name)
         let objects = presets.map { preset -> JSON in

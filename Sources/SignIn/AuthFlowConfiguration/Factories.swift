@@ -126,7 +126,7 @@ extension TokenStoreFactory {
             #if os(Linux) || os(macOS)
             let pin = try object[keyPIN]
             let made = try object.located(keyInToken) { () throws(AuthError) in
-                try EncryptionKeys.inToken(id: id, uri: uri, pin: pin)
+                try EncryptionKeys.inHardwareToken(id: id, uri: uri, pin: pin)
             }
             return NamedKey(id: made.id, key: made.key)
             #else

@@ -157,7 +157,7 @@ public enum ProfileKeys {
         default: [],
         "The URIs of the resources that access tokens are for (RFC 8707)."
     )
-    static let namesResourcesOnRefresh = ConfigurationKey(
+    static let sendsResourcesOnRefresh = ConfigurationKey(
         "resources_on_refresh",
         .flag,
         default: true,
@@ -169,7 +169,7 @@ public enum ProfileKeys {
         default: [],
         "The values of token_type, other than Bearer, that the provider documents for bearer tokens; the value none represents a missing token_type. Every other type is rejected (RFC 6749 section 7.1)."
     )
-    static let requiresAnnouncedPKCE = ConfigurationKey(
+    static let requiresAdvertisedPKCE = ConfigurationKey(
         "announced_pkce",
         .flag,
         default: false,
@@ -301,7 +301,7 @@ public enum ProfileKeys {
             signedIntrospection,
             assertionAudience, assertionAlgorithm, flow,
             scopes,
-            resources, namesResourcesOnRefresh, bearerTokenTypes, requiresAnnouncedPKCE, authorizationDetails,
+            resources, sendsResourcesOnRefresh, bearerTokenTypes, requiresAdvertisedPKCE, authorizationDetails,
             demandsExactDetails,
             redirectURI, responseMode, pushedRequests,
             repeatedPushedParameters,

@@ -25,7 +25,7 @@ public struct ResourceClientSettings: Sendable {
     private static let clientID = ConfigurationKey(
         "client_id",
         .parsed("uri") { text throws(AuthError) in
-            try ClientMetadataDocument.checkAddress(text)
+            try ClientMetadataDocument.checkURL(text)
             return text
         },
         "The URL of the client ID metadata document, which serves as the client_id at servers that support such documents. Default: none; the client then uses dynamic registration."

@@ -4,7 +4,7 @@ import AuthFlowJSON
 /// The likely cause of a syntax error in a configuration file, as a sentence.
 enum SyntaxHint {
     /// - Returns: A sentence without its period, after a separator; an empty string when the cause is unknown.
-    static func text(for mistake: JSONMistake, in text: [UInt8]) -> String {
+    static func text(for mistake: JSONSyntaxError, in text: [UInt8]) -> String {
         if text.starts(with: [0xEF, 0xBB, 0xBF]) { return ". Save the file without a byte order mark" }
         let rest = text[min(mistake.offset, text.count)...]
         guard let byte = rest.first else {
@@ -20,7 +20,7 @@ enum SyntaxHint {
     }
 
     private static func cause(
-        of mistake: JSONMistake,
+        of mistake: JSONSyntaxError,
         _ byte: UInt8,
         before: ArraySlice<UInt8>,
         _ rest: ArraySlice<UInt8>

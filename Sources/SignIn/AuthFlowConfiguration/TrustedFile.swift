@@ -32,20 +32,20 @@ struct TrustedFile {
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
             throw refusal("\(path) is not a regular file.")
         }
-        try requireOwn(status, path)
+        try requireTrustedOwner(status, path)
         // A symbolic link can be replaced by users with write access to its directory, and its target by users with write
         // access to the target's directory.
         var link = stat()
         if unsafe lstat(path, &link) == 0, link.st_mode & S_IFMT == S_IFLNK {
             guard link.st_uid == geteuid() || link.st_uid == 0 else { throw foreign(path) }
         }
-        for folder in [FilePath.directory(of: path), FilePath.directory(of: resolved)] {
+        for directory in [FilePath.directory(of: path), FilePath.directory(of: resolved)] {
             var status = stat()
-            guard unsafe stat(folder, &status) == 0 else { throw refusal("\(folder) cannot be examined.") }
+            guard unsafe stat(directory, &status) == 0 else { throw refusal("\(directory) cannot be examined.") }
             // With the sticky bit, as in /tmp, only root and the owners of the file and the directory can replace it.
-            if status.st_mode & S_ISVTX == 0 { try requireOwn(status, folder) }
+            if status.st_mode & S_ISVTX == 0 { try requireTrustedOwner(status, directory) }
         }
-        try requireClosedAncestors()
+        try requireProtectedAncestors()
         guard let bytes = BoundedFile.contents(of: descriptor, maximumSize: maximumSize) else {
             throw refusal("\(path) cannot be read, or is larger than \(maximumSize) bytes.")
         }
@@ -53,20 +53,20 @@ struct TrustedFile {
     }
 
     /// Requires that no other user can replace this directory tree through write access to an ancestor directory.
-    private func requireClosedAncestors() throws(AuthError) {
-        var folder = FilePath.directory(of: resolved)
-        while folder != "/", folder != "." {
-            folder = FilePath.directory(of: folder)
+    private func requireProtectedAncestors() throws(AuthError) {
+        var directory = FilePath.directory(of: resolved)
+        while directory != "/", directory != "." {
+            directory = FilePath.directory(of: directory)
             var status = stat()
-            guard unsafe stat(folder, &status) == 0 else { throw refusal("\(folder) cannot be examined.") }
-            guard status.st_mode & 0o002 == 0 || status.st_mode & S_ISVTX != 0 else { throw writable(folder) }
+            guard unsafe stat(directory, &status) == 0 else { throw refusal("\(directory) cannot be examined.") }
+            guard status.st_mode & 0o002 == 0 || status.st_mode & S_ISVTX != 0 else { throw writable(directory) }
         }
     }
 
-    private func requireOwn(_ status: stat, _ path: String) throws(AuthError) {
+    private func requireTrustedOwner(_ status: stat, _ path: String) throws(AuthError) {
         guard status.st_uid == geteuid() || status.st_uid == 0 else { throw foreign(path) }
-        let isOpenToGroup = status.st_mode & 0o020 != 0 && !PrivateGroup.isOwn(status.st_gid)
-        guard status.st_mode & 0o002 == 0, !isOpenToGroup else {
+        let isGroupAccessible = status.st_mode & 0o020 != 0 && !PrivateGroup.isUserPrivate(status.st_gid)
+        guard status.st_mode & 0o002 == 0, !isGroupAccessible else {
             throw writable(path)
         }
     }

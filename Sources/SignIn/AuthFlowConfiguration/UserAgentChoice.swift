@@ -39,10 +39,10 @@ struct UserAgentChoice: Sendable {
         var choices = try configuration[key]
         if let override { choices = [try Self.choice(override, choices, configuration, factories)] }
         if choices.isEmpty {
-            choices = [Choice(name: Self.auto, thing: nil, options: ConfigurationObject(empty: configuration))]
+            choices = [Choice(name: Self.auto, factory: nil, options: ConfigurationObject(empty: configuration))]
         }
         let pairs = choices.flatMap { choice in
-            (choice.thing.map { [$0] } ?? factories.filter(\.isAutomatic)).map { ($0, choice.options) }
+            (choice.factory.map { [$0] } ?? factories.filter(\.isAutomatic)).map { ($0, choice.options) }
         }
         self.context = context
         self.candidates = try pairs.map { factory, options in
@@ -74,7 +74,7 @@ struct UserAgentChoice: Sendable {
                 "The user agent \"\(name)\" needs \(needed). Set the options in a profile, under \"user_agent\"."
             )
         }
-        return Choice(name: name, thing: factory, options: ConfigurationObject(empty: configuration))
+        return Choice(name: name, factory: factory, options: ConfigurationObject(empty: configuration))
     }
 
     /// The agent to use: the first that is known to work, otherwise the first that may work.
@@ -87,7 +87,7 @@ struct UserAgentChoice: Sendable {
     }
 
     /// The reasons why the agents that precede the chosen agent in the list are not used.
-    func passedOver(for choice: Candidate) -> [String] {
+    func skipped(for choice: Candidate) -> [String] {
         candidates.prefix { $0.factory.name != choice.factory.name }.map {
             "\($0.factory.name): \($0.availability.reason)"
         }
@@ -112,7 +112,7 @@ struct UserAgentChoice: Sendable {
             case .device:
                 guard let devicePresenter else {
                     let reason = "This program cannot show a code for the device flow (RFC 8628)."
-                    result.passedOver.append((flow, AuthError(.unsupported, reason)))
+                    result.skipped.append((flow, AuthError(.unsupported, reason)))
                     continue
                 }
                 result.methods.append(.device(devicePresenter))
@@ -124,14 +124,14 @@ struct UserAgentChoice: Sendable {
                 result.methods.append(.jwtBearer(assertions))
             case .authorizationCode:
                 guard let best else {
-                    result.passedOver.append((flow, noUserAgent))
+                    result.skipped.append((flow, noUserAgent))
                     continue
                 }
                 let method = SignInMethod.userAgent(chosen(best))
                 if case .lastResort(let reason) = best.availability, flows.contains(.device),
                     context.launchEnvironment.mayOpenBrowser
                 {
-                    result.passedOver.append((flow, AuthError(.noUserAgent, "\(best.factory.name): \(reason).")))
+                    result.skipped.append((flow, AuthError(.noUserAgent, "\(best.factory.name): \(reason).")))
                     lastResort = method
                 } else {
                     result.methods.append(method)
@@ -150,7 +150,7 @@ struct UserAgentChoice: Sendable {
     }
 
     private func chosen(_ candidate: Candidate) -> ChosenUserAgent {
-        ChosenUserAgent(candidate, passedOver: passedOver(for: candidate), context)
+        ChosenUserAgent(candidate, skipped: skipped(for: candidate), context)
     }
 }
 
@@ -195,13 +195,13 @@ extension Profile {
 /// The agent is created at the first sign-in, so that a program that only uses stored tokens does not read the agent's secrets.
 private final class ChosenUserAgent: UserAgent {
     private let candidate: UserAgentChoice.Candidate
-    private let passedOver: [String]
+    private let skipped: [String]
     private let context: UserAgentContext
     private let agent = Mutex<(any UserAgent)?>(nil)
 
-    init(_ candidate: UserAgentChoice.Candidate, passedOver: [String], _ context: UserAgentContext) {
+    init(_ candidate: UserAgentChoice.Candidate, skipped: [String], _ context: UserAgentContext) {
         self.candidate = candidate
-        self.passedOver = passedOver
+        self.skipped = skipped
         self.context = context
     }
 
@@ -212,7 +212,7 @@ private final class ChosenUserAgent: UserAgent {
         var details = ["name": candidate.factory.name]
         let reason = candidate.availability.reason
         if !reason.isEmpty { details["because"] = reason }
-        if !passedOver.isEmpty { details["passed_over"] = passedOver.joined(separator: "; ") }
+        if !skipped.isEmpty { details["passed_over"] = skipped.joined(separator: "; ") }
         options.reporter.report(.userAgentChoice, details: details)
         let agent: any UserAgent
         do {

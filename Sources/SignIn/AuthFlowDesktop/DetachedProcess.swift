@@ -18,8 +18,8 @@ package enum DetachedProcess {
         ended: @escaping @Sendable (_ status: Int32) -> Void
     ) throws(AuthError) {
         #if os(Linux)
-        let identifier = try ChildProgram.spawn(command, environment: environment)
-        DetachedThread.run { ended(ChildProgram.end(of: identifier)) }
+        let identifier = try ChildProcess.spawn(command, environment: environment)
+        DetachedThread.run { ended(ChildProcess.end(of: identifier)) }
         #else
         let process = Process()
         process.executableURL = URL(fileURLWithPath: command[0])

@@ -54,13 +54,13 @@ package enum LocalSocket {
     }
 
     /// Reads up to a newline; nil when no newline arrives before the timeout or within the maximum size.
-    static func readLine(from descriptor: Int32, maximumSize: Int, patience: Int32) -> String? {
+    static func readLine(from descriptor: Int32, maximumSize: Int, waitTimeout: Int32) -> String? {
         let start = ContinuousClock.now
         var line: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 4096)
         while line.count <= maximumSize {
             // The elapsed time is clamped, because after weeks of system sleep it might not fit into an `Int32`.
-            let left = patience - Int32(min(start.duration(to: .now) / .milliseconds(1), Double(patience)))
+            let left = waitTimeout - Int32(min(start.duration(to: .now) / .milliseconds(1), Double(waitTimeout)))
             var ready = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             guard left > 0, unsafe poll(&ready, 1, left) > 0 else { return nil }
             let count = unsafe buffer.withUnsafeMutableBytes { unsafe recv(descriptor, $0.baseAddress, $0.count, 0) }

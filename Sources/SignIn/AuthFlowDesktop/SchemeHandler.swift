@@ -141,11 +141,11 @@ public struct SchemeHandler: Sendable {
 
     private var mimeType: String { "x-scheme-handler/\(scheme)" }
 
-    private var applications: String { "\(folder("XDG_DATA_HOME", ".local/share"))/applications" }
+    private var applications: String { "\(directory("XDG_DATA_HOME", ".local/share"))/applications" }
 
-    private var configuration: String { folder("XDG_CONFIG_HOME", ".config") }
+    private var configuration: String { directory("XDG_CONFIG_HOME", ".config") }
 
-    private func folder(_ variable: String, _ usual: String) -> String {
+    private func directory(_ variable: String, _ usual: String) -> String {
         if let path = environment[variable], path.hasPrefix("/") { return path }
         return "\(HomeDirectory.path(environment: environment))/\(usual)"
     }
@@ -166,7 +166,7 @@ public struct SchemeHandler: Sendable {
         guard let path = LaunchEnvironment.find(name, environment) else {
             throw AuthError(.userAgentFailed, "\(name) is not installed. Install the package xdg-utils.")
         }
-        let (status, bytes) = try ChildProgram.output(of: [path] + arguments, environment: environment)
+        let (status, bytes) = try ChildProcess.output(of: [path] + arguments, environment: environment)
         guard status == 0 else { throw AuthError(.userAgentFailed, "\(name) exited with status \(status).") }
         return String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
         #else
@@ -175,7 +175,7 @@ public struct SchemeHandler: Sendable {
     }
 }
 
-extension SchemeHandler: CustomStringConvertible, WithoutReflection {
+extension SchemeHandler: CustomStringConvertible, NonReflectable {
     /// The scheme.
     public var description: String { scheme }
 }

@@ -4,18 +4,18 @@ public import AuthFlow
 /// 7.1 and 7.2): the system passes the redirect to the app, or to another process, which forwards it.
 ///
 /// An app calls ``/AuthFlow/AuthClient/resume(with:)-(String)`` with the URL that it was opened with. A command-line tool cannot be opened
-/// with a URL: the system starts `authflow handle-redirect` instead, and a ``RedirectHandOver`` passes the redirect to the tool.
+/// with a URL: the system starts `authflow handle-redirect` instead, and a ``RedirectHandoff`` passes the redirect to the tool.
 public struct SystemBrowserUserAgent: Sendable {
     private let launcher: BrowserLauncher?
-    private let handOver: RedirectHandOver?
+    private let handoff: RedirectHandoff?
 
     /// Creates an agent.
     /// - Parameters:
     ///   - launcher: Opens the browser; nil to leave that to the user, who is shown the URL.
-    ///   - handOver: Receives redirects that the system passes to another process; nil if it passes them to this process.
-    public init(launcher: BrowserLauncher? = .system(), handOver: RedirectHandOver? = nil) {
+    ///   - handoff: Receives redirects that the system passes to another process; nil if it passes them to this process.
+    public init(launcher: BrowserLauncher? = .system(), handoff: RedirectHandoff? = nil) {
         self.launcher = launcher
-        self.handOver = handOver
+        self.handoff = handoff
     }
 }
 
@@ -34,10 +34,10 @@ extension SystemBrowserUserAgent: UserAgent {
         guard options.responseMode != .formPost else {
             throw AuthError(.unsupported, "The redirect URI \(redirectURI) cannot receive a form post (response_mode).")
         }
-        guard let handOver else {
-            return try await body(session(redirectURI, options) { try await RedirectSession.neverByItself() })
+        guard let handoff else {
+            return try await body(session(redirectURI, options) { try await RedirectSession.waitUntilCancelled() })
         }
-        return try await handOver.listen(for: options.state) { url in
+        return try await handoff.listen(for: options.state) { url in
             options.accepts(url, at: redirectURI)
         } _: { redirects in
             try await body(
@@ -95,7 +95,7 @@ extension UserAgentFactory {
                 }
             }
             do throws(AuthError) {
-                _ = try RedirectHandOver(environment: context.launchEnvironment.environment)
+                _ = try RedirectHandoff(environment: context.launchEnvironment.environment)
             } catch {
                 return .unavailable(reason: "XDG_RUNTIME_DIR is not set to an absolute path")
             }
@@ -108,7 +108,7 @@ extension UserAgentFactory {
         } make: { options, context in
             SystemBrowserUserAgent(
                 launcher: try .configured(by: options, in: context.launchEnvironment),
-                handOver: try RedirectHandOver(environment: context.launchEnvironment.environment)
+                handoff: try RedirectHandoff(environment: context.launchEnvironment.environment)
             )
         }
     }

@@ -33,7 +33,7 @@ struct ButtonText {
     }
 
     /// Whether the text contains one of the phrases, and no word that negates or cancels it.
-    func says(_ phrases: [String]) -> Bool {
+    func matches(_ phrases: [String]) -> Bool {
         let said = " \(words.joined(separator: " ")) "
         return phrases.contains { said.contains(" \($0) ") }
             && !words.contains { Self.negations.contains($0) || Self.refusals.contains($0) }

@@ -126,14 +126,14 @@ struct RequestContext: Sendable {
     /// The page that initiated the request; nil for a typed URL.
     let initiator: Endpoint?
     /// Whether the request is a top-level navigation with the method GET.
-    let isPlainVisit: Bool
+    let isTopLevelGET: Bool
 
     /// Whether a cookie may be sent with a request to an endpoint.
     func allows(_ cookie: Cookie, to endpoint: Endpoint) -> Bool {
         guard let initiator, !Self.isSameSite(initiator, endpoint) else { return true }
         switch cookie.sameSite {
         case .strict: return false
-        case .lax: return isPlainVisit
+        case .lax: return isTopLevelGET
         case .none: return true
         }
     }

@@ -48,7 +48,7 @@ extension HTMLFormDriver: LoginDriver {
         let usable = html.forms.filter {
             !$0.isSearch && !$0.setsPassword && ($0.userNameField != nil || !$0.buttons.isEmpty)
         }
-        guard !usable.isEmpty || !signIns.isEmpty else { throw uselessness(of: page, html) }
+        guard !usable.isEmpty || !signIns.isEmpty else { throw noUsableFormError(of: page, html) }
         if let form = signIns.first(where: { !grantsDenied($0) }), let passwordField = form.passwordField {
             guard !page.hasTypedCredentials else {
                 throw AuthError(
@@ -64,8 +64,9 @@ extension HTMLFormDriver: LoginDriver {
             throw refusal(page, "asks for a one-time code, which cannot be configured", html)
         }
         // After the password has been entered, a text field is not for the user name.
-        let naming = page.hasTypedCredentials ? [] : usable.filter { $0.userNameField != nil && !grantsDenied($0) }
-        if let form = naming.first(where: { $0.userNameField?.isUserName == true }) ?? naming.first,
+        let userNameForms =
+            page.hasTypedCredentials ? [] : usable.filter { $0.userNameField != nil && !grantsDenied($0) }
+        if let form = userNameForms.first(where: { $0.userNameField?.isUserName == true }) ?? userNameForms.first,
             let field = form.userNameField
         {
             guard !form.locksPassword else {
@@ -128,7 +129,7 @@ extension HTMLFormDriver: LoginDriver {
         )
     }
 
-    private func uselessness(of page: HeadlessPage, _ html: HTMLPage) -> AuthError {
+    private func noUsableFormError(of page: HeadlessPage, _ html: HTMLPage) -> AuthError {
         if html.forms.contains(where: \.setsPassword) { return refusal(page, "asks for a new password", html) }
         if html.hasScripts {
             return refusal(
@@ -137,7 +138,7 @@ extension HTMLFormDriver: LoginDriver {
                 html
             )
         }
-        let reason = html.isUnclear ? ", or none that can be parsed reliably" : ""
+        let reason = html.requiresDOM ? ", or none that can be parsed reliably" : ""
         return refusal(page, "has no form that can be filled in\(reason)", html)
     }
 

@@ -13,7 +13,7 @@ struct HTMLPage: Sendable {
     /// The beginning of the visible text.
     var text = ""
     /// Whether, from some point on, the page cannot be interpreted without a DOM tree; `forms` ends at that point.
-    var isUnclear = false
+    var requiresDOM = false
 
     /// Parses a page, in time proportional to its size. A page whose media type is not HTML has no forms.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when it is larger than ``maximumSize``.

@@ -85,7 +85,7 @@ struct HTMLReader {
             identified[Array(identifier.utf8)] = .some(nil)
         }
         if fieldsets.last == true, Self.scopes.contains(tag.name) { giveUp() }
-        guard !page.isUnclear else { return }
+        guard !page.requiresDOM else { return }
         var ownForm: Int?
         defer { identify(tag, ownForm) }
         guard foreign.isEmpty || endsForeignContent(tag) else { return }
@@ -127,8 +127,8 @@ struct HTMLReader {
 
     /// Stops reading, and removes the open form, which is incomplete.
     private mutating func giveUp() {
-        guard !page.isUnclear else { return }
-        (page.isUnclear, button, textArea, select) = (true, nil, nil, nil)
+        guard !page.requiresDOM else { return }
+        (page.requiresDOM, button, textArea, select) = (true, nil, nil, nil)
         if let form {
             page.forms.remove(at: form)
             fields.removeAll { if case .form(form) = $0.owner { true } else { false } }
@@ -163,7 +163,7 @@ struct HTMLReader {
         if Self.decisive.contains(tag.name) || foreign.last.map(Self.integrationPoints.contains) == true {
             giveUp()
         }
-        guard !page.isUnclear, Self.breakouts.contains(tag.name) else { return false }
+        guard !page.requiresDOM, Self.breakouts.contains(tag.name) else { return false }
         foreign = []
         return true
     }
@@ -181,7 +181,7 @@ struct HTMLReader {
     private mutating func end(_ name: String) {
         endWords()
         if name == "template" { templates = max(templates - 1, 0) }
-        guard templates == 0, !page.isUnclear else { return }
+        guard templates == 0, !page.requiresDOM else { return }
         if !foreign.isEmpty {
             // It is unclear whether the tag closes a form of the page, a foreign element, or an element that contains only text in HTML.
             let isInside = foreign.last.map { Self.integrationPoints.contains($0) && $0 != name } == true

@@ -13,7 +13,7 @@ public actor HeadlessBrowser {
     private var jar: CookieJar
     private var hasTypedCredentials = false
     /// The origins at which the user name has been entered.
-    private var namedAt: Set<String> = []
+    private var userNameOrigins: Set<String> = []
     /// The secrets that have been entered.
     private var secrets: [Secret] = []
     private let purpose: RedirectOptions.Purpose
@@ -45,14 +45,14 @@ public actor HeadlessBrowser {
     /// - Throws: The same errors as ``/AuthFlow/HTTPTransport/send(_:)``.
     public func send(_ call: TransportRequest, redacting secrets: [Secret] = []) async throws -> TransportResponse {
         self.secrets += secrets.filter { !self.secrets.contains($0) }
-        return try await send(call, RequestContext(initiator: page, isPlainVisit: false)).without(secrets)
+        return try await send(call, RequestContext(initiator: page, isTopLevelGET: false)).redacting(secrets)
     }
 
     private func send(_ call: TransportRequest, _ context: RequestContext) async throws -> TransportResponse {
         let endpoint = try Endpoint(call.url)
         var call = call
         let cookies = jar.field(for: endpoint, now: now()) {
-            context.allows($0, to: endpoint) && sharedCookies?.mayGo($0, to: endpoint) != false
+            context.allows($0, to: endpoint) && sharedCookies?.maySend($0, to: endpoint) != false
         }
         if let cookies { call.head.headerFields[.cookie] = cookies }
         let response = try await transport.send(call)
@@ -64,13 +64,13 @@ public actor HeadlessBrowser {
 
     /// Publishes an event about a driver's action.
     /// - Parameter details: The details by name. They must not be secret.
-    public func report(_ details: [String: String]) { reporter.report(.pageVisit, details: details) }
+    public func report(_ details: [String: String]) { reporter.report(.pageLoad, details: details) }
 
     /// Stores a cookie that an API has returned in its response body instead of in a `Set-Cookie` field.
     /// - Parameters:
     ///   - field: The cookie, in the syntax of `Set-Cookie`.
     ///   - endpoint: The API.
-    public func keep(_ field: String, from endpoint: Endpoint) { jar.store(field, from: endpoint, now: now()) }
+    public func setCookie(_ field: String, from endpoint: Endpoint) { jar.store(field, from: endpoint, now: now()) }
 
     /// Whether any cookie would be sent with a request.
     public func hasCookies(for endpoint: Endpoint) -> Bool { jar.field(for: endpoint, now: now()) != nil }
@@ -84,7 +84,7 @@ public actor HeadlessBrowser {
     var cookies: [Cookie] { jar.cookies }
 
     /// The destination of a visit.
-    enum Arrival: Sendable {
+    enum Destination: Sendable {
         /// A page.
         case page(HeadlessPage)
         /// The redirect URI, to which no request is sent.
@@ -92,9 +92,9 @@ public actor HeadlessBrowser {
     }
 
     /// Navigates and follows redirects to a page, or to the redirect URI, if any.
-    func go(_ navigation: HeadlessNavigation, until redirectURI: String?) async throws -> Arrival {
+    func navigate(_ navigation: HeadlessNavigation, until redirectURI: String?) async throws -> Destination {
         if navigation.typesCredentials { hasTypedCredentials = true }
-        if navigation.typesUserName { namedAt.insert(navigation.endpoint.origin) }
+        if navigation.typesUserName { userNameOrigins.insert(navigation.endpoint.origin) }
         secrets += navigation.secrets
         // A driver that already has the redirect URL navigates directly to it.
         if navigation.form == nil, Self.isAnswer(navigation.endpoint.url, redirectURI) {
@@ -104,14 +104,14 @@ public actor HeadlessBrowser {
         var form = navigation.form
         // A page of a public server must not cause requests to services on loopback or on a private network.
         if let page {
-            try Self.require(page.mayName(endpoint), endpoint, from: page)
+            try Self.require(page.mayReferTo(endpoint), endpoint, from: page)
             endpoint.limitReach(to: pageReach, unlessAt: page)
         }
         for _ in 0...Self.maximumRedirects {
             try Task.checkCancellation()
-            let context = RequestContext(initiator: page, isPlainVisit: form == nil)
+            let context = RequestContext(initiator: page, isTopLevelGET: form == nil)
             let response = try await send(call(endpoint, form), context)
-            reporter.report(.pageVisit, details: ["url": endpoint.description, "status": "\(response.status)"])
+            reporter.report(.pageLoad, details: ["url": endpoint.description, "status": "\(response.status)"])
             guard (300..<400).contains(response.status), let location = response.head.headerFields[.location] else {
                 page = endpoint
                 pageReach = response.reach
@@ -121,7 +121,7 @@ public actor HeadlessBrowser {
                         response: response,
                         hasTypedCredentials: hasTypedCredentials,
                         purpose: purpose,
-                        hasTypedUserName: namedAt.contains(endpoint.origin),
+                        hasTypedUserName: userNameOrigins.contains(endpoint.origin),
                         secrets: secrets
                     )
                 )
@@ -130,7 +130,7 @@ public actor HeadlessBrowser {
             let next = try Self.resolve(location, against: endpoint)
             if Self.isAnswer(next, redirectURI) { return .redirect(next) }
             var target = try Self.endpoint(next, name: "redirect")
-            try Self.require(endpoint.mayName(target), target, from: endpoint)
+            try Self.require(endpoint.mayReferTo(target), target, from: endpoint)
             target.limitReach(to: response.reach, unlessAt: endpoint)
             // RFC 9110 section 15.4: 307 and 308 repeat the request unchanged. Data entered at one site must not be
             // sent to another.

@@ -55,11 +55,11 @@ extension HeadlessDevicePresenter: DevicePresenter {
         var hasAnswered = false
         for _ in 0..<Self.maximumPages {
             // The device grant has no redirect URI.
-            guard case .page(let page) = try await browser.go(navigation, until: nil) else { break }
+            guard case .page(let page) = try await browser.navigate(navigation, until: nil) else { break }
             let html = try HTMLPage.read(page)
             let forms = html.forms
             // A page without a form after a submission is the final page.
-            if page.response.status == 200, forms.isEmpty, !html.isUnclear, hasAnswered { return }
+            if page.response.status == 200, forms.isEmpty, !html.requiresDOM, hasAnswered { return }
             hasAnswered = true
             if let codeForm = try Self.codeForm(in: forms, page, authorization, at: link.origin) {
                 navigation = codeForm

@@ -64,7 +64,7 @@ extension HeadlessUserAgent: UserAgent {
                 }
                 var navigation = HeadlessNavigation.visit(start)
                 for _ in 0..<Self.maximumPages {
-                    switch try await browser.go(navigation, until: redirectURI) {
+                    switch try await browser.navigate(navigation, until: redirectURI) {
                     case .redirect(let response):
                         if let failure { throw failure }
                         if options.purpose == .signIn, let shared {
@@ -105,10 +105,10 @@ extension HeadlessUserAgent: UserAgent {
         guard let sharedCookies else { return nil }
         do {
             let shared = try await sharedCookies.snapshot(now: host.now())
-            reporter.report(.pageVisit, details: ["shared_cookies": "\(shared.cookies.count)"])
+            reporter.report(.pageLoad, details: ["shared_cookies": "\(shared.cookies.count)"])
             return shared
         } catch {
-            reporter.report(.pageVisit, details: ["shared_cookies": "\(error)"])
+            reporter.report(.pageLoad, details: ["shared_cookies": "\(error)"])
             return nil
         }
     }
@@ -120,9 +120,9 @@ extension HeadlessUserAgent: UserAgent {
         _ reporter: FlowReporter
     ) async {
         do {
-            try await sharedCookies?.keep(cookies, replacing: shared, now: host.now())
+            try await sharedCookies?.save(cookies, replacing: shared, now: host.now())
         } catch {
-            reporter.report(.pageVisit, details: ["shared_cookies": "\(error)"])
+            reporter.report(.pageLoad, details: ["shared_cookies": "\(error)"])
         }
     }
 

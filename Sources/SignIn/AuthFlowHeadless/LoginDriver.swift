@@ -54,7 +54,7 @@ extension LoginDriver {
                 in: html.forms.filter { !$0.asksForText },
                 on: page,
                 where: { button, text in
-                    ButtonText(button[keyPath: text]).says(words) && (text == \.label || !button.refuses)
+                    ButtonText(button[keyPath: text]).matches(words) && (text == \.label || !button.refuses)
                 }
             )
         else {

@@ -49,7 +49,7 @@ public struct SharedCookies: Sendable {
 
     /// Replaces the shared cookies with the shareable cookies of a visit, unless another app has changed or removed them
     /// since the visit started: cookies from before a sign-out must not be shared after it.
-    func keep(_ cookies: [Cookie], replacing old: Snapshot, now: Date) async throws {
+    func save(_ cookies: [Cookie], replacing old: Snapshot, now: Date) async throws {
         let shareable = cookies.filter { isShareable($0, now: now) }.map(\.stored)
         let new = shareable.isEmpty ? nil : RedactedJSON(["cookies": .array(shareable)])
         try await store.change(for: origin.origin) { $0 == old.document ? new : $0 }
@@ -64,7 +64,7 @@ public struct SharedCookies: Sendable {
     /// Whether a cookie may be sent to an endpoint. Shared cookies are sent only to their origin, although the
     /// cookie rules ignore ports and may include subdomains. A cookie with a shared name that another origin has set is
     /// never sent.
-    func mayGo(_ cookie: Cookie, to endpoint: Endpoint) -> Bool {
+    func maySend(_ cookie: Cookie, to endpoint: Endpoint) -> Bool {
         !names.contains(cookie.name) || endpoint.origin == origin.origin && cookie.origin == origin.origin
     }
 

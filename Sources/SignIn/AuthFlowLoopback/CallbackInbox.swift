@@ -13,7 +13,7 @@ final class CallbackInbox: Sendable {
     }
 
     /// The maximum time that the browser waits for the outcome.
-    private static let patience = Duration.seconds(30)
+    private static let waitTimeout = Duration.seconds(30)
 
     private let redirectURI: String
     /// The accepted values of `Host`: browsers omit the default port of the scheme.
@@ -22,8 +22,8 @@ final class CallbackInbox: Sendable {
     private let expected: RedirectOptions
     private let appearance: LoopbackUserAgent.Appearance
 
-    private let callbacks: AsyncStream<RedirectArrival>
-    private let callbackContinuation: AsyncStream<RedirectArrival>.Continuation
+    private let callbacks: AsyncStream<ReceivedRedirect>
+    private let callbackContinuation: AsyncStream<ReceivedRedirect>.Continuation
     private struct State {
         var isSettled = false
         /// Whether two visitors have opened the start page.
@@ -55,10 +55,10 @@ final class CallbackInbox: Sendable {
     }
 
     /// A short URL at this port that redirects to another URL.
-    func start(at url: String) -> String { start.lead(to: url) }
+    func start(at url: String) -> String { start.redirect(to: url) }
 
     /// Waits for the authorization response.
-    func callback() async throws -> RedirectArrival {
+    func callback() async throws -> ReceivedRedirect {
         for await callback in callbacks { return callback }
         try Task.checkCancellation()
         if state.withLock(\.wasOpenedTwice) {
@@ -75,7 +75,7 @@ final class CallbackInbox: Sendable {
 
     /// Stops waiting, because another program on this machine may have opened the start page and could complete the
     /// sign-in with its own account. It is not possible to tell which of the two visitors is the user's browser.
-    private func endByASecondVisitor() {
+    private func endAfterSecondVisit() {
         let isFirst = state.withLock { state in
             defer {
                 state.isSettled = true
@@ -117,9 +117,9 @@ final class CallbackInbox: Sendable {
             return TransportResponse(head: HTTPResponse(status: .serviceUnavailable))
         }
         if requestPath == start.path {
-            if let refusal = refusalOfAnotherUser { return refusal }
+            if let refusal = otherUserResponse { return refusal }
             let response = start.response(to: request)
-            if response.head.status == .gone { endByASecondVisitor() }
+            if response.head.status == .gone { endAfterSecondVisit() }
             return response
         }
         guard requestPath == path else {
@@ -138,16 +138,16 @@ final class CallbackInbox: Sendable {
         case (.get, .fragment):
             // A browser does not send the fragment; the script of this page does.
             return FragmentPage.response
-        case (.post, .fragment) where isFromElsewhere(request): return notLikeThis
+        case (.post, .fragment) where isCrossOrigin(request): return unexpectedRequestResponse
         case (.post, .formPost), (.post, .fragment):
             // RFC 9110 section 8.3.1: media types are case-insensitive, and may be followed by spaces.
             let mediaType = (request.headerFields[.contentType]?.prefix { $0 != ";" } ?? "").trimmingSpaces()
                 .lowercased()
             guard mediaType == "application/x-www-form-urlencoded", let text = String(validating: body, as: UTF8.self)
-            else { return notLikeThis }
+            else { return unexpectedRequestResponse }
             response = Substring(text)
         default:
-            return notLikeThis
+            return unexpectedRequestResponse
         }
         // A page on any site can redirect the user here, so a request without the state is rejected, even during a
         // sign-out.
@@ -163,7 +163,7 @@ final class CallbackInbox: Sendable {
                 )
             )
         }
-        if let refusal = refusalOfAnotherUser { return refusal }
+        if let refusal = otherUserResponse { return refusal }
         let isFirst = state.withLock { state in
             defer { state.isSettled = true }
             return !state.isSettled
@@ -177,7 +177,7 @@ final class CallbackInbox: Sendable {
     }
 
     /// Whether a page on another site sent the request. Only the page of this server forwards a fragment.
-    private func isFromElsewhere(_ request: HTTPRequest) -> Bool {
+    private func isCrossOrigin(_ request: HTTPRequest) -> Bool {
         guard let origin = request.headerFields[HTTPField.Name.origin], origin != "null" else { return false }
         return !authorities.contains { "http://\($0)" == origin.lowercased() }
     }
@@ -195,7 +195,7 @@ final class CallbackInbox: Sendable {
 
     /// The response to a program that belongs to another user of this machine. That user may have read the URL of the
     /// start page from a command line, and could complete the sign-in with another account.
-    private var refusalOfAnotherUser: TransportResponse? {
+    private var otherUserResponse: TransportResponse? {
         guard LoopbackServer.peer?.isAnotherUser == true else { return nil }
         return appearance.response(
             StatusPage(
@@ -206,7 +206,7 @@ final class CallbackInbox: Sendable {
         )
     }
 
-    private var notLikeThis: TransportResponse {
+    private var unexpectedRequestResponse: TransportResponse {
         appearance.response(
             StatusPage(
                 status: .methodNotAllowed,
@@ -219,7 +219,7 @@ final class CallbackInbox: Sendable {
     /// Waits for the outcome of the sign-in: the page must not show "signed in" before the code has been exchanged and the
     /// tokens have been validated.
     private func resultPage() async -> StatusPage {
-        try? await withDeadline(Self.patience, clock: expected.clock) {
+        try? await withDeadline(Self.waitTimeout, clock: expected.clock) {
             AuthError(.timedOut, "The outcome was not available in time.")
         } _: {
             await self.waitForOutcome()

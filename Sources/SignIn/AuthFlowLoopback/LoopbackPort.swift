@@ -43,7 +43,7 @@ package struct LoopbackPort {
     ///   - host: The same as for ``open(host:port:)``.
     ///   - port: The port; default: any free port.
     /// - Returns: The port.
-    package static func tryOut(host: String, port: Int? = nil) throws -> Int {
+    package static func probe(host: String, port: Int? = nil) throws -> Int {
         let port = try open(host: host, port: port)
         port.close()
         return port.number

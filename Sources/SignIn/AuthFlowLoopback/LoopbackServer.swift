@@ -13,7 +13,7 @@ package struct LoopbackServer {
     @TaskLocal static var peer: PeerOwner?
 
     /// The timeout for receiving a request, and for sending a response.
-    private static let patience = Duration.seconds(10)
+    private static let waitTimeout = Duration.seconds(10)
 
     /// The timeout for pending responses after `body` has completed.
     private static let grace = Duration.seconds(2)
@@ -42,7 +42,7 @@ package struct LoopbackServer {
         } catch {
             throw AuthError(.userAgentFailed, "No loopback server could be opened.", underlyingError: error)
         }
-        let connections = Connections(handler: makeHandler(ports.number), patience: patience)
+        let connections = Connections(handler: makeHandler(ports.number), waitTimeout: waitTimeout)
         return try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
                 try? await pool.run()
@@ -93,12 +93,12 @@ private final class Connections: Sendable {
     }
 
     private let handler: LoopbackServer.Handler
-    private let patience: Duration
+    private let waitTimeout: Duration
     private let state = Mutex(State())
 
-    init(handler: @escaping LoopbackServer.Handler, patience: Duration) {
+    init(handler: @escaping LoopbackServer.Handler, waitTimeout: Duration) {
         self.handler = handler
-        self.patience = patience
+        self.waitTimeout = waitTimeout
     }
 
     /// Accepts connections and responds to their requests until the task is cancelled.
@@ -106,7 +106,7 @@ private final class Connections: Sendable {
         await withDiscardingTaskGroup { group in
             while !Task.isCancelled {
                 do {
-                    while let pause = makeRoom() { try await Task.sleep(for: pause) }
+                    while let pause = closeIdleConnections() { try await Task.sleep(for: pause) }
                     let socket = try await listener.accept()
                     group.addTask { await self.respond(socket) }
                 } catch SocketError.failed(_, let number, _) where number == ECONNABORTED || number == EINTR {
@@ -126,7 +126,7 @@ private final class Connections: Sendable {
         let number = begin(socket.socket)
         let response: TransportResponse
         do {
-            let (request, body) = try await within(patience) { try await HTTPMessageReader.request(from: socket) }
+            let (request, body) = try await within(waitTimeout) { try await HTTPMessageReader.request(from: socket) }
             beginAnswer(number)
             response = await LoopbackServer.$peer.withValue(PeerOwner(of: socket.socket.file.rawValue)) {
                 await handler(request, body)
@@ -137,7 +137,7 @@ private final class Connections: Sendable {
         } catch {
             return end(number, socket.socket)
         }
-        try? await within(patience) { try await socket.write(Data(HTTPMessageReader.bytes(of: response))) }
+        try? await within(waitTimeout) { try await socket.write(Data(HTTPMessageReader.bytes(of: response))) }
         end(number, socket.socket)
         endAnswer()
     }
@@ -163,12 +163,12 @@ private final class Connections: Sendable {
 
     /// Closes idle connections when the maximum number of connections is reached.
     /// - Returns: The time to wait before checking again; nil when there is room.
-    private func makeRoom() -> Duration? {
+    private func closeIdleConnections() -> Duration? {
         state.withLock { state in
             guard state.waiting.count >= Self.maximumWaiting else { return nil }
             let now = ContinuousClock.now
             state.waiting.removeAll { connection in
-                guard connection.since.duration(to: now) >= Self.silence, !Self.hasSpoken(connection.socket) else {
+                guard connection.since.duration(to: now) >= Self.silence, !Self.hasUnreadBytes(connection.socket) else {
                     return false
                 }
                 // The socket is only shut down, so that a waiting reader sees the end of the stream: the descriptor
@@ -181,7 +181,7 @@ private final class Connections: Sendable {
     }
 
     /// Whether unread bytes have arrived, which means that a request is being received.
-    private static func hasSpoken(_ socket: Socket) -> Bool {
+    private static func hasUnreadBytes(_ socket: Socket) -> Bool {
         var byte: UInt8 = 0
         return unsafe recv(socket.file.rawValue, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT)) > 0
     }
@@ -193,7 +193,7 @@ private final class Connections: Sendable {
         }
     }
 
-    /// Closes a connection under the lock, so that `makeRoom()` cannot shut down a new connection that has just been assigned the
+    /// Closes a connection under the lock, so that `closeIdleConnections()` cannot shut down a new connection that has just been assigned the
     /// same descriptor.
     private func end(_ number: UInt64, _ socket: Socket) {
         state.withLock { state in

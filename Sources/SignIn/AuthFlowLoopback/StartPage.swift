@@ -31,7 +31,7 @@ final class StartPage: Sendable {
 
     /// Sets the URL to redirect to.
     /// - Returns: The short URL.
-    func lead(to url: String) -> String {
+    func redirect(to url: String) -> String {
         state.withLock { $0 = State(target: url) }
         return origin + path
     }
@@ -40,12 +40,12 @@ final class StartPage: Sendable {
     func response(to request: HTTPRequest) -> TransportResponse {
         guard request.method == .get else { return TransportResponse(head: HTTPResponse(status: .methodNotAllowed)) }
         let token = Base64URL.encode(HostServices.systemRandomBytes(16))
-        let brought = request.headerFields[.cookie]?.split(separator: ";").lazy
+        let presented = request.headerFields[.cookie]?.split(separator: ";").lazy
             .map { $0.drop { $0 == " " } }
             .first { $0.hasPrefix("\(self.cookie)=") }
             .map { Secret(String($0.dropFirst(self.cookie.count + 1))) }
         let target = state.withLock { state -> String? in
-            if state.visitor == nil { state.visitor = Secret(token) } else if brought != state.visitor { return nil }
+            if state.visitor == nil { state.visitor = Secret(token) } else if presented != state.visitor { return nil }
             return state.target
         }
         guard let target else {
@@ -63,7 +63,7 @@ final class StartPage: Sendable {
             .cacheControl: "no-store",
             StatusPage.referrerPolicy: "no-referrer",
         ]
-        if brought == nil { fields[.setCookie] = "\(cookie)=\(token); Path=\(path); HttpOnly; SameSite=Lax" }
+        if presented == nil { fields[.setCookie] = "\(cookie)=\(token); Path=\(path); HttpOnly; SameSite=Lax" }
         return TransportResponse(head: HTTPResponse(status: .found, headerFields: fields))
     }
 }

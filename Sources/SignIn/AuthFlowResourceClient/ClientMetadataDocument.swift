@@ -48,7 +48,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         func refuse(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The client ID metadata document cannot be used: \(reason).")
         }
-        try Self.checkAddress(address)
+        try Self.checkURL(address)
         // Section 4.1: "The client_id property's value MUST match the client_id URL using simple string comparison".
         guard let named = json["client_id"]?.string, named.isIdentical(to: address) else {
             throw refuse("its \"client_id\" is not the URL at which it is served")
@@ -79,7 +79,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
     /// Section 3: "Client identifier URLs MUST have an "https" scheme, MUST contain a path component, MUST NOT contain single-dot
     /// or double-dot path segments, MUST NOT contain a fragment component and MUST NOT contain a username or password."
     /// - Throws: ``AuthError`` with `invalid_configuration`.
-    package static func checkAddress(_ address: String) throws(AuthError) {
+    package static func checkURL(_ address: String) throws(AuthError) {
         let endpoint = try Endpoint(address, name: "client_id")
         guard endpoint.scheme == "https", !endpoint.path.isEmpty, endpoint.path != "/", !endpoint.hasDotSegments else {
             throw AuthError(
@@ -96,7 +96,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         transport: any HTTPTransport = SystemTransport(),
         host: HostServices = .system
     ) async throws -> ClientMetadataDocument {
-        try checkAddress(address)
+        try checkURL(address)
         let request = TransportRequest(
             .get,
             try Endpoint(address),

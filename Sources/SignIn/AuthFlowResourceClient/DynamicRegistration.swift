@@ -179,7 +179,7 @@ public struct DynamicRegistration: Sendable {
             // The client is registered already, and an error would lead to another registration. Without this URL, or with one that a public
             // provider must not refer to, the registration cannot be managed.
             registrationEndpoint: json["registration_client_uri"]?.string.flatMap { try? Endpoint($0) }.flatMap {
-                endpoint.mayName($0) ? $0 : nil
+                endpoint.mayReferTo($0) ? $0 : nil
             },
             registrationAccessToken: json["registration_access_token"]?.string.map(Secret.init),
             metadata: RedactedJSON(json)

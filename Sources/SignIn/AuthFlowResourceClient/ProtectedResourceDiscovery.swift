@@ -26,7 +26,7 @@ struct ProtectedResourceDiscovery: Sendable {
             }
             // RFC 9728 section 7.7: the server chooses the URL, and must not make this client send requests to hosts that only this client can
             // reach (SSRF).
-            guard address.mayName(place) else {
+            guard address.mayReferTo(place) else {
                 throw AuthError(
                     .discoveryFailed,
                     "\(address.origin) advertises protected resource metadata at \(place.origin), a loopback or private address. A public server must not refer to such an address."
@@ -40,7 +40,7 @@ struct ProtectedResourceDiscovery: Sendable {
             }
             return metadata
         }
-        for place in try wellKnownPlaces() {
+        for place in try wellKnownURLs() {
             do {
                 if let metadata = try await document(at: place) { return metadata }
             } catch let error as AuthError where error.code == .invalidResponse && 300..<400 ~= error.status ?? 0 {
@@ -51,7 +51,7 @@ struct ProtectedResourceDiscovery: Sendable {
     }
 
     /// The well-known URL for the resource, and the one for its host, which MCP clients try next.
-    func wellKnownPlaces() throws(AuthError) -> [Endpoint] {
+    func wellKnownURLs() throws(AuthError) -> [Endpoint] {
         let (own, hosts) = (address.wellKnownMetadata, address.wellKnownMetadataOfHost)
         return try own == hosts ? [Endpoint(hosts)] : [Endpoint(own), Endpoint(hosts)]
     }

@@ -53,7 +53,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
         // RFC 9728 section 3.3: "If these values are not identical, the data contained in the response MUST NOT be used." A prefix is
         // accepted only at the host's own well-known URLs, to which a tenant with a path on the host cannot write.
         guard let fit = Self.fit(of: resource, to: address),
-            fit == .identical || Self.isHostsOwn(location, of: address, resource)
+            fit == .identical || Self.isHostMetadata(location, of: address, resource)
         else {
             throw unusable(
                 "it is for the resource \"\(Redaction.url(resource))\", not for \(address). No token is requested for a different resource"
@@ -74,7 +74,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
 
     /// Whether a document is at a well-known URL of the host. Complete URLs are compared, because the meaning of
     /// percent-encoded dots and slashes in a path depends on the server.
-    private static func isHostsOwn(_ location: Endpoint, of address: Endpoint, _ resource: String) -> Bool {
+    private static func isHostMetadata(_ location: Endpoint, of address: Endpoint, _ resource: String) -> Bool {
         let named = try? Endpoint(resource, name: "resource")
         let places = [address.wellKnownMetadata, named?.wellKnownMetadata, address.wellKnownMetadataOfHost]
         return places.contains { $0?.isIdentical(to: location.url) == true }
@@ -86,7 +86,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
         if resource.isIdentical(to: address.url) { return .identical }
         // The meaning of "." and ".." depends on the server, so a path with such segments is never within another path.
         guard named.origin == address.origin, !named.hasDotSegments, !address.hasDotSegments else { return nil }
-        let (whole, part) = (address.path.droppingLastSlash, named.path.droppingLastSlash)
+        let (whole, part) = (address.path.droppingTrailingSlash, named.path.droppingTrailingSlash)
         if let query = named.query { return query == address.query && whole == part ? .identical : nil }
         if whole == part, address.query == nil { return .identical }
         // "/api" does not cover "/api123".

@@ -25,7 +25,7 @@ struct ReachLimitedTransport: HTTPTransport {
     func send(_ call: TransportRequest) async throws -> TransportResponse {
         guard !call.isFor(home) else {
             let response = try await base.send(call)
-            learn(response.reach)
+            record(response.reach)
             return response
         }
         return try await base.send(limited(call))
@@ -34,7 +34,7 @@ struct ReachLimitedTransport: HTTPTransport {
     func stream(_ call: TransportRequest) async throws -> ResponseStream {
         guard !call.isFor(home) else {
             let response = try await base.stream(call)
-            learn(response.reach)
+            record(response.reach)
             return response
         }
         return try await base.stream(limited(call))
@@ -43,14 +43,14 @@ struct ReachLimitedTransport: HTTPTransport {
     func stream(_ call: TransportRequest, body: UploadBody) async throws -> ResponseStream {
         guard !call.isFor(home) else {
             let response = try await base.stream(call, body: body)
-            learn(response.reach)
+            record(response.reach)
             return response
         }
         return try await base.stream(limited(call), body: body)
     }
 
     /// Records the network reach of a connection to the resource, including one that did not use this transport.
-    func learn(_ reach: NetworkReach?) {
+    func record(_ reach: NetworkReach?) {
         guard let reach else { return }
         known.reach.withLock { $0 = max($0 ?? reach, reach) }
     }

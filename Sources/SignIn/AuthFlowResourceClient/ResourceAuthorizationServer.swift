@@ -30,7 +30,7 @@ struct ResourceAuthorizationServer: MixUpDefending {
     /// - Throws: ``AuthError`` with `unsupported`.
     package func requireMixUpDefense(_ metadata: ProviderMetadata, redirectURI: String) throws(AuthError) {
         // RFC 9207 section 2.4: `iss` is then required in every response, and is compared with the issuer.
-        guard !isListed, !metadata.namesIssuerInResponses else { return }
+        guard !isListed, !metadata.sendsIssuerInResponses else { return }
         try requireOwnEndpoints(metadata)
         // RFC 8252 section 8.10: "it is REQUIRED that a unique redirect URI is used for each authorization server used
         // by the app". Here, this applies only if the responses do not contain `iss`.
@@ -44,7 +44,7 @@ struct ResourceAuthorizationServer: MixUpDefending {
     /// Requires that the endpoints for obtaining a code are at the issuer's origin if the responses contain no
     /// `iss`.
     func requireOwnEndpoints(_ metadata: ProviderMetadata) throws(AuthError) {
-        guard !isListed, !metadata.namesIssuerInResponses else { return }
+        guard !isListed, !metadata.sendsIssuerInResponses else { return }
         let names = ["authorization_endpoint", "pushed_authorization_request_endpoint", "registration_endpoint"]
         for (name, endpoint) in metadata.endpoints where names.contains(name) { try requireOwn(name, endpoint) }
     }
@@ -89,6 +89,6 @@ extension RedirectURI {
     /// The redirect URI for one issuer; unchanged when it cannot be varied.
     func own(for issuer: String) -> RedirectURI {
         guard kind != .https, !uri.contains("?") else { return self }
-        return (try? RedirectURI(uri.droppingLastSlash + Self.mark(of: issuer))) ?? self
+        return (try? RedirectURI(uri.droppingTrailingSlash + Self.mark(of: issuer))) ?? self
     }
 }

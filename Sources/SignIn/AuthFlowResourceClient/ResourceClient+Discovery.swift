@@ -46,7 +46,7 @@ extension ResourceClient {
         let server = server(issuer, isAssumed: isAssumed)
         let serverMetadata = try await server.metadata()
         if methods.withoutUser == nil {
-            try OAuthClient.requireAnnouncedPKCE(serverMetadata)
+            try OAuthClient.requireAdvertisedPKCE(serverMetadata)
             // This check must precede the registration of a client at these endpoints.
             try (server.source as? ResourceAuthorizationServer)?.requireOwnEndpoints(serverMetadata)
         }
@@ -82,7 +82,7 @@ extension ResourceClient {
         } catch {
             throw AuthError(.discoveryFailed, error.message, underlyingError: error)
         }
-        guard address.mayName(endpoint) else {
+        guard address.mayReferTo(endpoint) else {
             throw AuthError(
                 .discoveryFailed,
                 "\(address.origin) names the authorization server \(endpoint.origin), a loopback or private address. A public server must not refer to such an address."
@@ -170,7 +170,7 @@ extension ResourceClient {
             found.serverMetadata.json["client_id_metadata_document_supported"] == true,
             // RFC 9700 section 4.4.2.2: a client with a metadata document has one set of redirect URIs for all servers, so the redirect URIs do
             // not distinguish the servers.
-            found.serverMetadata.namesIssuerInResponses || options.trusts(found.server.issuer)
+            found.serverMetadata.sendsIssuerInResponses || options.trusts(found.server.issuer)
         {
             known.clientID = document
             known.identification = .metadataDocument
@@ -198,8 +198,10 @@ extension ResourceClient {
     /// - Returns: The new registration; the old registration, which continues to exist at the
     ///   server, or nil if there was none or another resource has tokens from it; and the outcome of the sign-out.
     /// - Throws: ``AuthError`` with `unsupported` when the client is not dynamically registered there; any error from discovery or registration.
-    public func renewRegistration() async throws -> (new: KeptRegistration, old: KeptRegistration?, signOut: SignOut) {
-        let challenge = try await askForChallenge()
+    public func renewRegistration() async throws -> (
+        new: StoredRegistration, old: StoredRegistration?, signOut: SignOut
+    ) {
+        let challenge = try await requestChallenge()
         let found = try await find(challenge)
         let scopes = try await scopes(for: challenge, found)
         let old = try await registrations.registration(at: found.server.issuer, for: redirectURI)
@@ -211,7 +213,7 @@ extension ResourceClient {
         var new = try await registrations.registration(at: present.issuer, for: redirectURI)
         if new == nil || new?.clientID == old?.clientID {
             let made = try await register(found, scopes: scopes)
-            try await registrations.keep(made, for: redirectURI)
+            try await registrations.save(made, for: redirectURI)
             new = made
         }
         let signOut = try await signOut()
@@ -222,7 +224,7 @@ extension ResourceClient {
     }
 
     /// Registers the client (RFC 7591).
-    func register(_ found: FoundServer, scopes: [String]) async throws -> KeptRegistration {
+    func register(_ found: FoundServer, scopes: [String]) async throws -> StoredRegistration {
         let redirectURIs = registeredRedirectURIs(at: found.server.issuer)
         // Some servers grant only the scopes that a client was registered with, so the scopes that may be needed later are also included.
         let later = (found.metadata?.scopes ?? []).filter { !scopes.contains($0) }
@@ -241,7 +243,7 @@ extension ResourceClient {
             request.scopes = scopes
             registered = try await registration.register(request)
         }
-        return KeptRegistration(
+        return StoredRegistration(
             registered,
             issuer: found.server.issuer,
             redirectURIs: redirectURIs,
@@ -267,7 +269,7 @@ extension ResourceClient {
 
     /// Whether an authorization server no longer recognizes a client that was dynamically registered more than a minute
     /// ago. The server's error page would never redirect back, and the user could do nothing about it.
-    func isForgotten(_ known: KnownResource, _ client: AuthClient) async throws -> Bool {
+    func isUnregistered(_ known: KnownResource, _ client: AuthClient) async throws -> Bool {
         guard let kept = try await registrations.registration(at: known.issuer, for: redirectURI),
             kept.registeredAt + 60 < host.now(), let redirectURI = kept.redirectURIs.first
         else { return false }

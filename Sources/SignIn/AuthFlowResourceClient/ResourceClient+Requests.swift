@@ -49,7 +49,7 @@ extension ResourceClient {
         while true {
             let fields = try await authorize(&attempt)
             let (response, head) = try await body(fields)
-            guard try await mustRepeat(&attempt, after: head) else { return response }
+            guard try await mustRetry(&attempt, after: head) else { return response }
         }
     }
 
@@ -60,7 +60,7 @@ extension ResourceClient {
     }
 
     /// Records the network reach of a connection to the resource.
-    package func learn(reach: NetworkReach?) { transport.learn(reach) }
+    package func record(reach: NetworkReach?) { transport.record(reach) }
 
     /// A request to the resource, for programs that do not send it with ``perform(_:_:_:)``.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource must not be sent to the URL.
@@ -90,20 +90,20 @@ extension ResourceClient {
     ///   - mayAsk: Whether the user may be prompted, if the options allow that; default: true.
     /// - Returns: Whether the request must be authorized and sent again.
     /// - Throws: The same errors as ``perform(_:_:_:)``.
-    public func mustRepeat(
+    public func mustRetry(
         _ attempt: inout ResourceAttempt,
         after head: HTTPResponse,
         mayAsk: Bool = true
     ) async throws -> Bool {
-        learn(from: head, of: attempt)
+        record(from: head, of: attempt)
         let challenges = AuthenticationChallenge.challenges(in: head.headerFields)
         guard let challenge = ResourceChallenge(status: head.status.code, challenges: challenges) else { return false }
         return try await satisfy(challenge, &attempt, mayAsk)
     }
 
     /// Stores the DPoP nonce for the next request; any response may contain a nonce (RFC 9449 section 9).
-    public func learn(from head: HTTPResponse, of attempt: ResourceAttempt) {
-        nonces.learn(from: head.headerFields, origin: attempt.endpoint.origin)
+    public func record(from head: HTTPResponse, of attempt: ResourceAttempt) {
+        nonces.record(from: head.headerFields, origin: attempt.endpoint.origin)
     }
 
     private func requireOrigin(_ url: String) throws(AuthError) -> Endpoint {
@@ -154,14 +154,14 @@ extension ResourceClient {
             }
             attempt.round.end = error
             return nil
-        } catch let error as AuthError where isForgotten(known, error) {
+        } catch let error as AuthError where isUnregistered(known, error) {
             attempt.round.end = try await forget(known, error)
             return nil
         }
     }
 
     /// Whether an authorization server no longer recognizes a dynamically registered client.
-    func isForgotten(_ known: KnownResource, _ error: AuthError) -> Bool {
+    func isUnregistered(_ known: KnownResource, _ error: AuthError) -> Bool {
         known.identification == .dynamic && error.code == .providerRejected
             && Self.isUnknownClient(error.providerError?.error)
     }
@@ -234,12 +234,13 @@ extension ResourceClient {
             // MCP authorization, "Step-Up Authorization Flow": step-up is attempted "no more than a few times"; after that, the failure is permanent.
             guard attempt.round.scopes != wanted else {
                 state.withLock { state in
-                    if state.fruitless.count >= 64 { state.fruitless = [] }
-                    _ = state.fruitless.insert(wanted)
+                    if state.rejectedScopeSets.count >= 64 { state.rejectedScopeSets = [] }
+                    _ = state.rejectedScopeSets.insert(wanted)
                 }
                 throw insufficientScope(demanded)
             }
-            guard attempt.round.signIns < Self.maximumSignIns, !state.withLock({ $0.fruitless.contains(wanted) })
+            guard attempt.round.signIns < Self.maximumSignIns,
+                !state.withLock({ $0.rejectedScopeSets.contains(wanted) })
             else { throw insufficientScope(demanded) }
             return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: wanted)
         case .authentication:
@@ -250,7 +251,7 @@ extension ResourceClient {
             }
         }
         guard attempt.round.signIns == 0 else {
-            let error = refusedAfterSignIn
+            let error = rejectedAfterSignIn
             await rest(after: error)
             throw error
         }
@@ -272,18 +273,18 @@ extension ResourceClient {
             guard round.end == nil, let rejected else { throw loginRequired(because: round.end) }
             throw try await loginRequired(rejected: rejected, challenge)
         }
-        if try await signInForAll(to: challenge, rejected: rejected) {
+        if try await joinSignIn(to: challenge, rejected: rejected) {
             round.signIns += 1
             round.scopes = scopes
             round.authenticated = challenge.authentication
         } else {
             round.waits += 1
-            guard round.waits < Self.maximumWaits else { throw refusedAfterSignIn }
+            guard round.waits < Self.maximumWaits else { throw rejectedAfterSignIn }
         }
         return true
     }
 
-    private var refusedAfterSignIn: AuthError {
+    private var rejectedAfterSignIn: AuthError {
         AuthError(
             .accessTokenRejected,
             "\(address) does not accept the access token that was just obtained for it.",
@@ -311,7 +312,7 @@ extension ResourceClient {
                     )
                     return false
                 }
-            } catch let error as AuthError where error.isPassing {
+            } catch let error as AuthError where error.isTransient {
                 // Metadata that is temporarily unavailable is treated as unchanged.
             }
         }
@@ -322,7 +323,7 @@ extension ResourceClient {
             if let newer = try await self.known(reading: true), newer != known { return true }
             round.end = error
             return false
-        } catch let error as AuthError where isForgotten(known, error) {
+        } catch let error as AuthError where isUnregistered(known, error) {
             round.end = try await forget(known, error)
             return false
         }

@@ -15,7 +15,7 @@ extension ResourceClient {
     @discardableResult
     public func signIn(to challenge: ResourceChallenge? = nil) async throws -> Credential {
         var demand = challenge
-        if demand == nil { demand = try await askForChallenge() }
+        if demand == nil { demand = try await requestChallenge() }
         try await signIn(to: demand, for: .user)
         // The sign-in has succeeded, but other processes cannot use it.
         if let error = state.withLock({ $0.storageError }) { throw error }
@@ -23,7 +23,7 @@ extension ResourceClient {
     }
 
     /// The resource's challenge to a request without a token.
-    func askForChallenge() async throws -> ResourceChallenge? {
+    func requestChallenge() async throws -> ResourceChallenge? {
         let request = TransportRequest(
             .get,
             address,
@@ -49,7 +49,7 @@ extension ResourceClient {
     /// Signs in for a request: once for all requests of this process, even if some of them are cancelled in the meantime. A user who takes
     /// longer than the timeout of a request is not interrupted.
     /// - Returns: Whether this request started the sign-in. The sign-in of another request may have requested other scopes.
-    func signInForAll(to challenge: ResourceChallenge, rejected: Credential?) async throws -> Bool {
+    func joinSignIn(to challenge: ResourceChallenge, rejected: Credential?) async throws -> Bool {
         let (task, isOwn) = state.withLock { state -> (SharedTask<Void>, Bool) in
             if let running = state.signIn { return (running, false) }
             let task = SharedTask { [self] in
@@ -77,7 +77,7 @@ extension ResourceClient {
         while true {
             let hasTurn = Atomic(false)
             do {
-                return try await store.withLease(on: turnKey) { lease in
+                return try await store.withLease(on: signInLockKey) { lease in
                     hasTurn.store(true, ordering: .relaxed)
                     // Another process may have requested more scopes in the meantime, which must not be lost.
                     _ = try await known(reading: true)
@@ -89,7 +89,7 @@ extension ResourceClient {
                         }
                     if isDone { return }
                     let history = try await history()
-                    if let counted = try history.beginning(
+                    if let counted = try history.recordingStart(
                         for: cause,
                         since: began,
                         at: host.now(),
@@ -101,25 +101,25 @@ extension ResourceClient {
                     let shown = Atomic(0)
                     func end(_ error: (any Error)?) async {
                         let pages = shown.load(ordering: .relaxed)
-                        let after = history.ending(for: cause, error, pages: pages, at: host.now())
+                        let after = history.recordingOutcome(for: cause, error, pages: pages, at: host.now())
                         try? await store.write(try after?.bytes, under: lease)
                     }
                     do {
                         try await signIn(found, challenge, scopes, cause) {
                             // While this process was paused, another process may have opened a page.
-                            do { try lease.requireTime() } catch { throw LostTurn() }
+                            do { try lease.requireRemainingTime() } catch { throw LostSignInLock() }
                             let count = shown.load(ordering: .relaxed)
-                            try history.requireRoom(after: count, for: cause, self.limits, address: self.address)
+                            try history.requireQuota(after: count, for: cause, self.limits, address: self.address)
                             shown.store(count + 1, ordering: .relaxed)
                         }
                     } catch {
                         // Another request or process signs in instead, so this is not a failure.
-                        await end(error is LostTurn ? CancellationError() : error)
+                        await end(error is LostSignInLock ? CancellationError() : error)
                         throw error
                     }
                     await end(nil)
                 }
-            } catch is LostTurn {
+            } catch is LostSignInLock {
                 guard host.now() < finish else { throw Lease.lost }
             } catch let error as AuthError
                 where error.code == .leaseBusy && !hasTurn.load(ordering: .relaxed) && host.now() < finish
@@ -130,30 +130,30 @@ extension ResourceClient {
     }
 
     /// The lease for opening a page was lost before a page was opened.
-    private struct LostTurn: Error {}
+    private struct LostSignInLock: Error {}
 
-    /// - Throws: ``LostTurn``, or any other error from the store.
+    /// - Throws: ``LostSignInLock``, or any other error from the store.
     private func begin(_ history: SignInHistory, under lease: Lease) async throws {
         do {
             try await store.write(try history.bytes, under: lease)
         } catch let error as AuthError where error.code == .leaseLost {
-            throw LostTurn()
+            throw LostSignInLock()
         }
     }
 
     private func history() async throws -> SignInHistory {
-        SignInHistory(try await store.bytes(for: turnKey), at: host.now())
+        SignInHistory(try await store.bytes(for: signInLockKey), at: host.now())
     }
 
     private var limits: SignInHistory.Limits {
         SignInHistory.Limits(
             pagesPerHour: methods.withoutUser == nil ? options.pagesPerHour : nil,
-            cooldown: options.restAfterFailure
+            cooldown: options.cooldownAfterFailure
         )
     }
 
-    private var turnKey: RecordKey {
-        RecordKey(name: recordName, issuer: "", clientID: "", kind: .signInTurn)
+    private var signInLockKey: RecordKey {
+        RecordKey(name: recordName, issuer: "", clientID: "", kind: .signInLock)
     }
 
     /// Whether another request or process has obtained a usable token in the meantime.
@@ -170,11 +170,11 @@ extension ResourceClient {
             methods.withoutUser == nil ? try await usableCredential(of: client) : try? await client.credential()
         let isRequested =
             challenge.map { $0.demand != .authentication || known.authentication.covers($0.authentication) } ?? true
-        return credential.map { isRequested && Self.mayHelp($0, after: rejected, for: challenge) } ?? false
+        return credential.map { isRequested && Self.mayBeAccepted($0, after: rejected, for: challenge) } ?? false
     }
 
     /// Whether the resource may accept a credential although it rejected a previous credential. A refreshed token does not prove a newer user authentication.
-    private static func mayHelp(
+    private static func mayBeAccepted(
         _ credential: Credential,
         after rejected: Credential?,
         for challenge: ResourceChallenge?
@@ -213,8 +213,8 @@ extension ResourceClient {
     /// failed is not prompted again immediately. Methods without a user are not delayed, because they show no
     /// page.
     func rest(after error: AuthError) async {
-        guard options.restAfterFailure > .zero, methods.withoutUser == nil else { return }
-        try? await store.withLease(on: turnKey) { lease in
+        guard options.cooldownAfterFailure > .zero, methods.withoutUser == nil else { return }
+        try? await store.withLease(on: signInLockKey) { lease in
             let history = try await history().rejected(with: error, at: host.now())
             try await store.write(try history.bytes, under: lease)
         }
@@ -236,24 +236,24 @@ extension ResourceClient {
         // A process may have been killed after it had stored a token and before it recorded the sign-in.
         if methods.withoutUser == nil, case .request(let rejected) = cause,
             let stored = try? await client.freshCredential(lasting: .zero),
-            found.metadata?.fit != .prefix, Self.mayHelp(stored, after: rejected, for: challenge),
+            found.metadata?.fit != .prefix, Self.mayBeAccepted(stored, after: rejected, for: challenge),
             Set(stored.tokens.scopes).isSuperset(of: scopes)
         {
             var resumed = known
             let recorded = try await record().all.first { $0.sharesTokens(with: known) }
             resumed.authentication = recorded?.authentication ?? RequiredAuthentication()
-            return try await keep(resumed)
+            return try await save(resumed)
         }
         guard known.identification == .dynamic else { return try await signIn(known, client, challenge, willShow) }
-        if try await isForgotten(known, client) {
-            return try await signInAnew(known, found, challenge, isForgotten: true, willShow)
+        if try await isUnregistered(known, client) {
+            return try await signInWithNewRegistration(known, found, challenge, isUnregistered: true, willShow)
         }
         do {
             try await signIn(known, client, challenge, willShow)
         } catch let error as AuthError {
-            guard try await mayBeRegistration(error, known) else { throw error }
-            let isForgotten = ["invalid_client", "unauthorized_client"].contains(error.providerError?.error)
-            try await signInAnew(known, found, challenge, isForgotten: isForgotten, willShow)
+            guard try await mayNeedNewRegistration(error, known) else { throw error }
+            let isUnregistered = ["invalid_client", "unauthorized_client"].contains(error.providerError?.error)
+            try await signInWithNewRegistration(known, found, challenge, isUnregistered: isUnregistered, willShow)
         }
     }
 
@@ -261,7 +261,7 @@ extension ResourceClient {
         _ known: KnownResource,
         _ client: AuthClient,
         _ challenge: ResourceChallenge?,
-        by registration: KeptRegistration? = nil,
+        by registration: StoredRegistration? = nil,
         _ willShow: @escaping @Sendable () throws -> Void
     ) async throws {
         var request = AuthorizationOptions(scopes: known.scopes, resources: [known.resource])
@@ -315,8 +315,8 @@ extension ResourceClient {
         }
         var storageError = signIn.storageError
         do {
-            if let registration { try await registrations.keep(registration, for: redirectURI) }
-            try await keep(known, finishing: unfinished.id)
+            if let registration { try await registrations.save(registration, for: redirectURI) }
+            try await save(known, finishing: unfinished.id)
             await signOutOthers()
         } catch let error as AuthError {
             // The sign-in is valid, but only in this process.
@@ -331,11 +331,11 @@ extension ResourceClient {
 
     /// Registers the client again, and signs in with the new registration. A registration
     /// that the server still recognizes is not replaced until that sign-in has succeeded.
-    private func signInAnew(
+    private func signInWithNewRegistration(
         _ old: KnownResource,
         _ found: FoundServer,
         _ challenge: ResourceChallenge?,
-        isForgotten: Bool,
+        isUnregistered: Bool,
         _ willShow: @escaping @Sendable () throws -> Void
     ) async throws {
         let made = try await register(found, scopes: old.scopes)
@@ -346,16 +346,16 @@ extension ResourceClient {
         }
         state.withLock { $0.clients.append(client) }
         // An unrecognized registration is useless, so it is replaced now: an unfinished sign-in must not cause yet another registration.
-        if isForgotten {
-            try await registrations.keep(made, for: redirectURI)
+        if isUnregistered {
+            try await registrations.save(made, for: redirectURI)
             await removeUnusedRegistrations(of: [old])
         }
-        try await signIn(known, client, challenge, by: isForgotten ? nil : made, willShow)
+        try await signIn(known, client, challenge, by: isUnregistered ? nil : made, willShow)
     }
 
     /// Whether a new registration may help: the server does not recognize the client
     /// or did not register these scopes, or none of the registered ports is free.
-    private func mayBeRegistration(_ error: AuthError, _ known: KnownResource) async throws -> Bool {
+    private func mayNeedNewRegistration(_ error: AuthError, _ known: KnownResource) async throws -> Bool {
         let kept = try await registrations.registration(at: known.issuer, for: redirectURI, clientID: known.clientID)
         switch (error.code, error.providerError?.error) {
         case (.portBusy, _):

@@ -133,7 +133,7 @@ extension ResourceClient {
             let isForgotten = state.known.map { known in signIns.contains { $0.sharesTokens(with: known) } } ?? true
             if isForgotten { (state.known, state.isLoaded) = (record.current, true) }
         }
-        if record.all.isEmpty { await unlist() }
+        if record.all.isEmpty { await removeFromList() }
         await removeUnusedRegistrations(of: signIns)
     }
 

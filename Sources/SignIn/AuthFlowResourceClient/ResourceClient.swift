@@ -28,7 +28,7 @@ public final class ResourceClient: Sendable {
     package let methods: SignInMethods
     let registered: OAuthClient?
     let store: any TokenStore
-    let registrations: KeptRegistrations
+    let registrations: StoredRegistrations
     let transport: ReachLimitedTransport
     /// The transport for servers that the user trusts explicitly.
     private let openTransport: any HTTPTransport
@@ -75,7 +75,7 @@ public final class ResourceClient: Sendable {
         public var signsInOnDemand = true
 
         /// The cooldown after a failed sign-in that showed a page, during which requests from any process do not start another sign-in; default: none.
-        public var restAfterFailure = Duration.zero
+        public var cooldownAfterFailure = Duration.zero
 
         /// The timeout of a sign-in, including the user's interaction; default: five minutes.
         public var timeout = Duration.seconds(300)
@@ -112,7 +112,7 @@ public final class ResourceClient: Sendable {
         /// The sign-in that a request has started, shared by all requests of this process.
         var signIn: SharedTask<Void>?
         /// The sets of scopes for which even a new token was rejected.
-        var fruitless: Set<Set<String>> = []
+        var rejectedScopeSets: Set<Set<String>> = []
         /// The reason why the last sign-in could not be stored.
         var storageError: AuthError?
     }
@@ -162,7 +162,7 @@ public final class ResourceClient: Sendable {
         observer: (@Sendable (FlowEvent) -> Void)?
     ) throws {
         self.address = try Endpoint(address, name: "URL of the resource")
-        if let document = options.clientMetadataDocument { try ClientMetadataDocument.checkAddress(document) }
+        if let document = options.clientMetadataDocument { try ClientMetadataDocument.checkURL(document) }
         if let resource = options.resource { _ = try Endpoint(resource, name: "resource") }
         guard !options.redirectURIs.isEmpty else {
             throw AuthError(.invalidConfiguration, "The list of redirect URIs is empty.")
@@ -170,7 +170,7 @@ public final class ResourceClient: Sendable {
         self.methods = methods
         self.registered = registered
         self.store = store
-        self.registrations = KeptRegistrations(store: store, for: self.address.origin)
+        self.registrations = StoredRegistrations(store: store, for: self.address.origin)
         self.options = options
         self.transport = ReachLimitedTransport(transport, home: self.address)
         self.openTransport = transport
@@ -207,7 +207,7 @@ public final class ResourceClient: Sendable {
     /// - Parameters:
     ///   - known: The sign-in that has succeeded.
     ///   - id: The identifier of the unfinished sign-in; nil for none.
-    func keep(_ known: KnownResource, finishing id: String? = nil) async throws {
+    func save(_ known: KnownResource, finishing id: String? = nil) async throws {
         try await changeRecord { $0.use(known, finishing: id) }
         state.withLock { ($0.known, $0.isLoaded) = (known, true) }
         await list()
@@ -219,7 +219,7 @@ public final class ResourceClient: Sendable {
     }
 
     /// Removes the record from the list of records.
-    func unlist() async {
+    func removeFromList() async {
         // A client with the same name and no profile may have signed in to the same resource.
         if registered == nil { await KnownResources(store: store).remove(record: recordName) }
     }
@@ -272,7 +272,7 @@ public final class ResourceClient: Sendable {
     }
 
     /// - Parameter registration: The registration, if it is not stored yet.
-    func makeClient(_ known: KnownResource, _ registration: KeptRegistration? = nil) async throws -> AuthClient? {
+    func makeClient(_ known: KnownResource, _ registration: StoredRegistration? = nil) async throws -> AuthClient? {
         let base: ClientRegistration
         switch known.identification {
         case .registered:
@@ -307,7 +307,7 @@ public final class ResourceClient: Sendable {
             $0.scopes = known.scopes
             // The configuration may have changed since the sign-in.
             $0.usesDPoP = known.usesDPoP || options.usesDPoP == true || base.usesDPoP
-            $0.requiresAnnouncedPKCE = true
+            $0.requiresAdvertisedPKCE = true
         }
         return authClient(wanted, known)
     }
@@ -329,7 +329,7 @@ public final class ResourceClient: Sendable {
             store: store,
             options: clientOptions,
             observer: observer,
-            tokensWithoutUser: .byResource
+            machineTokenSharing: .byResource
         )
     }
 
@@ -402,7 +402,7 @@ public final class ResourceClient: Sendable {
         if let (known, client) = try await knownClient(), isUsableHere(known) {
             do {
                 return try await client.freshCredential(lasting: duration)
-            } catch let error as AuthError where isForgotten(known, error) {
+            } catch let error as AuthError where isUnregistered(known, error) {
                 throw try await forget(known, error)
             }
         }
@@ -432,13 +432,13 @@ public final class ResourceClient: Sendable {
         for client in clients { client.stopSending() }
     }
 
-    /// See ``AuthClient/hasSent``.
-    package var hasSent: Bool { state.withLock { $0.clients }.contains(where: \.hasSent) }
+    /// See ``AuthClient/hasPendingResponse``.
+    package var hasPendingResponse: Bool { state.withLock { $0.clients }.contains(where: \.hasPendingResponse) }
 
     /// See ``AuthClient/drain(within:)``.
-    public func drain(within patience: Duration = .seconds(3)) async -> Bool {
+    public func drain(within waitTimeout: Duration = .seconds(3)) async -> Bool {
         var isDone = true
-        for client in state.withLock({ $0.clients }) where await !client.drain(within: patience) { isDone = false }
+        for client in state.withLock({ $0.clients }) where await !client.drain(within: waitTimeout) { isDone = false }
         return isDone
     }
 }

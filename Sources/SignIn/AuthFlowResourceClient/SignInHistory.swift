@@ -70,13 +70,13 @@ struct SignInHistory: Sendable {
     private(set) var failure: Failure?
 
     /// The maximum difference between the clocks of two machines, in seconds.
-    private static let clockDifference = 10.0
+    private static let allowedClockSkew = 10.0
 
     /// Decodes the output of ``bytes``. Later times than `now` are dropped, unless the clock of another machine may be ahead by as much, so
     /// that a clock that was set back does not block requests forever.
     init(_ bytes: [UInt8]?, at now: Date) {
         let json = bytes.flatMap { try? JSON(parsing: $0) }
-        let end = now.timeIntervalSince1970 + Self.clockDifference
+        let end = now.timeIntervalSince1970 + Self.allowedClockSkew
         self.pages = (json?["pages"]?.array ?? []).compactMap(\.number).filter { end - 3600 < $0 && $0 <= end }
         self.failure = Failure(json?["failure"]).flatMap { $0.time <= end ? $0 : nil }
     }
@@ -88,20 +88,20 @@ struct SignInHistory: Sendable {
     /// - Returns: The history to write before the sign-in begins; nil to write nothing. A page is counted in advance, so that it counts even if the
     ///   process is killed. Otherwise, a resource that requires different scopes each time could show the user an endless series of pages.
     /// - Throws: ``AuthError``: the failure of an earlier sign-in, or `login_required`.
-    func beginning(for cause: Cause, since began: Date, at now: Date, _ limits: Limits, address: Endpoint)
+    func recordingStart(for cause: Cause, since began: Date, at now: Date, _ limits: Limits, address: Endpoint)
         throws(AuthError) -> SignInHistory?
     {
         guard cause.isRequest else { return nil }
         if let error = error(since: began, cooldown: limits.cooldown) { throw error }
         guard limits.pagesPerHour != nil else { return nil }
-        try requireRoom(after: 0, for: cause, limits, address: address)
+        try requireQuota(after: 0, for: cause, limits, address: address)
         return adding(1, at: now)
     }
 
     /// Checks that another page may be opened. A sign-in opens a second page if the authorization server does not recognize the client.
     /// - Parameter shown: The number of pages that this sign-in has opened.
     /// - Throws: ``AuthError`` with `login_required`.
-    func requireRoom(after shown: Int, for cause: Cause, _ limits: Limits, address: Endpoint) throws(AuthError) {
+    func requireQuota(after shown: Int, for cause: Cause, _ limits: Limits, address: Endpoint) throws(AuthError) {
         guard cause.isRequest, let pagesPerHour = limits.pagesPerHour, pages.count + shown >= pagesPerHour else {
             return
         }
@@ -116,7 +116,7 @@ struct SignInHistory: Sendable {
     ///   - error: The failure; nil for success.
     ///   - pages: The number of pages that were shown.
     /// - Returns: The history to write; nil to remove the record.
-    func ending(for cause: Cause, _ error: (any Error)?, pages: Int, at now: Date) -> SignInHistory? {
+    func recordingOutcome(for cause: Cause, _ error: (any Error)?, pages: Int, at now: Date) -> SignInHistory? {
         guard cause.isRequest || error != nil else { return nil }
         var history = cause.isRequest ? adding(pages, at: now) : self
         switch error {

@@ -8,9 +8,9 @@ import AuthFlowSystem
 /// for the user is at most five minutes.
 public struct TerminalDevicePresenter: Sendable {
     /// The maximum time to wait for a user who may not see the code, because standard error is not a terminal.
-    private static let longestUnseenWait = Duration.seconds(300)
+    private static let nonTerminalTimeout = Duration.seconds(300)
 
-    public let longestWait: Duration?
+    public let maximumWait: Duration?
 
     private let showsQRCode: Bool
     private let isColored: Bool
@@ -29,7 +29,7 @@ public struct TerminalDevicePresenter: Sendable {
         write: (@Sendable (_ text: String) -> Void)? = nil
     ) {
         let hasTerminal = isatty(STDERR_FILENO) == 1
-        self.longestWait = hasTerminal ? nil : Self.longestUnseenWait
+        self.maximumWait = hasTerminal ? nil : Self.nonTerminalTimeout
         let environment = HostServices.system.environment
         self.showsQRCode = showsQRCode ?? (hasTerminal && environment["TERM"] != "dumb")
         self.isColored = isColored ?? (environment["NO_COLOR"]?.isEmpty != false)

@@ -28,20 +28,20 @@ public final class TerminalRedirects: Sendable {
     private static let longestLine = 4095
 
     private let isEnabled: Bool
-    private let say: @Sendable (Notice) -> Void
+    private let notify: @Sendable (Notice) -> Void
     private let visits: AsyncStream<Bool>
     private let visit: AsyncStream<Bool>.Continuation
 
     /// Creates a reader.
     /// - Parameters:
     ///   - isEnabled: Whether there is a terminal to read; default: detected.
-    ///   - say: Shows a message to the user; default: in English, on standard error.
+    ///   - notify: Shows a message to the user; default: in English, on standard error.
     public init(
         isEnabled: Bool = LaunchEnvironment.current().hasTerminal,
-        say: (@Sendable (Notice) -> Void)? = nil
+        notify: (@Sendable (Notice) -> Void)? = nil
     ) {
         self.isEnabled = isEnabled
-        self.say = say ?? Self.sayOnStandardError
+        self.notify = notify ?? Self.writeNotice
         (self.visits, self.visit) = AsyncStream.makeStream()
     }
 
@@ -103,12 +103,12 @@ public final class TerminalRedirects: Sendable {
         let terminal = unsafe open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)
         guard terminal >= 0 else { return }
         defer { close(terminal) }
-        say(.ready)
+        notify(.ready)
         let line = TerminalLine(terminal: terminal, maximumSize: 2 * Self.longestLine)
         while let text = try? line.read(waitsInBackground: true, isCancelled: isCancelled) {
             let url = Self.address(in: text)
             guard !url.isEmpty, !deliver(url) else { continue }
-            say(text.utf8.count >= Self.longestLine ? .tooLong : .refused)
+            notify(text.utf8.count >= Self.longestLine ? .tooLong : .refused)
         }
     }
 
@@ -122,7 +122,7 @@ public final class TerminalRedirects: Sendable {
     }
 
     /// Shows the message on standard error.
-    private static func sayOnStandardError(_ notice: Notice) {
+    private static func writeNotice(_ notice: Notice) {
         let text =
             switch notice {
             case .ready:

@@ -15,8 +15,8 @@ struct FailureReport {
         let isFormat = zip(own, own.dropFirst()).contains { $0 == "--format" && $1 == "json" }
         let isOthers = Self.others.contains(own.first ?? "") && own.prefix(2) != ["mcp", "status"]
         guard !Terminal.hasResult, !isOthers else { return nil }
-        guard own.contains("--json") || own.contains("--format=json") || isFormat, !(error is HelperAnswered),
-            status != ExitStatus.signedOutHereOnly
+        guard own.contains("--json") || own.contains("--format=json") || isFormat, !(error is HelperDeclined),
+            status != ExitStatus.signedOutLocallyOnly
         else { return nil }
         if let error = error as? AuthError {
             self.json = .object(error.members)
@@ -25,7 +25,7 @@ struct FailureReport {
         let code =
             switch error {
             case is CancellationError: "cancelled"
-            case is AccountIsUnknown: AuthError.Code.loginRequired.rawValue
+            case is AccountNotSignedIn: AuthError.Code.loginRequired.rawValue
             case is CommandLineError, is MisspelledCommand, is ConfigurationError:
                 AuthError.Code.invalidConfiguration.rawValue
             default: "failed"

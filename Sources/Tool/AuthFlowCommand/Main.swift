@@ -9,14 +9,14 @@ import AuthFlowSystem
     /// Deliberately synchronous: an asynchronous `main` hands its thread to a queue that is not needed here, which
     /// costs another thread and makes the system load a library to end the main thread.
     static func main() {
-        ProcessMemory.keepToItself()
-        StandardStreams.openMissing()
+        ProcessMemory.disableCoreDumps()
+        StandardStreams.reopenClosed()
         OpenDescriptors.reserve(for: CommandLine.arguments)
         // Installed first, because the default action of a signal could terminate the process after a refresh token
         // was sent.
-        guard OpenDescriptors.haveRoom, Signals.install() else {
-            Terminal.talk("authflow: The limit on open files is too low. See: ulimit -n")
-            leave(with: ExitStatus.failure)
+        guard OpenDescriptors.areAvailable, Signals.install() else {
+            Terminal.printMessage("authflow: The limit on open files is too low. See: ulimit -n")
+            terminate(with: ExitStatus.failure)
         }
         let work = Task.detached { try await runCommand() }
         Task.detached { await end(with: work) }
@@ -37,20 +37,22 @@ import AuthFlowSystem
         } catch {
             // A refresh token that has been sent may already be invalid, so the response is stored first.
             if UnfinishedClients.isBusy {
-                let words = UnfinishedClients.words
-                if let began = words.began { Terminal.talk(began) }
-                if let end = await UnfinishedClients.drain() ? words.done : words.late { Terminal.talk(end) }
+                let messages = UnfinishedClients.messages
+                if let began = messages.began { Terminal.printMessage(began) }
+                if let end = await UnfinishedClients.drain() ? messages.done : messages.timedOut {
+                    Terminal.printMessage(end)
+                }
             }
             status = ExitStatus.of(error)
             report(error, status)
         }
         guard !Terminal.hasFailed else {
-            if !Terminal.hasLostReader {
-                Terminal.talk("authflow: The result could not be written to standard output.")
+            if !Terminal.isBrokenPipe {
+                Terminal.printMessage("authflow: The result could not be written to standard output.")
             }
-            leave(with: status == ExitStatus.success ? ExitStatus.failure : status)
+            terminate(with: status == ExitStatus.success ? ExitStatus.failure : status)
         }
-        leave(with: status)
+        terminate(with: status)
     }
 
     private static func runCommand() async throws {
@@ -84,18 +86,18 @@ import AuthFlowSystem
         if status != ExitStatus.success { FailureReport(error, status)?.print() }
         switch status {
         case ExitStatus.success: Terminal.result(ExitStatus.message(for: error))
-        case ExitStatus.cancelled: Terminal.talk("Cancelled.")
-        case _ where error is HelperAnswered: break
+        case ExitStatus.cancelled: Terminal.printMessage("Cancelled.")
+        case _ where error is HelperDeclined: break
         // The command has already reported which tokens it could not revoke, or which session it could not end.
-        case ExitStatus.signedOutHereOnly: break
+        case ExitStatus.signedOutLocallyOnly: break
         case ExitStatus.usage where error is CommandLineError || error is MisspelledCommand:
-            Terminal.talk(ExitStatus.message(for: error))
-        default: Terminal.talk("authflow: \(ExitStatus.message(for: error))")
+            Terminal.printMessage(ExitStatus.message(for: error))
+        default: Terminal.printMessage("authflow: \(ExitStatus.message(for: error))")
         }
     }
 
     /// Exits without running the libraries' exit handlers: OpenSSL's handler frees memory that the network thread uses.
-    private static func leave(with code: ExitCode) -> Never {
+    private static func terminate(with code: ExitCode) -> Never {
         _ = fflush(nil)
         _exit(code.rawValue)
     }
@@ -118,7 +120,7 @@ enum ProgramName {
 enum StandardStreams {
     /// Opens the standard streams that were closed when the program started. Otherwise the next opened file would get
     /// the descriptor of a standard stream, and output would be written to that file.
-    static func openMissing() {
+    static func reopenClosed() {
         for descriptor in Int32(0)...2 where fcntl(descriptor, F_GETFD) == -1 {
             // open(2) returns the lowest free descriptor. It is read-only, so that writing a result fails with an error.
             _ = unsafe open("/dev/null", O_RDONLY)

@@ -83,7 +83,7 @@ import Testing
         _ = try await server.metadata()
         time.withLock { $0 += 80_000 }
         // The second request hangs until it is released.
-        for _ in 0..<3 { _ = try await server.metadataWithoutWaiting() }
+        for _ in 0..<3 { _ = try await server.metadataWhileRevalidating() }
         while requests.withLock({ $0 }) < 2 { await Task.yield() }
         release.finish()
         _ = try await server.metadata()
@@ -194,7 +194,7 @@ import Testing
         let date = HTTPDate.text(Self.now - TimeInterval(ahead))
         var response = TransportResponse(head: HTTPResponse(status: .ok))
         response.head.headerFields[.date] = date
-        #expect(server.learnClock(from: response) == TimeInterval(ahead))
+        #expect(server.updateClockOffset(from: response) == TimeInterval(ahead))
         #expect(server.time == Self.now - TimeInterval(corrected))
     }
 

@@ -24,7 +24,7 @@ import Testing
             nonce: Secret("nonce"),
             codeVerifier: Secret("verifier"),
             responseMode: mode,
-            demand: AuthenticationDemand(),
+            demand: AuthenticationRequirements(),
             scopes: [],
             resources: [],
             authorizationDetails: nil,
@@ -39,7 +39,7 @@ import Testing
     private func check(_ callback: String, to request: AuthorizationRequest, announces: Bool = false) throws
         -> AuthorizationResponse
     {
-        let metadata = ProviderMetadata(issuer: Self.issuer, namesIssuerInResponses: announces)
+        let metadata = ProviderMetadata(issuer: Self.issuer, sendsIssuerInResponses: announces)
         let received = try RedirectResponse(
             callback,
             at: request.redirectURI,

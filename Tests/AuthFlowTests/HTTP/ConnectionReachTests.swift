@@ -50,7 +50,7 @@ import Testing
             let transport = CurlTransport()
             let url = "http://localhost:\(port)/"
             let first = try await transport.send(TransportRequest(.get, Endpoint(url)))
-            #expect(first.reach == .thisMachine)
+            #expect(first.reach == .loopback)
             let request = try limited(url, to: .anywhere)
             await expectError(.networkFailed) { try await transport.send(request) }
         }
@@ -101,7 +101,7 @@ import Testing
     static let cases = [
         Case(reach: .anywhere, limit: .anywhere, testDescription: "a public provider"),
         Case(reach: .privateNetwork, limit: .privateNetwork, testDescription: "a provider on a private network"),
-        Case(reach: nil, limit: .thisMachine, testDescription: "a provider behind a proxy"),
+        Case(reach: nil, limit: .loopback, testDescription: "a provider behind a proxy"),
     ]
 
     private let home = "https://id.example.com"
@@ -121,8 +121,8 @@ import Testing
         let server = AuthorizationServer(issuer: home, transport: network)
         let metadata = try await server.metadata()
         #expect(metadata.userInfoEndpoint?.allowedReach == test.limit)
-        #expect(metadata.tokenEndpoint?.allowedReach == .thisMachine)
-        let aliases = try metadata.withCertificateEndpoints()
+        #expect(metadata.tokenEndpoint?.allowedReach == .loopback)
+        let aliases = try metadata.withMTLSEndpointAliases()
         #expect(aliases.tokenEndpoint?.allowedReach == test.limit)
         #expect(aliases.userInfoEndpoint?.allowedReach == test.limit)
         _ = try await server.send(TransportRequest(.get, try #require(metadata.jwksURI)))
@@ -135,7 +135,7 @@ import Testing
         var own = ProviderMetadata(issuer: home)
         own.jwksURI = Endpoint("https://keys.example.net/jwks")
         metadata.replaceEndpoints(by: own)
-        #expect(metadata.jwksURI?.allowedReach == .thisMachine)
+        #expect(metadata.jwksURI?.allowedReach == .loopback)
         #expect(metadata.tokenEndpoint?.allowedReach == .anywhere)
     }
 
@@ -167,7 +167,7 @@ import Testing
             now: HostServices.system.now,
             reporter: FlowReporter(host: .system, observer: nil)
         )
-        _ = try await browser.go(.visit(try Endpoint("\(home)/a")), until: "http://127.0.0.1:1/done")
+        _ = try await browser.navigate(.visit(try Endpoint("\(home)/a")), until: "http://127.0.0.1:1/done")
         #expect(network.allowed.withLock { $0["https://next.example.net/"] } == test.limit)
     }
 

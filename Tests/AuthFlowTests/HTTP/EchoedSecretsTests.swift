@@ -22,7 +22,7 @@ import Testing
         var head = HTTPResponse(status: status)
         head.headerFields[.contentType] = type
         let response = TransportResponse(head: head, body: Array(body.utf8))
-        return String(decoding: response.withoutSecrets(of: request).body, as: UTF8.self)
+        return String(decoding: response.redactingSecrets(of: request).body, as: UTF8.self)
     }
 
     @Test(arguments: [
@@ -59,7 +59,7 @@ import Testing
         )
         let answer = Array(#"{"message":"bad {\"access_token\": \"abc.def-ghi\", \"note\": \"visible\"}"}"#.utf8)
         let response = TransportResponse(head: HTTPResponse(status: .badRequest), body: answer)
-        let words = response.withoutSecrets(of: request).providerError.map { "\($0)" }
+        let words = response.redactingSecrets(of: request).providerError.map { "\($0)" }
         #expect(words?.contains("<redacted>") == true && words?.contains("visible") == true)
         #expect(words?.contains("abc") == false)
     }

@@ -19,12 +19,12 @@ import Testing
         "iat": .integer(time), "nonce": "n-0S6_WzA2Mj",
     ]
 
-    private static func expectation(_ occasion: IDTokenValidation.Occasion) -> IDTokenValidation.Expectation {
+    private static func expectation(_ context: IDTokenValidation.Context) -> IDTokenValidation.Expectation {
         var expectation = IDTokenValidation.Expectation(
             issuer: "https://id.example.com",
             clientID: "client",
             algorithms: [.es256],
-            occasion: occasion
+            context: context
         )
         expectation.accessToken = Secret("access")
         expectation.code = Secret("code")

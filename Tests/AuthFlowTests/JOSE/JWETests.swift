@@ -51,7 +51,7 @@ import Testing
             "kty": "EC", "crv": "P-256", "x": "gI0GAILBdu7T53akrFmMyGcsF3n5dO7MmwNBHKW5SV0",
             "y": "SLW_xSffzlPWrHEVI30DHM_4egVwt3NQqeUD7nMFpps",
         ])
-        let key = AgreedKey.derive(
+        let key = ConcatKDF.derive(
             from: secret,
             algorithm: "A128GCM",
             partyU: Array("Alice".utf8),
@@ -67,7 +67,7 @@ import Testing
         let curves = ["P-256", "P-384", "P-521", "X25519"]
         let wanted = EncryptedTokens.keys.keys.sorted().compactMap { name -> DecryptionKey? in
             guard let text = EncryptedTokens.keys[name], var members = try? JSON(parsing: Array(text.utf8)).object,
-                algorithm.wrapsByRSA ? members["kty"] == "RSA" : curves.contains(members["crv"]?.string ?? "")
+                algorithm.usesRSA ? members["kty"] == "RSA" : curves.contains(members["crv"]?.string ?? "")
             else { return nil }
             members["alg"] = .string(algorithm.rawValue)
             return try? DecryptionKey(jwk: .object(members))

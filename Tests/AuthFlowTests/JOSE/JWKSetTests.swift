@@ -160,7 +160,9 @@ import Testing
     @Test func triesABoundedNumberOfKeys() throws {
         let decoys = try (0..<20).map { _ in try keys.decoys().jwks()["keys"]?.array?[1] ?? .null }
         let set = try JWKSet(["keys": .array(decoys + published)])
-        #expect(Array(set.candidates(for: header(.es256, keyID: keys.keyID(for: .es256)))).count == JWKSet.maximumTries)
+        #expect(
+            Array(set.candidates(for: header(.es256, keyID: keys.keyID(for: .es256)))).count == JWKSet.maximumAttempts
+        )
         expectError(.invalidResponse) { try JWKSet(["keys": .array((0..<101).map { .integer($0) })]) }
     }
 

@@ -131,7 +131,7 @@ private final class KeyProvider: Sendable {
 
     @Test func fetchesOnceForATokenWithAnUnknownKey() async throws {
         // A key set that was fetched after the token arrived is not fetched again.
-        #expect(try await verdict(token(keys, keyID: "nowhere")) == .noKey)
+        #expect(try await verdict(token(keys, keyID: "nowhere")) == .noMatchingKey)
         #expect(provider.fetches == 1)
     }
 
@@ -141,7 +141,7 @@ private final class KeyProvider: Sendable {
         #expect(try await verdict(token(keys)) == .verified)
         let forger = try EmulatorKeys()
         for _ in 0..<10 {
-            #expect(try await verdict(token(forger, keyID: keys.keyID(for: .es256))) == .wrongSignature)
+            #expect(try await verdict(token(forger, keyID: keys.keyID(for: .es256))) == .invalidSignature)
         }
         #expect(provider.fetches == 2)
     }
@@ -149,8 +149,8 @@ private final class KeyProvider: Sendable {
     @Test func limitsKeySetFetchesForUnknownKeyIDs() async throws {
         // Row O12.
         let forger = try EmulatorKeys()
-        #expect(try await verdict(token(forger, keyID: "kid-0")) == .noKey)
-        #expect(try await verdict(token(forger, keyID: "kid-1")) == .noKey)
+        #expect(try await verdict(token(forger, keyID: "kid-0")) == .noMatchingKey)
+        #expect(try await verdict(token(forger, keyID: "kid-1")) == .noMatchingKey)
         // Later tokens may be signed with a new key, so they are not rejected as invalid because of the forged tokens.
         for number in 2..<200 {
             let error = await #expect(throws: AuthError.self) {
@@ -161,7 +161,7 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches == 2)
         provider.advance(31)
         // The negative cache: a key ID that a lookup did not find does not consume the next lookup.
-        #expect(try await verdict(token(forger, keyID: "kid-1")) == .noKey)
+        #expect(try await verdict(token(forger, keyID: "kid-1")) == .noMatchingKey)
         #expect(provider.fetches == 2 || provider.fetches == 3)
         let rotated = try EmulatorKeys()
         try provider.publish(rotated)
@@ -173,10 +173,10 @@ private final class KeyProvider: Sendable {
     @Test func doesNotRefetchTheKeysForAKeyIDThatWasNotFound() async throws {
         #expect(try await verdict(token(keys)) == .verified)
         let forger = try EmulatorKeys()
-        #expect(try await verdict(token(forger, keyID: "forged")) == .noKey)
+        #expect(try await verdict(token(forger, keyID: "forged")) == .noMatchingKey)
         #expect(provider.fetches == 2)
         provider.advance(40)
-        #expect(try await verdict(token(forger, keyID: "forged")) == .noKey)
+        #expect(try await verdict(token(forger, keyID: "forged")) == .noMatchingKey)
         #expect(provider.fetches == 2)
         // The next lookup therefore remains available for tokens that need it.
         let rotated = try EmulatorKeys()
@@ -211,7 +211,7 @@ private final class KeyProvider: Sendable {
                     }
                 }
             }
-            for try await verdict in group { #expect(verdict == .noKey || verdict == nil) }
+            for try await verdict in group { #expect(verdict == .noMatchingKey || verdict == nil) }
         }
         #expect(provider.fetches <= 2)
     }
@@ -254,7 +254,7 @@ private final class KeyProvider: Sendable {
         #expect(try await verdict(token(keys)) == .verified)
         try provider.publish(try EmulatorKeys())
         provider.advance(601)
-        #expect(try await verdict(token(keys)) == .noKey)
+        #expect(try await verdict(token(keys)) == .noMatchingKey)
     }
 
     @Test(

@@ -13,7 +13,7 @@ import Testing
 
     private static func history(pages: Int = 0) throws -> SignInHistory {
         let empty = SignInHistory(nil, at: now)
-        return try #require(empty.ending(for: request, (any Error)?.none, pages: pages, at: now))
+        return try #require(empty.recordingOutcome(for: request, (any Error)?.none, pages: pages, at: now))
     }
 
     /// The history that another process reads.
@@ -29,7 +29,7 @@ import Testing
         cooldown: Duration = .seconds(60)
     ) throws -> SignInHistory? {
         let limits = SignInHistory.Limits(pagesPerHour: pagesPerHour, cooldown: cooldown)
-        return try history.beginning(for: cause, since: began, at: Self.now, limits, address: address)
+        return try history.recordingStart(for: cause, since: began, at: Self.now, limits, address: address)
     }
 
     // MARK: Beginnings
@@ -58,9 +58,9 @@ import Testing
     func aSignInOpensNoSecondPageBeyondTheHourlyLimit(pages: Int, isAllowed: Bool) throws {
         let limits = SignInHistory.Limits(pagesPerHour: 3, cooldown: .zero)
         let history = try Self.history(pages: pages)
-        try history.requireRoom(after: 1, for: .user, limits, address: address)
+        try history.requireQuota(after: 1, for: .user, limits, address: address)
         let second = Result { () throws(AuthError) in
-            try history.requireRoom(after: 1, for: Self.request, limits, address: address)
+            try history.requireQuota(after: 1, for: Self.request, limits, address: address)
         }
         guard case .failure(let error) = second else {
             #expect(isAllowed)
@@ -71,7 +71,7 @@ import Testing
 
     @Test func aUserInitiatedSignInIsNeitherLimitedNorCounted() throws {
         let failed = try #require(
-            try Self.history(pages: 2).ending(for: Self.request, Self.failure, pages: 1, at: Self.now)
+            try Self.history(pages: 2).recordingOutcome(for: Self.request, Self.failure, pages: 1, at: Self.now)
         )
         #expect(try begin(failed, for: .user) == nil)
     }
@@ -87,7 +87,7 @@ import Testing
         isShared: Bool
     ) throws {
         let failed = try #require(
-            try Self.history().ending(for: Self.request, Self.failure, pages: pages, at: Self.now)
+            try Self.history().recordingOutcome(for: Self.request, Self.failure, pages: pages, at: Self.now)
         )
         let began = Self.now + secondsLater
         let stored = try Self.stored(failed, at: Self.now + 100)
@@ -103,7 +103,7 @@ import Testing
 
     @Test func aFailureInTheFutureIsDiscardedAfterTheClockIsSetBack() throws {
         let failed = try #require(
-            try Self.history().ending(for: Self.request, Self.failure, pages: 1, at: Self.now + 3600)
+            try Self.history().recordingOutcome(for: Self.request, Self.failure, pages: 1, at: Self.now + 3600)
         )
         let stored = try Self.stored(failed, at: Self.now)
         #expect(stored.failure == nil && stored.pages == [])
@@ -113,19 +113,21 @@ import Testing
 
     @Test func aSuccessfulSignInCountsItsPagesAndClearsTheLastFailure() throws {
         let failed = try #require(
-            try Self.history().ending(for: Self.request, Self.failure, pages: 1, at: Self.now)
+            try Self.history().recordingOutcome(for: Self.request, Self.failure, pages: 1, at: Self.now)
         )
-        let after = try #require(failed.ending(for: Self.request, (any Error)?.none, pages: 1, at: Self.now))
+        let after = try #require(failed.recordingOutcome(for: Self.request, (any Error)?.none, pages: 1, at: Self.now))
         #expect(after.pages.count == 2)
         #expect(after.failure == nil)
     }
 
     @Test func aUserInitiatedSignInResetsTheCount() throws {
-        #expect(try Self.history(pages: 2).ending(for: .user, nil, pages: 1, at: Self.now) == nil)
+        #expect(try Self.history(pages: 2).recordingOutcome(for: .user, nil, pages: 1, at: Self.now) == nil)
     }
 
     @Test func aFailedUserInitiatedSignInCountsNoPage() throws {
-        let after = try #require(try Self.history(pages: 1).ending(for: .user, Self.failure, pages: 1, at: Self.now))
+        let after = try #require(
+            try Self.history(pages: 1).recordingOutcome(for: .user, Self.failure, pages: 1, at: Self.now)
+        )
         #expect(after.pages.count == 1)
         #expect(after.failure?.wasShown == true)
     }
@@ -133,7 +135,7 @@ import Testing
     @Test(arguments: [true, false]) func aCancelledSignInIsNotRecordedAsAFailure(isRequest: Bool) throws {
         let cause = isRequest ? Self.request : .user
         let after = try #require(
-            try Self.history().ending(for: cause, CancellationError(), pages: 1, at: Self.now)
+            try Self.history().recordingOutcome(for: cause, CancellationError(), pages: 1, at: Self.now)
         )
         #expect(after.failure == nil)
         #expect(after.pages.count == (isRequest ? 1 : 0))

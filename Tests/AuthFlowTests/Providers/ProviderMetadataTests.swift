@@ -32,7 +32,7 @@ import Testing
         ])
         #expect(metadata.tokenEndpoint == nil)
         #expect(metadata.scopes == nil)
-        #expect(!metadata.namesIssuerInResponses)
+        #expect(!metadata.sendsIssuerInResponses)
     }
 
     private static let aliased: JSON = [
@@ -43,7 +43,7 @@ import Testing
 
     /// RFC 8705 section 5.
     @Test func mtlsAliasesReplaceTheMatchingEndpoints() throws {
-        let metadata = try ProviderMetadata(Self.aliased).withCertificateEndpoints()
+        let metadata = try ProviderMetadata(Self.aliased).withMTLSEndpointAliases()
         #expect(metadata.tokenEndpoint?.url == "https://mtls.example.com/token")
         #expect(metadata.userInfoEndpoint?.url == "https://id.example.com/userinfo")
     }
@@ -51,7 +51,7 @@ import Testing
     @Test func anMTLSAliasDoesNotReplaceAConfiguredEndpoint() throws {
         var metadata = try ProviderMetadata(Self.aliased)
         metadata.tokenEndpoint = "https://own.example.com/token"
-        #expect(try metadata.withCertificateEndpoints().tokenEndpoint?.url == "https://own.example.com/token")
+        #expect(try metadata.withMTLSEndpointAliases().tokenEndpoint?.url == "https://own.example.com/token")
     }
 
     @Test(
@@ -63,6 +63,6 @@ import Testing
         var json = Self.aliased.object ?? [:]
         json["mtls_endpoint_aliases"] = aliases
         let metadata = try ProviderMetadata(.object(json))
-        expectError(.discoveryFailed) { try metadata.withCertificateEndpoints() }
+        expectError(.discoveryFailed) { try metadata.withMTLSEndpointAliases() }
     }
 }

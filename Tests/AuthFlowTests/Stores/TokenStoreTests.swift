@@ -161,7 +161,7 @@ import Testing
             let paused = FileTokenStore(
                 directory: directory,
                 clock: ImmediateClock(),
-                patience: .seconds(90),
+                waitTimeout: .seconds(90),
                 renewal: StoppedClock()
             )
             let other = FileTokenStore(directory: directory, clock: ImmediateClock())
@@ -185,57 +185,57 @@ import Testing
             let paused = FileTokenStore(
                 directory: directory,
                 clock: ImmediateClock(),
-                patience: .seconds(90),
+                waitTimeout: .seconds(90),
                 renewal: StoppedClock()
             )
             let other = FileTokenStore(directory: directory, clock: ImmediateClock())
             try await paused.withLease(on: key) { lease in
-                try lease.requireTime()
+                try lease.requireRemainingTime()
                 try await other.withLease(on: key) { _ in
-                    let error = #expect(throws: AuthError.self) { try lease.requireTime() }
+                    let error = #expect(throws: AuthError.self) { try lease.requireRemainingTime() }
                     #expect(error?.code == .leaseLost)
                 }
-                expectError(.leaseLost) { try lease.requireTime() }
+                expectError(.leaseLost) { try lease.requireRemainingTime() }
             }
         }
     }
 
     @Test func aLeaseInTheLastThirdOfItsDurationPermitsNoRequest() throws {
         let time = VirtualTime()
-        let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
-        let lease = Lease(key: key, fence: 1, term: term)
+        let expiry = Lease.Expiry(lasting: .seconds(15), clock: time.host.clock)
+        let lease = Lease(key: key, fence: 1, expiry: expiry)
         time.advance(by: .seconds(9))
-        try lease.requireTime()
+        try lease.requireRemainingTime()
         time.advance(by: .seconds(1))
-        expectError(.leaseLost) { try lease.requireTime() }
-        term.extend(until: .seconds(25))
-        try lease.requireTime()
+        expectError(.leaseLost) { try lease.requireRemainingTime() }
+        expiry.extend(until: .seconds(25))
+        try lease.requireRemainingTime()
     }
 
     /// A renewal whose response arrives after the lease has expired must not permit requests after that expiry.
     @Test func aLateLeaseRenewalDoesNotShortenTheSafetyMargin() throws {
         let time = VirtualTime()
-        let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
-        let lease = Lease(key: key, fence: 1, term: term)
-        let asked = term.now
+        let expiry = Lease.Expiry(lasting: .seconds(15), clock: time.host.clock)
+        let lease = Lease(key: key, fence: 1, expiry: expiry)
+        let asked = expiry.now
         time.advance(by: .seconds(18))
-        term.extend(until: asked + .seconds(15))
-        expectError(.leaseLost) { try lease.requireTime() }
-        term.extend(until: term.now + .seconds(15))
+        expiry.extend(until: asked + .seconds(15))
+        expectError(.leaseLost) { try lease.requireRemainingTime() }
+        expiry.extend(until: expiry.now + .seconds(15))
         time.advance(by: .seconds(11))
-        expectError(.leaseLost) { try lease.requireTime() }
+        expectError(.leaseLost) { try lease.requireRemainingTime() }
     }
 
     /// The response to a lease request may take a long time, even if the lease is short.
     @Test func aLeaseGrantedAfterALongWaitPermitsRequests() throws {
         let time = VirtualTime()
-        let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
+        let expiry = Lease.Expiry(lasting: .seconds(15), clock: time.host.clock)
         time.advance(by: .seconds(90))
-        term.extend(until: .seconds(105))
-        let lease = Lease(key: key, fence: 1, term: term)
-        try lease.requireTime()
+        expiry.extend(until: .seconds(105))
+        let lease = Lease(key: key, fence: 1, expiry: expiry)
+        try lease.requireRemainingTime()
         time.advance(by: .seconds(10))
-        expectError(.leaseLost) { try lease.requireTime() }
+        expectError(.leaseLost) { try lease.requireRemainingTime() }
     }
 
     @Test func encryptedStoreCannotWriteUnderALostLease() async throws {
@@ -243,7 +243,7 @@ import Testing
             let files = FileTokenStore(
                 directory: directory,
                 clock: ImmediateClock(),
-                patience: .seconds(90),
+                waitTimeout: .seconds(90),
                 renewal: StoppedClock()
             )
             let paused = EncryptedTokenStore(files, key: .passphrase(Secret("p")))
@@ -262,13 +262,13 @@ import Testing
 
     @Test func theFileStoreLockTimeoutErrorNamesTheHoldingProcess() async throws {
         try await withDirectory { directory in
-            let store = FileTokenStore(directory: directory, clock: ImmediateClock(), patience: .milliseconds(500))
+            let store = FileTokenStore(directory: directory, clock: ImmediateClock(), waitTimeout: .milliseconds(500))
             let error = try await store.withLease(on: key) { _ in
                 await #expect(throws: AuthError.self) {
                     try await FileTokenStore(
                         directory: directory,
                         clock: ImmediateClock(),
-                        patience: .milliseconds(500)
+                        waitTimeout: .milliseconds(500)
                     )
                     .withLease(on: key) { _ in }
                 }

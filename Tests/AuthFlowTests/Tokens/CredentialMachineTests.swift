@@ -44,7 +44,7 @@ import Testing
         case .unchecked: machine.invalidate()
         case .unsaved:
             let new = Self.credential("new")
-            machine.couldNotWrite(
+            machine.writeFailed(
                 new,
                 replacing: .entry(.signedIn(old)),
                 isSignIn: false,
@@ -62,7 +62,7 @@ import Testing
         _ machine: inout CredentialMachine,
         _ credential: Credential?,
         at time: Double
-    ) -> CredentialMachine.Found? {
+    ) -> CredentialMachine.ReadResult? {
         finish(&machine, machine.beginReading(at: Self.begin + time), credential)
     }
 
@@ -70,7 +70,7 @@ import Testing
         _ machine: inout CredentialMachine,
         _ reading: CredentialMachine.Reading,
         _ credential: Credential?
-    ) -> CredentialMachine.Found? {
+    ) -> CredentialMachine.ReadResult? {
         machine.finishReading(reading, Self.stored(credential), margin: .seconds(60), random: 0)
     }
 
@@ -96,8 +96,8 @@ import Testing
 
     /// The token that a caller receives now, marked if the store must be read first.
     private func answer(_ machine: CredentialMachine, at time: Double = 1) -> String {
-        switch machine.asked(at: Self.begin + time, margin: .zero) {
-        case .unread: "read"
+        switch machine.lookUp(at: Self.begin + time, margin: .zero) {
+        case .notCached: "read"
         case .stale: "lease"
         case .cached(let credential): credential.tokens.accessToken.exposed
         case .unchecked(let cached): "\(cached.credential.tokens.accessToken.exposed)?"
@@ -153,10 +153,10 @@ import Testing
     @Test(arguments: State.allCases) func aReadDuringAWriteIsRepeated(_ state: State) {
         var machine = machine(state)
         let reading = machine.beginReading(at: Self.begin)
-        machine.wrote(machine.epoch, askedAt: Self.begin)
+        machine.writeSucceeded(machine.epoch, requestedAt: Self.begin)
         #expect(finish(&machine, reading, nil) == nil)
         let second = machine.beginReading(at: Self.begin)
-        machine.couldNotWrite(
+        machine.writeFailed(
             Self.credential("newer"),
             replacing: .unknown,
             isSignIn: false,
@@ -171,7 +171,7 @@ import Testing
     func aReadDuringARemovalIsNeitherRepeatedNorCached(_ state: State, _ expected: String) throws {
         var machine = machine(state)
         let reading = machine.beginReading(at: Self.begin + 20)
-        machine.distrustReads()
+        machine.discardPendingReads()
         let found = try #require(finish(&machine, reading, Self.credential("others")))
         #expect(found.stored == Self.stored(Self.credential("others")))
         #expect(answer(machine, at: 21) == (state == .unsaved ? "new?" : expected))
@@ -186,7 +186,7 @@ import Testing
 
     @Test func aWriteRequiresAReadBeforeTheCachedTokenIsReturned() {
         var machine = machine(.checked)
-        machine.wrote(machine.epoch, askedAt: Self.begin)
+        machine.writeSucceeded(machine.epoch, requestedAt: Self.begin)
         #expect(answer(machine) == "old?")
     }
 
@@ -210,7 +210,7 @@ import Testing
 
     @Test(arguments: State.allCases) func aWriteLeavesNothingUnsaved(_ state: State) {
         var machine = machine(state)
-        machine.wrote(machine.epoch, askedAt: Self.begin)
+        machine.writeSucceeded(machine.epoch, requestedAt: Self.begin)
         #expect(!machine.hasUnsaved)
     }
 
@@ -218,16 +218,16 @@ import Testing
         var machine = machine(state)
         let earlier = machine.epoch
         let epoch = machine.beginEpoch()
-        machine.couldNotWrite(
+        machine.writeFailed(
             Self.credential("newest"),
             replacing: .unknown,
             isSignIn: true,
             lostLease: nil,
             epoch
         )
-        machine.wrote(earlier, askedAt: Self.begin)
+        machine.writeSucceeded(earlier, requestedAt: Self.begin)
         #expect(machine.hasUnsaved)
-        machine.couldNotWrite(
+        machine.writeFailed(
             Self.credential("older"),
             replacing: .unknown,
             isSignIn: false,
@@ -249,7 +249,7 @@ import Testing
         let epoch = machine.epoch
         machine.beginEpoch()
         #expect(answer(machine) == "read")
-        #expect(machine.wait(for: Backoffs.Subject(Self.credential("old")), at: Self.start) == nil)
+        #expect(machine.backoffError(for: Backoffs.Subject(Self.credential("old")), at: Self.start) == nil)
         // Operations of an earlier epoch return nothing.
         machine.adopt(Self.credential("late"), epoch, margin: .seconds(60), random: 0)
         #expect(answer(machine) == "read")
@@ -261,8 +261,8 @@ import Testing
         var machine = machine(state)
         let epoch = machine.epoch
         let account = Self.credential("old").account
-        #expect(machine.signedIn(current: account, since: epoch).isUndisturbed)
-        #expect(!machine.signedIn(current: account, since: epoch).isUndisturbed)
+        #expect(machine.signedIn(current: account, since: epoch).isSameEpoch)
+        #expect(!machine.signedIn(current: account, since: epoch).isSameEpoch)
     }
 
     @Test(arguments: State.allCases) func aRemovalClearsCachedAndUnsavedCredentials(_ state: State) {
@@ -284,11 +284,11 @@ import Testing
         var machine = machine(state)
         let (alice, bob) = (Backoffs.Subject(Self.credential("old")), Backoffs.Subject(Self.credential("old", "bob")))
         machine.failed(alice, AuthError(.networkFailed, "No."), at: Self.start, random: 0)
-        #expect(machine.wait(for: alice, at: Self.start + 1)?.code == .networkFailed)
-        #expect(machine.wait(for: bob, at: Self.start + 1) == nil)
+        #expect(machine.backoffError(for: alice, at: Self.start + 1)?.code == .networkFailed)
+        #expect(machine.backoffError(for: bob, at: Self.start + 1) == nil)
         #expect(machine.isNeeded(at: Self.start + 1))
         machine.succeeded(alice)
-        #expect(machine.wait(for: alice, at: Self.start + 1) == nil)
+        #expect(machine.backoffError(for: alice, at: Self.start + 1) == nil)
         #expect(machine.isNeeded(at: Self.start + 1) == (state == .unsaved))
     }
 
@@ -296,16 +296,16 @@ import Testing
         var machine = machine(state)
         let key = RecordKey(name: "user", issuer: Self.issuer, clientID: "client")
         let (lease, other) = (Lease(key: key, fence: 1), Lease(key: key, fence: 2))
-        machine.couldNotWrite(
+        machine.writeFailed(
             Self.credential("lost"),
             replacing: .unknown,
             isSignIn: false,
             lostLease: lease,
             machine.epoch
         )
-        #expect(machine.takeLost(of: other) == nil)
-        #expect(machine.takeLost(of: lease)?.tokens.accessToken.exposed == "lost")
-        #expect(machine.takeLost(of: lease) == nil)
+        #expect(machine.takeLostCredential(of: other) == nil)
+        #expect(machine.takeLostCredential(of: lease)?.tokens.accessToken.exposed == "lost")
+        #expect(machine.takeLostCredential(of: lease) == nil)
         #expect(machine.hasUnsaved)
     }
 

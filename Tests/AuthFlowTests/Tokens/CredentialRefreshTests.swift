@@ -23,7 +23,7 @@ import Testing
             identity: user.map { Identity(issuer: "https://id.example.com", subject: $0) },
             signedInAt: start
         )
-        credential.refusedRefreshes = refused
+        credential.rejectedRefreshes = refused
         return credential
     }
 
@@ -112,11 +112,11 @@ import Testing
             case .failure(let error): error.code.rawValue
             }
         let stored = consequence.stored.map {
-            $0.refusedRefreshes == 0 ? $0.tokens.accessToken.exposed : "refusal \($0.refusedRefreshes)"
+            $0.rejectedRefreshes == 0 ? $0.tokens.accessToken.exposed : "refusal \($0.rejectedRefreshes)"
         }
         var words = [answer, "stores \(stored ?? "nothing")"]
         if consequence.backoff != nil { words.append("backs off") }
-        if consequence.dropsCache { words.append("drops") }
+        if consequence.invalidatesCache { words.append("drops") }
         if let state = consequence.state { words.append("\(state)") }
         return words.joined(separator: ", ")
     }
@@ -206,7 +206,7 @@ import Testing
         func after(_ error: AuthError) -> String {
             let old = Self.credential(refused: 1)
             let consequence = refresh.consequence(of: error, named: nil, for: old, at: Self.start + 601)
-            return "\(describe(consequence)) \(consequence.isOfResource ? "for this resource" : "for all")"
+            return "\(describe(consequence)) \(consequence.isResourceSpecific ? "for this resource" : "for all")"
         }
         #expect(after(Self.unavailable) == "temporarily_unavailable, stores nothing, backs off for all")
         // Only the refresh of the main token shows whether the session has ended.
@@ -228,7 +228,7 @@ import Testing
         #expect(after(1) == "login_required, stores refusal 2, backs off")
     }
 
-    private static let anotherUser = AuthError(.invalidIDToken, "", underlyingError: AnotherUser())
+    private static let anotherUser = AuthError(.invalidIDToken, "", underlyingError: SubjectMismatch())
 
     private static func rejection(_ code: String, _ status: Int) -> AuthError {
         AuthError(.providerRejected, "", providerError: ProviderError(error: code, status: status))

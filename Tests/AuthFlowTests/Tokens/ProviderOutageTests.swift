@@ -18,30 +18,30 @@ import Testing
     @Test func failuresForFourUsersDoNotThrottleRefreshes() {
         var outage = outage(after: 4)
         for _ in 0..<100 { outage.failed([0], Self.away, since: Self.start, at: Self.start, random: 127) }
-        #expect(outage.ask(at: Self.start) == nil)
+        #expect(outage.admitRefresh(at: Self.start) == nil)
     }
 
     @Test func failuresForFiveUsersThrottleAllRefreshes() {
         var outage = outage(after: 5)
-        #expect(outage.ask(at: Self.start + 1)?.code == .networkFailed)
-        #expect(outage.ask(at: Self.start + 1)?.retryAfter == .seconds(4))
+        #expect(outage.admitRefresh(at: Self.start + 1)?.code == .networkFailed)
+        #expect(outage.admitRefresh(at: Self.start + 1)?.retryAfter == .seconds(4))
     }
 
     @Test func oneCallerRetriesAfterTheDelayAndItsFailureDoublesTheDelay() {
         var outage = outage(after: 5)
-        #expect(outage.ask(at: Self.start + 6) == nil)
-        #expect(outage.ask(at: Self.start + 6) != nil)
+        #expect(outage.admitRefresh(at: Self.start + 6) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 6) != nil)
         // The request has failed, so the next delay is twice as long (exponential backoff).
         outage.failed([9], Self.away, since: Self.start + 7, at: Self.start + 7, random: 127)
-        #expect(outage.ask(at: Self.start + 16) != nil)
-        #expect(outage.ask(at: Self.start + 18) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 16) != nil)
+        #expect(outage.admitRefresh(at: Self.start + 18) == nil)
     }
 
     @Test func theFailureOfAnEarlierRequestIsNotCountedAsTheRetry() {
         var outage = outage(after: 5)
-        #expect(outage.ask(at: Self.start + 6) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 6) == nil)
         outage.failed([9], Self.away, since: Self.start - 1, at: Self.start + 7, random: 127)
-        #expect(outage.ask(at: Self.start + 6 + ProviderOutage.patience) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 6 + ProviderOutage.waitTimeout) == nil)
     }
 
     @Test func infrequentFailuresDoNotThrottleRefreshes() {
@@ -49,7 +49,7 @@ import Testing
         for user in 0..<9 {
             let time = Self.start + 100 * Double(user)
             outage.failed([UInt8(user)], Self.away, since: time, at: time, random: 127)
-            #expect(outage.ask(at: time) == nil)
+            #expect(outage.admitRefresh(at: time) == nil)
         }
     }
 
@@ -57,7 +57,7 @@ import Testing
         let ofProvider = ProviderError(error: "server_error", errorDescription: "alice")
         let words = AuthError(.temporarilyUnavailable, "alice", providerError: ofProvider)
         var outage = outage(after: 5, words)
-        let later = outage.ask(at: Self.start + 1)
+        let later = outage.admitRefresh(at: Self.start + 1)
         let error = try #require(later)
         #expect(error.code == .temporarilyUnavailable)
         #expect(!error.message.contains("alice"))
@@ -67,13 +67,13 @@ import Testing
 
     @Test func anotherCallerRetriesIfTheFirstRetryNeverCompletes() {
         var outage = outage(after: 5)
-        #expect(outage.ask(at: Self.start + 6) == nil)
-        #expect(outage.ask(at: Self.start + 6 + ProviderOutage.patience) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 6) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 6 + ProviderOutage.waitTimeout) == nil)
     }
 
     @Test func anotherCallerRetriesImmediatelyIfTheFirstSendsNoRequest() {
         var outage = outage(after: 5)
-        #expect(outage.ask(at: Self.start + 6) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 6) == nil)
         outage.failed(
             [9],
             AuthError(.leaseLost, "The lease is lost."),
@@ -81,12 +81,12 @@ import Testing
             at: Self.start + 7,
             random: 127
         )
-        #expect(outage.ask(at: Self.start + 7) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 7) == nil)
     }
 
     @Test func failuresOfEarlierRequestsDoNotExtendTheDelay() {
         var outage = outage(after: 20)
-        #expect(outage.ask(at: Self.start + 6) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 6) == nil)
     }
 
     @Test func theRetryDelayIsAtMostAMinutePlusJitter() {
@@ -94,17 +94,17 @@ import Testing
         var now = Self.start
         for _ in 0..<20 {
             now += 100
-            _ = outage.ask(at: now)
+            _ = outage.admitRefresh(at: now)
             outage.failed([0], Self.away, since: now, at: now, random: 255)
         }
-        #expect(outage.ask(at: now + 74) != nil)
-        #expect(outage.ask(at: now + 76) == nil)
+        #expect(outage.admitRefresh(at: now + 74) != nil)
+        #expect(outage.admitRefresh(at: now + 76) == nil)
     }
 
     @Test(arguments: [403, 429]) func rateLimitsDoNotThrottleOtherUsers(_ status: Int) {
         let outage = outage(after: 9, AuthError(.temporarilyUnavailable, "Too many requests.", status: status))
         var asked = outage
-        #expect(asked.ask(at: Self.start + 1) == nil)
+        #expect(asked.admitRefresh(at: Self.start + 1) == nil)
     }
 
     @Test(arguments: [400, 401, 429]) func aRejectionByTheProviderEndsTheOutage(_ status: Int) {
@@ -116,19 +116,19 @@ import Testing
             at: Self.start,
             random: 127
         )
-        #expect(outage.ask(at: Self.start + 1) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 1) == nil)
     }
 
     @Test func aResponseEndsTheOutage() {
         var outage = outage(after: 5)
         outage.answered()
-        #expect(outage.ask(at: Self.start + 1) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 1) == nil)
         outage.failed([1], Self.away, since: Self.start + 1, at: Self.start + 1, random: 127)
-        #expect(outage.ask(at: Self.start + 1) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 1) == nil)
     }
 
     @Test func aClockThatIsSetBackDoesNotThrottleRefreshes() {
         var outage = outage(after: 5)
-        #expect(outage.ask(at: Self.start - 3600) == nil)
+        #expect(outage.admitRefresh(at: Self.start - 3600) == nil)
     }
 }

@@ -28,7 +28,7 @@ import Testing
             .replacing("refused_refreshes", with: .integer(.max)).replacing("signed_in_at", with: 1e300)
             .replacing("expires_at", with: -1e300)
         let read = try #require(Credential(json))
-        #expect(read.refusedRefreshes == 1000 && read.isRefused)
+        #expect(read.rejectedRefreshes == 1000 && read.requiresSignIn)
         #expect(HTTPDate.text(read.signedInAt) == "Fri, 31 Dec 9999 23:59:59 GMT")
         #expect(read.isExpired(at: Date()))
     }
@@ -39,7 +39,7 @@ import Testing
                 identity: credential(subject).identity,
                 reason: "invalid_grant",
                 endedAt: Date(timeIntervalSince1970: 1_800_000_000),
-                isAfterUnfinishedRefresh: subject == "3",
+                isAfterInterruptedRefresh: subject == "3",
                 account: account(subject)
             )
         )

@@ -97,7 +97,7 @@ extension ConformanceTable {
     /// A sign-in in which the provider fetches the request object from the client.
     private static func byReference(_ number: String, _ name: String, isSigned: Bool) -> ConformanceRow {
         var registered = OIDCEmulator.Client.demo
-        registered.sendsUnsignedRequests = !isSigned
+        registered.allowsUnsignedRequests = !isSigned
         registered.jwks = (try? requestKey.get()).map { ["keys": [$0.publicJWK]] }
         return .row(number, name, "Publish the request object, and send its URL.", clients: [registered]) { scene in
             let published = Mutex<[String: String]>([:])

@@ -9,7 +9,7 @@ extension ConformanceTable {
         [
             bound("87", prefix + "happy-path", "Sign in and call a resource with DPoP nonces.") { scene in
                 scene.emulator.dpop = .requiredWithNonce
-                scene.emulator.resourceWantsNonce = true
+                scene.emulator.resourceRequiresNonce = true
             },
             .refuses(
                 "88",
@@ -101,7 +101,7 @@ extension ConformanceTable {
                 "Use the nonce from a challenge whose scheme is spelled dPoP."
             ) { scene in
                 scene.emulator.dpop = .required
-                scene.emulator.resourceWantsNonce = true
+                scene.emulator.resourceRequiresNonce = true
             },
             bound("108", prefix + "happy-path-no-dpop-nonce", "Sign in and call a resource without DPoP nonces.") {
                 scene in
@@ -118,7 +118,7 @@ extension ConformanceTable {
                 let client = try scene.client(registration: settings)
                 var tokens = [try await client.signIn().credential.tokens.refreshToken]
                 for _ in 0..<2 {
-                    scene.emulator.endAccessTokens()
+                    scene.emulator.revokeAccessTokens()
                     _ = try await client.userInfo()
                     tokens.append(try await client.freshTokens().refreshToken)
                 }

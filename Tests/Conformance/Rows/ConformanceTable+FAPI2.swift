@@ -75,7 +75,7 @@ extension ConformanceTable {
             row("F22", "happy-path-no-dpop-nonce", "Sign in and call a resource without DPoP nonces.", .accepted) {
                 scene in
                 scene.emulator.dpop = .required
-                scene.emulator.resourceWantsNonce = false
+                scene.emulator.resourceRequiresNonce = false
             },
         ] + messageSigning + [
             .notApplicable(
@@ -93,7 +93,7 @@ extension ConformanceTable {
                 let client = try scene.client(registration: try registration(.fapi2))
                 var tokens = [try await client.signIn().credential.tokens.refreshToken]
                 for _ in 0..<2 {
-                    scene.emulator.endAccessTokens()
+                    scene.emulator.revokeAccessTokens()
                     _ = try await client.userInfo()
                     tokens.append(try await client.freshTokens().refreshToken)
                 }
@@ -146,7 +146,7 @@ extension ConformanceTable {
     private static func prepare(_ scene: EmulatorScene) {
         scene.emulator.pushedRequests = .always
         scene.emulator.dpop = .requiredWithNonce
-        scene.emulator.resourceWantsNonce = true
+        scene.emulator.resourceRequiresNonce = true
     }
 
     // MARK: Kinds of rows

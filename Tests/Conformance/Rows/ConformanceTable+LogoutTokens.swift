@@ -139,7 +139,9 @@ extension ConformanceTable {
             web,
             _,
             browser in
-            let server = try web.process { $0.logoutTokens = LogoutTokenOptions(ageWithoutExpiry: .seconds(120)) }
+            let server = try web.process {
+                $0.logoutTokens = LogoutTokenOptions(maximumAgeWithoutExpiry: .seconds(120))
+            }
             for (age, status) in [(Int64(600), 400), (0, 200)] {
                 try await browser.signIn(web, at: server)
                 let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { header, claims in

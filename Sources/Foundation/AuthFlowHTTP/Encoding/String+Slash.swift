@@ -1,4 +1,4 @@
 extension String {
     /// The path without its trailing slash.
-    package var droppingLastSlash: String { hasSuffix("/") ? String(dropLast()) : self }
+    package var droppingTrailingSlash: String { hasSuffix("/") ? String(dropLast()) : self }
 }

@@ -137,7 +137,7 @@ extension AuthError.Code {
 extension AuthError {
     /// The same error with another message.
     /// - Parameter cause: The underlying error.
-    package func saying(_ message: String, because cause: (any Error)?) -> AuthError {
+    package func withMessage(_ message: String, because cause: (any Error)?) -> AuthError {
         AuthError(
             code,
             message,
@@ -150,13 +150,13 @@ extension AuthError {
 
     /// Whether a retry may succeed: the server was unreachable or temporarily unable to handle the
     /// request.
-    package var isPassing: Bool {
+    package var isTransient: Bool {
         let isUnavailable = code == .invalidResponse && status.map { $0 >= 500 || $0 == 429 } == true
-        return isUnavailable || isUnanswered || code == .temporarilyUnavailable
+        return isUnavailable || hasNoResponse || code == .temporarilyUnavailable
     }
 
     /// Whether the server failed to respond, and would probably not respond to the next request either.
-    package var isUnanswered: Bool { [.networkFailed, .timedOut].contains(code) }
+    package var hasNoResponse: Bool { [.networkFailed, .timedOut].contains(code) }
 }
 
 extension AuthError: CustomStringConvertible, CustomDebugStringConvertible, LocalizedError {

@@ -40,7 +40,7 @@ extension ProviderError {
     }
 
     /// Whether the response had text, but no code.
-    package var isUnnamed: Bool { status.map { error == "status \($0)" } == true }
+    package var lacksErrorCode: Bool { status.map { error == "status \($0)" } == true }
 }
 
 extension ProviderError: CustomStringConvertible {

@@ -22,7 +22,7 @@ public struct FlowEvent: Sendable {
         /// Waiting for the redirect with the authorization response.
         public static let userAgentVisit = Self(rawValue: "user agent visit")
         /// One page that a headless user agent loaded, or one redirect that it followed.
-        public static let pageVisit = Self(rawValue: "page")
+        public static let pageLoad = Self(rawValue: "page")
         /// Checking the redirect.
         public static let authorizationResponse = Self(rawValue: "authorization response")
         /// Requesting a user code for the device flow (RFC 8628).
@@ -38,7 +38,7 @@ public struct FlowEvent: Sendable {
         /// Determining which user signed in.
         public static let identity = Self(rawValue: "identity")
         /// Obtaining an access token without a user, with client credentials or a JWT bearer assertion.
-        public static let grantWithoutUser = Self(rawValue: "grant without a user")
+        public static let machineToMachineGrant = Self(rawValue: "grant without a user")
         /// Exchanging the refresh token for new tokens.
         public static let refresh = Self(rawValue: "refresh")
         /// The provider has ended the session.
@@ -90,7 +90,7 @@ public struct FlowEvent: Sendable {
     public let url: String?
 }
 
-extension FlowEvent: CustomStringConvertible, WithoutReflection {
+extension FlowEvent: CustomStringConvertible, NonReflectable {
     /// One line for a log.
     public var description: String {
         let outcome =

@@ -116,7 +116,7 @@ package struct AuthenticationChallenge: Sendable, Hashable {
                 value = quotedString()
             } else if name == "resource_metadata" {
                 // A URL is not a valid token, but some servers omit the quotes anyway.
-                value = unquotedAddress()
+                value = unquotedURL()
             } else {
                 value = token()
             }
@@ -138,7 +138,7 @@ package struct AuthenticationChallenge: Sendable, Hashable {
         /// `token` (section 5.6.2).
         private mutating func token() -> String? { text { FoldedCookies.isTokenCharacter($0) } }
 
-        private mutating func unquotedAddress() -> String? {
+        private mutating func unquotedURL() -> String? {
             text { $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: ",") && $0 != UInt8(ascii: "\"") }
         }
 

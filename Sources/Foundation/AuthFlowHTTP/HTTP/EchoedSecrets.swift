@@ -5,20 +5,20 @@ import HTTPTypes
 extension TransportResponse {
     /// The response; the secrets of the request are redacted if this is an error response, which some servers send with
     /// status 200.
-    package func withoutSecrets(of request: TransportRequest) -> TransportResponse {
-        isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self, issuesTokens: true)
+    package func redactingSecrets(of request: TransportRequest) -> TransportResponse {
+        isSuccessful && !mayContainError ? self : EchoedSecrets(in: request).redacted(self, issuesTokens: true)
     }
 
     /// The response of a server that issues no tokens, without secrets that were sent to it.
-    package func without(_ secrets: [Secret]) -> TransportResponse {
+    package func redacting(_ secrets: [Secret]) -> TransportResponse {
         EchoedSecrets(secrets.map(\.exposed)).redacted(self, issuesTokens: false)
     }
 
     /// A resource's description of an error, without the secrets that its request contained.
-    package func providerError(without secrets: [Secret]) -> ProviderError? { without(secrets).providerError }
+    package func providerError(without secrets: [Secret]) -> ProviderError? { redacting(secrets).providerError }
 
     /// Whether the body may have an `error` member, according to a text search that does not parse the body.
-    private var namesError: Bool {
+    private var mayContainError: Bool {
         let name = Array(#""error""#.utf8)
         var rest = body[...]
         while let quote = rest.firstIndex(of: UInt8(ascii: "\"")) {

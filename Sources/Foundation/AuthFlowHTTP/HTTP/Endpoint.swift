@@ -26,7 +26,7 @@ public struct Endpoint: Sendable, Hashable {
 
     /// The most local scope of addresses that the host may resolve to. A host that a user configures may resolve to any address; a host
     /// that a server names must not resolve to an address that is more local than that server itself.
-    package var allowedReach = NetworkReach.thisMachine
+    package var allowedReach = NetworkReach.loopback
 
     /// Parses a URL.
     /// - Parameters:
@@ -58,7 +58,7 @@ public struct Endpoint: Sendable, Hashable {
         guard scheme == "https" || scheme == "http" && Self.isLoopback(host: host) else {
             throw refuse("only https is safe; plain http is accepted only for 127.0.0.1, [::1] and localhost")
         }
-        guard !NetworkReach.isObscureAddress(host) else {
+        guard !NetworkReach.isNonCanonicalIPv4Address(host) else {
             throw refuse("its host is a number that can be parsed in several ways; write an IPv4 address as 192.0.2.1")
         }
         if let port = components.port {
@@ -117,7 +117,7 @@ extension Endpoint {
     public func hash(into hasher: inout Hasher) { hasher.combine(url) }
 }
 
-extension Endpoint: CustomStringConvertible, CustomDebugStringConvertible, WithoutReflection {
+extension Endpoint: CustomStringConvertible, CustomDebugStringConvertible, NonReflectable {
     /// The URL without the values of its query parameters.
     public var description: String { Redaction.url(url) }
     public var debugDescription: String { description }

@@ -25,13 +25,13 @@ package enum ExchangeLimits {
         } _: { [observed] in
             try await transport.send(observed)
         }
-        try refuseRedirect(response.head, to: call)
+        try rejectRedirect(response.head, to: call)
         return response
     }
 
     /// Following a redirect would send the code, the secret or the token to a URL that is not configured. A 304 has no location (RFC 9110
     /// section 15.4.5).
-    package static func refuseRedirect(_ head: HTTPResponse, to call: TransportRequest) throws(AuthError) {
+    package static func rejectRedirect(_ head: HTTPResponse, to call: TransportRequest) throws(AuthError) {
         let status = head.status.code
         guard !(300..<400).contains(status) || status == 304 else {
             let target = head.headerFields[.location].map { " to \(Redaction.url($0))" } ?? ""
@@ -52,12 +52,12 @@ private final class Sending: Sendable {
 
     /// - Throws: ``AuthError`` with `timed_out` when the timeout has expired.
     func begin(_ call: TransportRequest) throws(AuthError) {
-        let isOver = state.withLock { state in
+        let hasEnded = state.withLock { state in
             guard state != .over else { return true }
             state = .sent
             return false
         }
-        if isOver { throw call.wasNotSent }
+        if hasEnded { throw call.connectionWaitTimeout }
     }
 
     /// Marks the timeout for sending as expired. If the request has been sent, its response gets the same timeout once.
@@ -72,7 +72,7 @@ private final class Sending: Sendable {
 
 extension TransportRequest {
     /// The error for a request for which no connection became available in time.
-    package var wasNotSent: AuthError {
+    package var connectionWaitTimeout: AuthError {
         AuthError(
             .timedOut,
             "\(self) was not sent: no connection was available within \(timeout.formattedSeconds)."

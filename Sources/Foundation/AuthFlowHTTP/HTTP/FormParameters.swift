@@ -55,7 +55,7 @@ extension FormParameters: ExpressibleByDictionaryLiteral {
     }
 }
 
-extension FormParameters: CustomStringConvertible, WithoutReflection {
+extension FormParameters: CustomStringConvertible, NonReflectable {
     /// The names without their values.
     public var description: String { names.map { "\($0)=<redacted>" }.joined(separator: "&") }
 }

@@ -78,7 +78,7 @@ public struct TransportRequest: Sendable {
 
     /// Whether a streamed response is paused while the reader is slower than the server (backpressure), instead of failing
     /// when ``maximumResponseSize`` bytes are waiting to be read. Linux only.
-    package var holdsBack = false
+    package var appliesBackpressure = false
 
     /// Whether the connection is closed after the response. RFC 9112 section 9.3: "A server MUST read the entire
     /// request message body or close the connection after sending its response". A server that does neither could
@@ -156,7 +156,7 @@ public struct ConnectionPool: RawRepresentable, Sendable, Hashable {
     public static let streams = Self(rawValue: "streams")
 }
 
-extension TransportRequest: CustomStringConvertible, WithoutReflection {
+extension TransportRequest: CustomStringConvertible, NonReflectable {
     /// The method and the redacted URL, because header fields and bodies may contain secrets.
     public var description: String { "\(head.method) \(Redaction.url(url))" }
 }
@@ -217,7 +217,7 @@ extension TransportResponse {
     }
 }
 
-extension TransportResponse: CustomStringConvertible, WithoutReflection {
+extension TransportResponse: CustomStringConvertible, NonReflectable {
     /// The status and the size only, because bodies may contain tokens.
     public var description: String { "\(status), \(body.count) bytes" }
 }

@@ -12,7 +12,7 @@ package enum NetworkReach: Int, Sendable, Comparable {
     case privateNetwork
     /// A loopback or unspecified address (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3), or `localhost` (RFC 6761
     /// section 6.3).
-    case thisMachine
+    case loopback
 
     package static func < (left: NetworkReach, right: NetworkReach) -> Bool { left.rawValue < right.rawValue }
 
@@ -25,7 +25,7 @@ package enum NetworkReach: Int, Sendable, Comparable {
     init(host: String) {
         let name = host.hasSuffix(".") ? String(host.dropLast()) : host
         if name == "localhost" || name.hasSuffix(".localhost") {
-            self = .thisMachine
+            self = .loopback
         } else if name.hasPrefix("["), let bytes = Self.bytes(ofIPv6: name) {
             self = Self.reach(ofIPv6: bytes)
         } else if let bytes = Self.bytes(ofIPv4: name) {
@@ -37,7 +37,7 @@ package enum NetworkReach: Int, Sendable, Comparable {
 
     /// Whether resolvers parse a host as an IPv4 address, because its last label is a number (WHATWG URL section 3.5), although it
     /// is not in dotted-decimal notation: `127.1`, `0x7f000001` and `2130706433` all mean 127.0.0.1.
-    static func isObscureAddress(_ host: String) -> Bool {
+    static func isNonCanonicalIPv4Address(_ host: String) -> Bool {
         guard !host.hasPrefix("[") else { return false }
         let labels = (host.hasSuffix(".") ? String(host.dropLast()) : host).split(separator: ".")
         guard let last = labels.last else { return false }
@@ -88,8 +88,8 @@ package enum NetworkReach: Int, Sendable, Comparable {
     /// IANA IPv4 Special-Purpose Address Registry: the blocks that are not globally reachable, and multicast (RFC 5771). The
     /// documentation blocks are omitted, because no host in them is reachable.
     private static let blocksOfIPv4 = [
-        Block([0], 8, .thisMachine),
-        Block([127], 8, .thisMachine),
+        Block([0], 8, .loopback),
+        Block([127], 8, .loopback),
         Block([10], 8, .privateNetwork),
         Block([100, 64], 10, .privateNetwork),
         Block([169, 254], 16, .privateNetwork),
@@ -108,7 +108,7 @@ package enum NetworkReach: Int, Sendable, Comparable {
         Block([0x20, 0x01, 0x00], 23, .privateNetwork),
         Block([0x20], 3, .anywhere),
         // ::, ::1, and the deprecated IPv4-compatible addresses.
-        Block([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 96, .thisMachine),
+        Block([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 96, .loopback),
     ]
 
     private static func reach(ofIPv4 bytes: [UInt8]) -> NetworkReach {
@@ -144,7 +144,7 @@ extension Endpoint {
 
     /// Whether a server at this URL may refer the client to another URL. The other URL must not be more
     /// local than this URL, and may use plain http only if this URL does, on a loopback address.
-    package func mayName(_ other: Endpoint) -> Bool {
+    package func mayReferTo(_ other: Endpoint) -> Bool {
         other.reach <= reach && (other.scheme == "https" || scheme == "http")
     }
 }

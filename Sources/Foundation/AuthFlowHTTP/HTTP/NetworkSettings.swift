@@ -113,7 +113,7 @@ extension NetworkSettings {
     package func proxy(for call: TransportRequest) throws(AuthError) -> ProxyServer? {
         let host = call.host
         // A proxy must not see traffic between programs on this machine, and a remote proxy could not reach them.
-        guard NetworkReach(host: host) != .thisMachine else { return nil }
+        guard NetworkReach(host: host) != .loopback else { return nil }
         switch proxy {
         case .none: return nil
         case .server(let server): return server
@@ -141,12 +141,12 @@ extension TransportRequest {
     }
 }
 
-extension NetworkSettings.ProxyServer: CustomStringConvertible, WithoutReflection {
+extension NetworkSettings.ProxyServer: CustomStringConvertible, NonReflectable {
     /// The URL, without the credentials.
     public var description: String { url }
 }
 
-extension NetworkSettings.Proxy: CustomStringConvertible, WithoutReflection {
+extension NetworkSettings.Proxy: CustomStringConvertible, NonReflectable {
     /// The kind of proxy. Environment variables are not included, because they may contain secrets.
     public var description: String {
         switch self {
@@ -157,7 +157,7 @@ extension NetworkSettings.Proxy: CustomStringConvertible, WithoutReflection {
     }
 }
 
-extension NetworkSettings: CustomStringConvertible, WithoutReflection {
+extension NetworkSettings: CustomStringConvertible, NonReflectable {
     /// The kind of proxy, and the certificate files.
     public var description: String {
         [

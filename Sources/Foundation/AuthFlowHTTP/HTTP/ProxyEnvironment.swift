@@ -42,8 +42,10 @@ struct ProxyEnvironment {
     /// Whether `no_proxy` matches a host: by its name, by a parent domain, or by `*`; an entry with a port matches that port only.
     private func isExcepted(_ host: String, _ port: Int) -> Bool {
         let list = variables["no_proxy"] ?? variables["NO_PROXY"] ?? ""
-        let rootless = host.hasSuffix(".") ? String(host.dropLast()) : host
-        let bare = rootless.hasPrefix("[") ? String(rootless.dropFirst().dropLast()) : rootless
+        let hostWithoutTrailingDot = host.hasSuffix(".") ? String(host.dropLast()) : host
+        let bare =
+            hostWithoutTrailingDot.hasPrefix("[")
+            ? String(hostWithoutTrailingDot.dropFirst().dropLast()) : hostWithoutTrailingDot
         return list.split(whereSeparator: { $0 == "," || $0 == " " }).contains { entry in
             var name = entry.lowercased()
             if name == "*" { return true }

@@ -17,18 +17,18 @@ extension TransportResponse {
     /// - Throws: ``AuthError`` with `temporarily_unavailable`, and the delay before a retry if it is known.
     public func requireAvailable(from source: String, now: Date) throws(AuthError) {
         guard status >= 400 else { return }
-        let isUsedUp = rateLimit("Remaining") == "0"
+        let isExhausted = rateLimit("Remaining") == "0"
         let retryAfter = retryAfter(now: now)
         let words = providerError
         // Some servers report a rate limit only in the error description.
         let isNamed = words?.errorDescription?.lowercased().contains("rate limit") == true
-        let isLimited = status == 429 || status == 403 && (isUsedUp || retryAfter != nil || isNamed)
+        let isLimited = status == 429 || status == 403 && (isExhausted || retryAfter != nil || isNamed)
         let isServerError =
-            status == 503 || status >= 500 && !Self.saysMore(words)
+            status == 503 || status >= 500 && !Self.hasOAuthError(words)
             || words.map { Self.serverErrors.contains($0.error) } == true
         guard isLimited || isServerError else { return }
-        let reset = isUsedUp ? rateLimit("Reset").flatMap { UInt32($0) } : nil
-        let untilReset = reset.map { Duration.seconds(max(0, TimeInterval($0) - now.timeIntervalSince1970)) }
+        let resetTime = isExhausted ? rateLimit("Reset").flatMap { UInt32($0) } : nil
+        let untilReset = resetTime.map { Duration.seconds(max(0, TimeInterval($0) - now.timeIntervalSince1970)) }
         let wait = retryAfter ?? untilReset
         let advice =
             wait.flatMap { $0 <= .seconds(86_400) ? "Try again in \(Int($0.seconds.rounded(.up))) s." : nil }
@@ -46,7 +46,7 @@ extension TransportResponse {
 
     /// Whether the response has an OAuth error, which takes precedence over the status, because some servers send every
     /// error with status 500.
-    private static func saysMore(_ error: ProviderError?) -> Bool {
+    private static func hasOAuthError(_ error: ProviderError?) -> Bool {
         guard let error else { return false }
         return !error.error.hasPrefix("status ")
     }

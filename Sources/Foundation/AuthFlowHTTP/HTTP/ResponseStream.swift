@@ -29,7 +29,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
         var cancel: (@Sendable () -> Void)?
         /// Resumes delivery of the body, which is paused while the buffer is full.
         var resume: (@Sendable () -> Void)?
-        var isHeldBack = false
+        var isThrottled = false
         var attachment: (any AnyObject & Sendable)?
     }
 
@@ -37,7 +37,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
     private let limit: Int
 
     /// The maximum size of a part that is joined from smaller parts, in bytes.
-    private static let joinedSize = 64 * 1024
+    private static let maximumJoinedPartSize = 64 * 1024
 
     /// Creates a body.
     /// - Parameter limit: The maximum number of bytes that have arrived but have not been read yet.
@@ -58,7 +58,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
     }
 
     /// Sets the callback that offers a deferred part again, once there is room in the buffer.
-    package func onRoom(_ resume: @escaping @Sendable () -> Void) { state.withLock { $0.resume = resume } }
+    package func onSpaceAvailable(_ resume: @escaping @Sendable () -> Void) { state.withLock { $0.resume = resume } }
 
     /// Retains an object for as long as the body exists.
     package func attach(_ object: any AnyObject & Sendable) { state.withLock { $0.attachment = object } }
@@ -66,8 +66,8 @@ public final class ResponseBody: AsyncSequence, Sendable {
     /// The result of offering a part.
     package enum Offer: Sendable {
         case taken
-        /// The buffer is full. The part must be offered again later: see ``onRoom(_:)``.
-        case heldBack
+        /// The buffer is full. The part must be offered again later: see ``onSpaceAvailable(_:)``.
+        case bufferFull
         /// The body is no longer being read.
         case ended
     }
@@ -79,10 +79,10 @@ public final class ResponseBody: AsyncSequence, Sendable {
             guard state.end == nil, state.reader == nil, state.size > 0, state.size + part.count > limit else {
                 return false
             }
-            state.isHeldBack = true
+            state.isThrottled = true
             return true
         }
-        guard !isFull else { return .heldBack }
+        guard !isFull else { return .bufferFull }
         return append(part, isBounded: false) ? .taken : .ended
     }
 
@@ -101,7 +101,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
             guard !isBounded || state.size + part.count <= limit else { return (false, nil) }
             state.size += part.count
             // Small parts are joined, because every array adds overhead.
-            if let last = state.parts.last, last.count + part.count <= Self.joinedSize {
+            if let last = state.parts.last, last.count + part.count <= Self.maximumJoinedPartSize {
                 state.parts[state.parts.count - 1] += part
             } else {
                 state.parts.append(part)
@@ -152,8 +152,8 @@ public final class ResponseBody: AsyncSequence, Sendable {
                     } else {
                         state.reader = continuation
                     }
-                    guard state.isHeldBack, state.size <= limit / 2 else { return (result, nil) }
-                    state.isHeldBack = false
+                    guard state.isThrottled, state.size <= limit / 2 else { return (result, nil) }
+                    state.isThrottled = false
                     return (result, state.resume)
                 }
                 resume?()

@@ -87,12 +87,12 @@ extension Clock<Duration> {
     fileprivate func call(_ function: @escaping @Sendable () -> Void, after duration: Duration) -> @Sendable () -> Void
     {
         if self is ContinuousClock {
-            let alarm = Alarms.shared.add(at: .now + duration, function)
-            return { Alarms.shared.remove(alarm) }
+            let alarm = TimerScheduler.shared.add(at: .now + duration, function)
+            return { TimerScheduler.shared.remove(alarm) }
         }
         let timer = Task {
             // Deadlines have a tolerance and plain waits have none, so a test clock can distinguish them.
-            try await sleep(for: duration, tolerance: Alarms.tolerance)
+            try await sleep(for: duration, tolerance: TimerScheduler.tolerance)
             function()
         }
         return { timer.cancel() }

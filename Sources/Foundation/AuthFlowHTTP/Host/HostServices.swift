@@ -66,7 +66,7 @@ public struct HostServices: Sendable {
     package func randomToken() -> String { Base64URL.encode(randomBytes(32)) }
 }
 
-extension HostServices: CustomStringConvertible, WithoutReflection {
+extension HostServices: CustomStringConvertible, NonReflectable {
     /// The names of the environment variables, because their values may be secrets.
     public var description: String { "host services with \(environment.keys.sorted().joined(separator: ", "))" }
 }

@@ -3,7 +3,7 @@ package import AuthFlowSystem
 /// The user private group: many systems create one for each user, with the user's name.
 package enum PrivateGroup {
     /// Whether a group is this user's private group, without any other members.
-    package static func isOwn(_ group: gid_t) -> Bool {
+    package static func isUserPrivate(_ group: gid_t) -> Bool {
         var user = unsafe passwd()
         var found: UnsafeMutablePointer<passwd>?
         var buffer = [CChar](repeating: 0, count: 16 * 1024)

@@ -67,7 +67,7 @@ private final class Child: Sendable {
 
     /// The time to wait for more output after the program has exited, in milliseconds, because its children may hold
     /// the pipe open.
-    private static let patience: Int32 = 100
+    private static let waitTimeout: Int32 = 100
 
     /// Kills the program's process group; if the program has not been started yet, prevents it from starting.
     func kill() {
@@ -97,7 +97,7 @@ private final class Child: Sendable {
             try state.withLock { state in
                 guard case .notStarted = state else { throw CancellationError() }
                 do throws(AuthError) {
-                    state = .running(try ChildProgram.spawn(command, environment: environment, output: output))
+                    state = .running(try ChildProcess.spawn(command, environment: environment, output: output))
                 } catch {
                     throw AuthError(.assertionUnusable, error.message, underlyingError: error)
                 }
@@ -105,7 +105,7 @@ private final class Child: Sendable {
         }
         let bytes = contents(of: input, maximumSize: maximumSize, until: end)
         if bytes == nil { kill() }
-        return (awaitEnd(), bytes)
+        return (waitForExit(), bytes)
     }
 
     /// The program's output up to its exit; nil if the output is too large or the program timed out. A process that the program leaves
@@ -117,7 +117,7 @@ private final class Child: Sendable {
             var watched = pollfd(fd: input, events: Int16(POLLIN), revents: 0)
             let hasEnded = hasEnded
             if let end, .now > end { return nil }
-            let ready = unsafe poll(&watched, 1, Self.patience)
+            let ready = unsafe poll(&watched, 1, Self.waitTimeout)
             if ready == 0 {
                 if hasEnded { return bytes }
                 continue
@@ -141,14 +141,14 @@ private final class Child: Sendable {
     }
 
     /// Waits for the program to exit.
-    private func awaitEnd() -> Int32 {
+    private func waitForExit() -> Int32 {
         guard case .running(let identifier) = state.withLock({ $0 }) else { return 1 }
         var information = unsafe siginfo_t()
         // The program is not reaped yet, so that its process ID is not reused while the program can still be killed.
         while unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}
         return state.withLock { state in
             state = .over
-            return ChildProgram.end(of: identifier)
+            return ChildProcess.end(of: identifier)
         }
     }
 }

@@ -25,13 +25,13 @@ package final class UnfinishedWork: Sendable {
     /// - Parameters:
     ///   - owner: The owner of the unsaved credentials.
     ///   - write: Retries the write, and returns whether all credentials are saved.
-    package func keepUnwritten(of owner: AnyObject, _ write: @escaping @Sendable () async -> Bool) {
-        forgetUnwritten(of: owner)
+    package func registerUnsavedWrite(of owner: AnyObject, _ write: @escaping @Sendable () async -> Bool) {
+        removeUnsavedWrite(of: owner)
         unwritten.withLock { $0.append((ObjectIdentifier(owner), write)) }
     }
 
     /// Removes an owner that no longer has unsaved credentials.
-    package func forgetUnwritten(of owner: AnyObject) {
+    package func removeUnsavedWrite(of owner: AnyObject) {
         unwritten.withLock { $0.removeAll { $0.owner == ObjectIdentifier(owner) } }
     }
 
@@ -97,13 +97,13 @@ package final class UnfinishedWork: Sendable {
     package func close() { sending.withLock { $0.isClosed = true } }
 
     /// Whether a refresh token was sent and the response is not stored yet.
-    package var hasSent: Bool { sending.withLock(\.isSent) }
+    package var hasPendingResponse: Bool { sending.withLock(\.isSent) }
 
     /// Waits until no work is in progress, and retries the writes of unsaved credentials.
     /// - Returns: Whether all work completed in time, and all credentials are saved.
-    package func drain(within patience: Duration, clock: any Clock<Duration>) async -> Bool {
+    package func drain(within waitTimeout: Duration, clock: any Clock<Duration>) async -> Bool {
         do {
-            return try await withDeadline(patience, clock: clock) {
+            return try await withDeadline(waitTimeout, clock: clock) {
                 AuthError(.timedOut, "Operations in progress did not complete in time.")
             } _: { [self] in
                 try await waitForRunning()

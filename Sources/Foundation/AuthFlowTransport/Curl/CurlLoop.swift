@@ -92,8 +92,8 @@ final class CurlLoop: Sendable {
             for transfer in cancelled { transfers.cancel(transfer) }
             for transfer in resumed { transfer.resume() }
             multi.perform()
-            transfers.endFinished()
-            transfers.resumeRefused()
+            transfers.completeFinishedTransfers()
+            transfers.resumeRejectedUploads()
             let load = transfers.load
             state.withLock { $0.load = load }
             if transfers.isEmpty {
@@ -107,9 +107,9 @@ final class CurlLoop: Sendable {
                 if isOver { return }
                 multi.wait(Self.idleTime)
             } else {
-                multi.wait(transfers.untilNextLook)
+                multi.wait(transfers.timeUntilTimeoutCheck)
                 idleSince = .now
-                transfers.endLate()
+                transfers.failTimedOutTransfers()
             }
         }
     }
@@ -128,10 +128,10 @@ private struct RunningTransfers {
     private var handles: [ObjectIdentifier: UInt] = [:]
     private var uploads: [UInt: CurlTransfer] = [:]
     /// The time of the next check for expired transfers. No deadline is earlier than this.
-    private var nextLook = ContinuousClock.now + longestPause
+    private var nextTimeoutCheck = ContinuousClock.now + maximumPollTimeout
 
-    private static let longestPause = Duration.seconds(60)
-    private static let refusedPause = Duration.milliseconds(50)
+    private static let maximumPollTimeout = Duration.seconds(60)
+    private static let rejectedUploadPollTimeout = Duration.milliseconds(50)
 
     init(multi: CurlMulti) { self.multi = multi }
 
@@ -142,7 +142,7 @@ private struct RunningTransfers {
     mutating func add(_ transfer: CurlTransfer) {
         guard !transfer.result.isFinished else { return }
         // Regardless of its state changes, the first deadline of the transfer is not earlier than this.
-        nextLook = min(nextLook, .now + transfer.shortestTimeout)
+        nextTimeoutCheck = min(nextTimeoutCheck, .now + transfer.shortestTimeout)
         if let next = queue.add(transfer) { begin(next) }
     }
 
@@ -152,13 +152,13 @@ private struct RunningTransfers {
             try start(transfer)
         } catch {
             transfer.end(error)
-            leave(transfer)
+            releaseSlot(transfer)
         }
     }
 
     /// Releases the slot of a transfer, and starts the waiting transfers that now have slots.
-    private mutating func leave(_ transfer: CurlTransfer) {
-        for next in queue.leave(transfer) { begin(next) }
+    private mutating func releaseSlot(_ transfer: CurlTransfer) {
+        for next in queue.releaseSlot(transfer) { begin(next) }
     }
 
     private mutating func start(_ transfer: CurlTransfer) throws(AuthError) {
@@ -190,7 +190,7 @@ private struct RunningTransfers {
         transfer.end(error)
     }
 
-    mutating func endFinished() {
+    mutating func completeFinishedTransfers() {
         while let (identifier, result) = multi.nextEnded() {
             guard let entry = running[identifier] else { continue }
             // This must precede the handle's removal, because the handle contains the details of the result.
@@ -200,26 +200,27 @@ private struct RunningTransfers {
     }
 
     /// Resumes rejected uploads, because libcurl detects the end of the response only while sending is not paused.
-    func resumeRefused() {
-        for transfer in uploads.values where transfer.isRefused { transfer.resume() }
+    func resumeRejectedUploads() {
+        for transfer in uploads.values where transfer.isRejected { transfer.resume() }
     }
 
-    var untilNextLook: Duration {
-        let pause = uploads.values.contains(where: \.isRefused) ? Self.refusedPause : Self.longestPause
-        return min(max(.zero, ContinuousClock.now.duration(to: nextLook)), pause)
+    var timeUntilTimeoutCheck: Duration {
+        let pause =
+            uploads.values.contains(where: \.isRejected) ? Self.rejectedUploadPollTimeout : Self.maximumPollTimeout
+        return min(max(.zero, ContinuousClock.now.duration(to: nextTimeoutCheck)), pause)
     }
 
     /// Ends the transfers that have timed out while waiting for a connection or a response.
-    mutating func endLate() {
+    mutating func failTimedOutTransfers() {
         let now = ContinuousClock.now
-        guard now >= nextLook else { return }
-        nextLook = now + Self.longestPause
+        guard now >= nextTimeoutCheck else { return }
+        nextTimeoutCheck = now + Self.maximumPollTimeout
         for transfer in running.values.map(\.transfer) + queue.waiting {
             let next = transfer.deadline
             if let (deadline, error) = next, deadline <= now {
                 end(transfer, error)
             } else {
-                nextLook = min(nextLook, next?.0 ?? now + transfer.shortestTimeout)
+                nextTimeoutCheck = min(nextTimeoutCheck, next?.0 ?? now + transfer.shortestTimeout)
             }
         }
     }
@@ -229,7 +230,7 @@ private struct RunningTransfers {
         handles[ObjectIdentifier(entry.transfer)] = nil
         uploads[identifier] = nil
         multi.remove(entry.easy)
-        leave(entry.transfer)
+        releaseSlot(entry.transfer)
     }
 }
 #endif

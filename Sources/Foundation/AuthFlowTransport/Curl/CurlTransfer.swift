@@ -38,7 +38,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     private var fault: (any Error)?
     /// The network reach of the peer's address; nil until a connection exists, or if a proxy is used.
     private var reach: NetworkReach?
-    private var hasRefusedAddress = false
+    private var hasRejectedAddress = false
 
     init(
         _ call: TransportRequest,
@@ -71,7 +71,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         if limitsAddresses { unsafe easy.setOpenSocket(self, Self.openSocket) }
         prepareRequest(easy)
         // A paused transfer would block other transfers on its HTTP/2 connection, or be buffered by libcurl.
-        if !isSafe || call.holdsBack || upload != nil { easy.set(AUTHFLOW_CURL_HTTP_VERSION, 2) }  // HTTP/1.1
+        if !isSafe || call.appliesBackpressure || upload != nil { easy.set(AUTHFLOW_CURL_HTTP_VERSION, 2) }  // HTTP/1.1
         easy.set(AUTHFLOW_CURL_PROTOCOLS, 0b11)  // http and https
         easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
         easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
@@ -171,7 +171,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         defer { easy = nil }
         if let fault { return fail(fault) }
         // libcurl tries the other addresses of a name when one address is rejected.
-        if hasRefusedAddress, attempts == 0, code != AUTHFLOW_CURL_OK { return fail(addressError) }
+        if hasRejectedAddress, attempts == 0, code != AUTHFLOW_CURL_OK { return fail(addressError) }
         guard code == AUTHFLOW_CURL_OK, let response = head.response else {
             let waited = attempts == 0 ? connectTimeout : call.timeout
             return fail(
@@ -263,7 +263,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             return unsafe String(cString: start)
         }
         guard let address, NetworkReach(address: address) <= transfer.call.allowedReach else {
-            transfer.hasRefusedAddress = true
+            transfer.hasRejectedAddress = true
             return -1
         }
         return unsafe authflow_curl_peer_open(peer)
@@ -303,23 +303,23 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         guard let response = head.response, call.head.method != .head,
             let length = response.headerFields[.contentLength].flatMap({ Int($0) }), length > call.maximumResponseSize
         else { return true }
-        return refuseSize()
+        return failOversized()
     }
 
     /// - Returns: The return value for libcurl: the number of bytes accepted.
     private func receive(body part: UnsafeRawBufferPointer) -> Int {
         guard isStream else {
-            guard body.count + part.count <= call.maximumResponseSize else { return refuseSize() ? part.count : 0 }
+            guard body.count + part.count <= call.maximumResponseSize else { return failOversized() ? part.count : 0 }
             unsafe body.append(contentsOf: part)
             return part.count
         }
         guard let stream else { return 0 }
-        guard call.holdsBack else {
-            return stream.append(unsafe Array(part)) || refuseSize() ? part.count : 0
+        guard call.appliesBackpressure else {
+            return stream.append(unsafe Array(part)) || failOversized() ? part.count : 0
         }
         return switch stream.offer(unsafe Array(part)) {
         case .taken: part.count
-        case .heldBack: Int(AUTHFLOW_CURL_PAUSE)
+        case .bufferFull: Int(AUTHFLOW_CURL_PAUSE)
         case .ended: 0
         }
     }
@@ -341,7 +341,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
 
     /// Whether the server has rejected the request before the end of its body. libcurl 7.88 does not end such a transfer by itself while its
     /// upload is paused.
-    var isRefused: Bool { upload?.isRefused == true }
+    var isRejected: Bool { upload?.isRejected == true }
 
     /// Whether the request has a streamed body.
     var isUpload: Bool { upload != nil }
@@ -349,7 +349,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     /// Resumes a paused transfer.
     func resume() { easy?.resume() }
 
-    private func refuseSize() -> Bool {
+    private func failOversized() -> Bool {
         fault = AuthError(
             .invalidResponse,
             "The response to \(call) is larger than \(call.maximumResponseSize) bytes.",
@@ -389,7 +389,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     /// Whether the network reach of the server is restricted. It is not restricted if the settings specify an address
     /// for the name, because the user has chosen it, or if there is a proxy, because the proxy resolves names itself.
     private var limitsAddresses: Bool {
-        guard call.allowedReach < .thisMachine, proxy == nil else { return false }
+        guard call.allowedReach < .loopback, proxy == nil else { return false }
         let authority = call.head.authority ?? ""
         return settings.addresses[authority == host ? "\(host):443" : authority] == nil
     }
@@ -404,7 +404,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     /// Checks the peer of the connection, which another request may have opened.
     private func checkPeer(_ address: String?) throws(AuthError) {
         if proxy == nil, let address { reach = NetworkReach(address: address) }
-        if limitsAddresses, (reach ?? .thisMachine) > call.allowedReach { throw addressError }
+        if limitsAddresses, (reach ?? .loopback) > call.allowedReach { throw addressError }
         guard let easy, call.head.scheme == "https", easy.info(AUTHFLOW_CURL_INFO_NUM_CONNECTS) > 0 else { return }
         let names = CertificateNames(pem: easy.certificate ?? "")
         let isAddress = NetworkReach.isAddress(host)

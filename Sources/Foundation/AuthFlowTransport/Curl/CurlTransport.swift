@@ -43,17 +43,17 @@ public struct CurlTransport: HTTPTransport {
         let transfer = CurlTransfer(call, settings: settings, proxy: proxy, body: received, upload: upload)
         return try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { [loop] in await upload.read { loop.resume(transfer) } }
-            group.addTask { await upload.untilOver() }
+            group.addTask { await upload.waitForEnd() }
             let response = try await response(of: transfer, call, received)
             // If the connection were closed immediately, a peer that is still sending would see a reset instead of the
             // response. nginx delays closing (lingering_close) for the same reason.
-            if upload.isRefused { group.addTask { try? await Task.sleep(for: Self.lingering) } }
+            if upload.isRejected { group.addTask { try? await Task.sleep(for: Self.lingering) } }
             // Waits for the first of these events: the body has been read, the transfer has ended, or the lingering
             // time has elapsed.
             try await group.next()
             let failure = upload.failure
             group.cancelAll()
-            if !upload.isRefused, let error = failure {
+            if !upload.isRejected, let error = failure {
                 received.cancel()
                 throw AuthError.bodyEndedEarly(of: call, error)
             }
@@ -71,7 +71,7 @@ public struct CurlTransport: HTTPTransport {
         _ body: ResponseBody
     ) async throws -> ResponseStream {
         body.onCancel { [loop] in loop.cancel(transfer) }
-        if call.holdsBack { body.onRoom { [loop] in loop.resume(transfer) } }
+        if call.appliesBackpressure { body.onSpaceAvailable { [loop] in loop.resume(transfer) } }
         let response = try await transfer.result.value {
             loop.begin(transfer)
         } onCancel: {

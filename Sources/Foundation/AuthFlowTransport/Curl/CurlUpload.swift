@@ -21,11 +21,11 @@ final class CurlUpload: Sendable {
         /// Whether libcurl is waiting for the next part.
         var isAwaited = false
         /// Whether libcurl has sent the whole body.
-        var isWhole = false
+        var isComplete = false
         /// The result of reading the body.
         var end: Result<Void, any Error>?
         /// Whether the server has rejected the rest of the body, which is read and discarded.
-        var isRefused = false
+        var isRejected = false
         /// Whether the transfer has ended.
         var isOver = false
         var writer: CheckedContinuation<Void, Never>?
@@ -44,10 +44,10 @@ final class CurlUpload: Sendable {
     var isAwaited: Bool { state.withLock(\.isAwaited) }
 
     /// Whether the server has rejected the request before the end of its body.
-    var isRefused: Bool { state.withLock(\.isRefused) }
+    var isRejected: Bool { state.withLock(\.isRejected) }
 
     /// Whether part of the body remains to be sent, and the server has not rejected the request.
-    var isUnfinished: Bool { state.withLock { !$0.isWhole && !$0.isRefused } }
+    var isUnfinished: Bool { state.withLock { !$0.isComplete && !$0.isRejected } }
 
     /// Reads the body until its end, or until the transfer has ended.
     /// - Parameter resume: Called when more bytes are available to send.
@@ -57,12 +57,12 @@ final class CurlUpload: Sendable {
             var count = 0
             for try await part in body.parts where !part.isEmpty {
                 count += part.count
-                guard count <= length ?? .max else { throw Self.wrongLength }
+                guard count <= length ?? .max else { throw Self.contentLengthMismatch }
                 guard await write(part, resume) else { return }
             }
             // When its task is cancelled, a sequence may end as if it were complete.
             try Task.checkCancellation()
-            guard count == length ?? count else { throw Self.wrongLength }
+            guard count == length ?? count else { throw Self.contentLengthMismatch }
         } catch {
             end = .failure(error)
         }
@@ -81,7 +81,10 @@ final class CurlUpload: Sendable {
     }
 
     /// RFC 9112 section 8: a request whose body is shorter than its Content-Length is incomplete.
-    private static let wrongLength = AuthError(.networkFailed, "The request body size differs from its Content-Length.")
+    private static let contentLengthMismatch = AuthError(
+        .networkFailed,
+        "The request body size differs from its Content-Length."
+    )
 
     /// Passes a part to libcurl, and waits until it has been sent.
     /// - Returns: false when the transfer has ended.
@@ -89,7 +92,7 @@ final class CurlUpload: Sendable {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let (isOver, isAwaited) = state.withLock { state in
-                    guard !state.isOver, !state.isRefused, !Task.isCancelled else { return (true, false) }
+                    guard !state.isOver, !state.isRejected, !Task.isCancelled else { return (true, false) }
                     state.part = part[...]
                     state.writer = continuation
                     return (false, state.isAwaited)
@@ -108,7 +111,7 @@ final class CurlUpload: Sendable {
     func take(into buffer: UnsafeMutableRawBufferPointer) -> Piece {
         let (piece, writer) = state.withLock { state -> (Piece, CheckedContinuation<Void, Never>?) in
             // libcurl continues to send a rejected request if the response is delimited by the close of the connection.
-            guard !state.isRefused else { return (.none, nil) }
+            guard !state.isRejected else { return (.none, nil) }
             state.isAwaited = false
             guard !state.part.isEmpty else {
                 switch state.end {
@@ -116,7 +119,7 @@ final class CurlUpload: Sendable {
                     state.isAwaited = true
                     return (.none, nil)
                 case .success:
-                    state.isWhole = true
+                    state.isComplete = true
                     return (.end, nil)
                 case .failure(let error): return (.failure(error), nil)
                 }
@@ -124,7 +127,7 @@ final class CurlUpload: Sendable {
             let piece = state.part.prefix(buffer.count)
             state.sent += piece.count
             // libcurl does not request the end of a body whose length it knows.
-            if state.sent == length { state.isWhole = true }
+            if state.sent == length { state.isComplete = true }
             unsafe buffer.copyBytes(from: piece)
             state.part = state.part.dropFirst(piece.count)
             guard state.part.isEmpty else { return (.bytes(piece.count), nil) }
@@ -139,7 +142,7 @@ final class CurlUpload: Sendable {
     func refuse() {
         guard isUnfinished else { return }
         release {
-            $0.isRefused = true
+            $0.isRejected = true
             $0.part = []
         }
     }
@@ -164,7 +167,7 @@ final class CurlUpload: Sendable {
     }
 
     /// Waits until the transfer has ended, or the task is cancelled.
-    func untilOver() async {
+    func waitForEnd() async {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let isOver = state.withLock { state in

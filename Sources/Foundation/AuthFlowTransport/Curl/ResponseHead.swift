@@ -62,7 +62,7 @@ struct ResponseHead {
             fields = []
             return
         }
-        try requireOneLength()
+        try requireSingleContentLength()
         var headerFields = HTTPFields()
         for field in fields {
             let value = Self.text(field.value)
@@ -100,7 +100,7 @@ struct ResponseHead {
 
     /// RFC 9112 section 6.3: conflicting lengths are "an unrecoverable error", and a length together with a
     /// `Transfer-Encoding` "ought to be handled as an error": both allow response splitting.
-    private func requireOneLength() throws(Fault) {
+    private func requireSingleContentLength() throws(Fault) {
         let lengths = fields.filter { $0.name == .contentLength }.map(\.value)
         guard let first = lengths.first else { return }
         guard Set(lengths).count == 1 else { throw .malformed("it has conflicting Content-Length values") }

@@ -11,13 +11,13 @@ struct TransferQueue {
     /// The slots and the queue of one host in one pool, so that a host at its limit does not block transfers to other
     /// hosts.
     private struct Line {
-        var places = 0
+        var slots = 0
         var waiting: [CurlTransfer] = []
     }
 
     private var lines: [CurlTransfer.Destination: Line] = [:]
     /// The number of transfers in progress in each pool, across all hosts.
-    private var places: [ConnectionPool: Int] = [:]
+    private var slots: [ConnectionPool: Int] = [:]
 
     var isEmpty: Bool { lines.isEmpty }
 
@@ -28,7 +28,7 @@ struct TransferQueue {
     var load: [ConnectionPool: (running: Int, waiting: Int)] {
         lines.reduce(into: [:]) { load, line in
             let known = load[line.key.pool] ?? (0, 0)
-            load[line.key.pool] = (known.running + line.value.places, known.waiting + line.value.waiting.count)
+            load[line.key.pool] = (known.running + line.value.slots, known.waiting + line.value.waiting.count)
         }
     }
 
@@ -52,10 +52,10 @@ struct TransferQueue {
 
     /// Releases the slot of a transfer.
     /// - Returns: The transfers that now have slots.
-    mutating func leave(_ transfer: CurlTransfer) -> [CurlTransfer] {
+    mutating func releaseSlot(_ transfer: CurlTransfer) -> [CurlTransfer] {
         let destination = transfer.destination
-        lines[destination]?.places -= 1
-        places[destination.pool, default: 0] -= 1
+        lines[destination]?.slots -= 1
+        slots[destination.pool, default: 0] -= 1
         defer { removeIfEmpty(destination) }
         var begun: [CurlTransfer] = []
         // A transfer to another host may have been waiting only for a slot in the pool. The longest-waiting transfer is next,
@@ -70,24 +70,24 @@ struct TransferQueue {
     private func longestWaiting(in pool: ConnectionPool) -> CurlTransfer.Destination? {
         lines.filter { destination, line in
             destination.pool == pool
-                && line.waiting.first.map { line.places < $0.settings.connectionsPerHost } == true
+                && line.waiting.first.map { line.slots < $0.settings.connectionsPerHost } == true
         }
         .min { ($0.value.waiting.first?.added ?? .now) < ($1.value.waiting.first?.added ?? .now) }?.key
     }
 
     private mutating func next(in destination: CurlTransfer.Destination) -> CurlTransfer? {
         guard let line = lines[destination], let first = line.waiting.first,
-            line.places < first.settings.connectionsPerHost,
-            places[destination.pool, default: 0] < first.settings.maximumConnections
+            line.slots < first.settings.connectionsPerHost,
+            slots[destination.pool, default: 0] < first.settings.maximumConnections
         else { return nil }
         lines[destination]?.waiting.removeFirst()
-        lines[destination]?.places += 1
-        places[destination.pool, default: 0] += 1
+        lines[destination]?.slots += 1
+        slots[destination.pool, default: 0] += 1
         return first
     }
 
     private mutating func removeIfEmpty(_ destination: CurlTransfer.Destination) {
-        guard let line = lines[destination], line.places == 0, line.waiting.isEmpty else { return }
+        guard let line = lines[destination], line.slots == 0, line.waiting.isEmpty else { return }
         lines[destination] = nil
     }
 }

@@ -39,12 +39,12 @@ extension AuthorizationServer {
             clientID: clientID,
             // HMAC signatures cannot be verified without the client secret.
             algorithms: (algorithms ?? metadata.usableIDTokenAlgorithms).filter(SignatureAlgorithm.asymmetric.contains),
-            occasion: .presented(nonce: nonce),
+            context: .presented(nonce: nonce),
             leeway: clockLeeway.seconds
         )
         expectation.issuerTemplate = metadata.tokenIssuer
         expectation.accessToken = accessToken
-        expectation.longestAge = age?.seconds
+        expectation.maximumTokenAge = age?.seconds
         expectation.clockOffset = clockOffset
         return try await verifyIDToken(signed, expectation, metadata: metadata, secret: nil)
     }
@@ -113,14 +113,14 @@ private struct IssuerKeys: KeySet {
         let verdict: Result<SignatureVerdict, any Error>
         do {
             let known = try await self.verdict(on: jws, at: place)
-            guard case .noKey = known else { return known }
+            guard case .noMatchingKey = known else { return known }
             verdict = .success(known)
         } catch {
             verdict = .failure(error)
         }
         try Task.checkCancellation()
         // The key set may have a new URL, so old metadata is fetched again once.
-        guard let moved = try? await server.metadataAfterDoubt().jwksURI, moved != place else {
+        guard let moved = try? await server.refetchedMetadata().jwksURI, moved != place else {
             return try verdict.get()
         }
         return try await self.verdict(on: jws, at: moved)
@@ -130,7 +130,7 @@ private struct IssuerKeys: KeySet {
         do {
             return try await server.keys.verdict(on: jws, at: place, template: template, fetch: server.fetchKeys)
         } catch let error as AuthError where error.code == .invalidResponse {
-            throw error.saying(error.message, because: UnreadableKeySet())
+            throw error.withMessage(error.message, because: UnreadableKeySet())
         }
     }
 }
@@ -140,8 +140,8 @@ private struct UnreadableKeySet: Error {}
 
 extension AuthError {
     /// Whether a key set could not be read.
-    package var isOfKeySet: Bool {
-        underlyingError is UnreadableKeySet || (underlyingError as? AuthError)?.isOfKeySet == true
+    package var isKeySetFailure: Bool {
+        underlyingError is UnreadableKeySet || (underlyingError as? AuthError)?.isKeySetFailure == true
     }
 }
 

@@ -64,13 +64,13 @@ public final class AuthorizationServer: Sendable {
 
     /// The metadata to use after a signature verification failure: refetched, unless it was fetched very recently. Only
     /// this caller waits for it, because a forged signature must not delay others.
-    package func metadataAfterDoubt() async throws -> ProviderMetadata {
-        try await cache.metadata(isDoubted: true) { [self] in try await discover() }
+    package func refetchedMetadata() async throws -> ProviderMetadata {
+        try await cache.metadata(forcesRefetch: true) { [self] in try await discover() }
     }
 
     /// The metadata for a program that must not block, such as an API server: the old document is used while a new one
     /// is being fetched.
-    package func metadataWithoutWaiting() async throws -> ProviderMetadata {
+    package func metadataWhileRevalidating() async throws -> ProviderMetadata {
         try await cache.metadata(waits: false) { [self] in try await discover() }
     }
 
@@ -107,7 +107,7 @@ public final class AuthorizationServer: Sendable {
 
     /// Marks the metadata as stale after one of its endpoints turned out not to exist, so that the next use fetches it
     /// again.
-    package func doubtMetadata() { cache.expire() }
+    package func markMetadataStale() { cache.expire() }
 
     /// Sends a request with limits on time and size, without following redirects.
     package func send(_ request: TransportRequest) async throws -> TransportResponse {
@@ -119,7 +119,7 @@ public final class AuthorizationServer: Sendable {
         let response =
             if let body { try await transport.stream(request, body: body) } else { try await transport.stream(request) }
         do {
-            try ExchangeLimits.refuseRedirect(response.head, to: request)
+            try ExchangeLimits.rejectRedirect(response.head, to: request)
         } catch {
             response.body.cancel()
             throw error
@@ -132,7 +132,7 @@ public final class AuthorizationServer: Sendable {
     package var clockOffset: TimeInterval? { offset.withLock { $0 } }
 
     /// Records the server's time from a response, and returns the number of seconds by which this machine's clock is ahead.
-    package func learnClock(from response: TransportResponse) -> TimeInterval? {
+    package func updateClockOffset(from response: TransportResponse) -> TimeInterval? {
         let difference = response.clockOffset(at: host.now())
         if let difference { offset.withLock { $0 = difference } }
         return difference
@@ -149,7 +149,7 @@ public final class AuthorizationServer: Sendable {
     package var time: Date { host.now() - clockCorrection }
 }
 
-extension AuthorizationServer: CustomStringConvertible, WithoutReflection {
+extension AuthorizationServer: CustomStringConvertible, NonReflectable {
     /// The issuer.
     public var description: String { issuer }
 }

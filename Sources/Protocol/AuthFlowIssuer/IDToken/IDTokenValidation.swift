@@ -19,13 +19,13 @@ package struct IDTokenValidation: Sendable {
         /// The signature algorithms to accept.
         package var algorithms: [SignatureAlgorithm]
         /// The kind of request for which the token was issued.
-        package let occasion: Occasion
+        package let context: Context
         /// The access token issued with the ID Token.
         package var accessToken: Secret?
         /// The authorization code for which the token was issued.
         package var code: Secret?
         /// The maximum age of the token, in seconds; nil for no limit.
-        package var longestAge: TimeInterval? = 600
+        package var maximumTokenAge: TimeInterval? = 600
         /// The maximum time since the user's authentication (`max_age`), in seconds; nil when it was not requested.
         package var maximumAuthenticationAge: TimeInterval?
         /// The `acr` values, one of which the token must contain: empty when any is accepted, nil when the claim was
@@ -41,19 +41,19 @@ package struct IDTokenValidation: Sendable {
             issuer: String,
             clientID: String,
             algorithms: [SignatureAlgorithm],
-            occasion: Occasion,
+            context: Context,
             leeway: TimeInterval = 60
         ) {
             self.issuer = issuer
             self.clientID = clientID
             self.algorithms = algorithms
-            self.occasion = occasion
+            self.context = context
             self.leeway = leeway
         }
     }
 
     /// The kinds of requests for which an ID Token is issued.
-    package enum Occasion: Sendable {
+    package enum Context: Sendable {
         /// A sign-in, with the nonce of the authorization request; nil when none was sent.
         case signIn(nonce: Secret?)
         /// A refresh of the tokens issued with this ID Token, and the nonce of the sign-in; nil when none was sent.
@@ -111,10 +111,10 @@ package struct IDTokenValidation: Sendable {
 
         // OIDC Back-Channel Logout 1.0 section 2.4: "events" distinguishes a logout token from an ID Token.
         guard claims["events"] == nil else {
-            throw rules.refused("it is a security event, such as a logout token (events)")
+            throw rules.rejection("it is a security event, such as a logout token (events)")
         }
 
-        if case .refresh(let original, _) = expectation.occasion { try requireSameUser(rules, original) }
+        if case .refresh(let original, _) = expectation.context { try requireSameUser(rules, original) }
 
         // "2. The Issuer Identifier for the OpenID Provider ... MUST exactly match the value of the iss (issuer) Claim."
         let issuer = try rules.requireIssuer(try expectedIssuer(claims))
@@ -132,12 +132,12 @@ package struct IDTokenValidation: Sendable {
 
         // "4. If the ID Token contains multiple audiences, the Client SHOULD verify that an azp Claim is present."
         guard rules["azp"] != nil || audience.allSatisfy({ $0.isIdentical(to: expectation.clientID) }) else {
-            throw rules.refused("it has several audiences, but does not identify the authorized party (azp)")
+            throw rules.rejection("it has several audiences, but does not identify the authorized party (azp)")
         }
         // "5. If an azp (authorized party) Claim is present, the Client SHOULD verify that its client_id is the Claim
         // Value."
         guard rules["azp"] == nil || rules["azp"] == .string(expectation.clientID) else {
-            throw rules.refused("it was issued to another client (azp)")
+            throw rules.rejection("it was issued to another client (azp)")
         }
         passed?("azp", "OpenID Connect Core section 3.1.3.7, 5")
 
@@ -146,12 +146,12 @@ package struct IDTokenValidation: Sendable {
         passed?("exp", "OpenID Connect Core section 3.1.3.7, 9")
 
         // "10. The iat Claim can be used to reject tokens that were issued too far away from the current time."
-        let issued = try rules.requireIssued(within: expectation.longestAge)
+        let issued = try rules.requireIssuedAt(within: expectation.maximumTokenAge)
         passed?("iat", "OpenID Connect Core section 3.1.3.7, 10")
 
-        try rules.requireStarted()
+        try rules.requireNotBefore()
 
-        switch expectation.occasion {
+        switch expectation.context {
         case .signIn(let nonce):
             // "11. If a nonce value was sent in the Authentication Request, a nonce Claim MUST be present and its value
             // checked to verify that it is the same value as the one that was sent in the Authentication Request."
@@ -164,20 +164,20 @@ package struct IDTokenValidation: Sendable {
                     case (nil, _): "it has a nonce although none was sent, so it belongs to another sign-in"
                     default: "its nonce does not match the nonce of this sign-in, so it may have been injected"
                     }
-                throw rules.refused(reason)
+                throw rules.rejection(reason)
             }
             passed?("nonce", "OpenID Connect Core section 3.1.3.7, 11")
         case .exchange(let expected):
             // No nonce was sent, and the token may repeat the nonce of the sign-in that produced the exchanged token.
             // The connection and the subject bind the response to the request.
             guard expected.map(subject.isIdentical) != false else {
-                throw rules.refused("it identifies another user (sub)")
+                throw rules.rejection("it identifies another user (sub)")
             }
         case .refresh(let original, let nonce):
             try compare(rules, issued: issued, audience: audience, with: original, nonce: nonce)
         case .presented(let nonce):
             guard nonce == nil || claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
-                throw rules.refused("its nonce differs from the one that was sent")
+                throw rules.rejection("its nonce differs from the one that was sent")
             }
         }
 
@@ -205,7 +205,7 @@ package struct IDTokenValidation: Sendable {
         }
         if let authenticated = rules["auth_time"] {
             guard let authenticated = authenticated.number, authenticated <= time + leeway else {
-                throw rules.refused("its auth_time is in the future or is not a number\(rules.clockHint)")
+                throw rules.rejection("its auth_time is in the future or is not a number\(rules.clockHint)")
             }
         }
 
@@ -214,15 +214,17 @@ package struct IDTokenValidation: Sendable {
         let hash = rules.header.algorithm.definition?.hash
         // A token that another program presents may arrive without the access token, and always arrives without the
         // code.
-        let isPresented = if case .presented = expectation.occasion { true } else { false }
+        let isPresented = if case .presented = expectation.context { true } else { false }
         let checksAccessToken = !isPresented || expectation.accessToken != nil
-        guard claims["at_hash"] == nil || !checksAccessToken || fits(claims["at_hash"], expectation.accessToken, hash)
+        guard
+            claims["at_hash"] == nil || !checksAccessToken
+                || matchesHash(claims["at_hash"], expectation.accessToken, hash)
         else {
-            throw rules.refused("its at_hash does not match the access token issued with it")
+            throw rules.rejection("its at_hash does not match the access token issued with it")
         }
         if claims["at_hash"] != nil, checksAccessToken { passed?("at_hash", "OpenID Connect Core section 3.1.3.8") }
-        guard claims["c_hash"] == nil || isPresented || fits(claims["c_hash"], expectation.code, hash) else {
-            throw rules.refused("its c_hash does not match the authorization code")
+        guard claims["c_hash"] == nil || isPresented || matchesHash(claims["c_hash"], expectation.code, hash) else {
+            throw rules.rejection("its c_hash does not match the authorization code")
         }
         if claims["c_hash"] != nil { passed?("c_hash", "OpenID Connect Core section 3.3.2.11") }
 
@@ -241,13 +243,13 @@ package struct IDTokenValidation: Sendable {
     private func requireSameUser(_ rules: JWTClaims, _ original: IDToken) throws(AuthError) {
         // "its sub Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
         if let subject = rules["sub"]?.string, !subject.isEmpty, !subject.isIdentical(to: original.subject) {
-            throw rules.refused("it identifies another user (sub)", AnotherUser())
+            throw rules.rejection("it identifies another user (sub)", SubjectMismatch())
         }
         // "its iss Claim Value MUST be the same as in the ID Token issued when the original authentication occurred". The same sub from
         // another tenant identifies another user. With a single issuer, a different iss is a provider error, which may be transient.
         let isSameTenant = rules["iss"]?.string.map { $0.isIdentical(to: original.issuer) } ?? true
         guard expectation.issuerTemplate == nil || isSameTenant else {
-            throw rules.refused("it comes from another issuer (iss)", AnotherUser())
+            throw rules.rejection("it comes from another issuer (iss)", SubjectMismatch())
         }
     }
 
@@ -265,21 +267,21 @@ package struct IDTokenValidation: Sendable {
         let claims = rules.json
         // "its iat Claim MUST represent the time that the new ID Token is issued". The provider's nodes have separate clocks.
         guard issued >= original.issuedAt.timeIntervalSince1970 - expectation.leeway else {
-            throw rules.refused("it is older than the ID Token that it replaces (iat)")
+            throw rules.rejection("it is older than the ID Token that it replaces (iat)")
         }
         // "its aud Claim Value MUST include the value that was in the ID Token issued when the original authentication
         // occurred"
         guard Set(audience).isSuperset(of: original.audience) else {
-            throw rules.refused("its audience has changed (aud)")
+            throw rules.rejection("its audience has changed (aud)")
         }
         // "it SHOULD NOT have a nonce Claim ...; however, if it is present, its value MUST be the same as in the ID Token
         // issued at the time of the original authentication"
         guard claims["nonce"] == nil || claims["nonce"] == nonce.map(JSON.string) else {
-            throw rules.refused("its nonce has changed")
+            throw rules.rejection("its nonce has changed")
         }
         // "its azp Claim Value MUST be the same as in the ID Token issued when the original authentication occurred; if no
         // azp Claim was present in the original ID Token, one MUST NOT be present in the new ID Token"
-        guard claims["azp"] == original.claims["azp"] else { throw rules.refused("its azp has changed") }
+        guard claims["azp"] == original.claims["azp"] else { throw rules.rejection("its azp has changed") }
     }
 
     /// The error for a token of the expected user whose authentication does not meet the request's requirements.
@@ -289,7 +291,7 @@ package struct IDTokenValidation: Sendable {
 
     /// "the base64url encoding of the left-most half of the hash of the octets of the ASCII representation of the
     /// access_token value, where the hash algorithm used is the hash algorithm used in the alg Header Parameter".
-    private func fits(_ claim: JSON?, _ secret: Secret?, _ hash: SignatureAlgorithm.Hash?) -> Bool {
+    private func matchesHash(_ claim: JSON?, _ secret: Secret?, _ hash: SignatureAlgorithm.Hash?) -> Bool {
         guard let secret, let hash else { return false }
         return claim == .string(hash.leftHalf(of: secret))
     }

@@ -20,10 +20,10 @@ extension ServerContext {
         advice: String = "Check the issuer."
     ) async throws -> ProviderMetadata {
         let discovery = Discovery(issuer: issuer, tokenIssuer: tokenIssuer, context: self)
-        let places = try address.map { [$0] } ?? discovery.standardPlaces(order)
+        let places = try address.map { [$0] } ?? discovery.wellKnownURLs(order)
         var unreadable: AuthError?
         for place in places {
-            let found: Discovery.FoundDocument?
+            let found: Discovery.DiscoveredDocument?
             do {
                 found = try await discovery.document(at: place)
             } catch let error as AuthError
@@ -39,7 +39,7 @@ extension ServerContext {
             metadata.issuer = tokenIssuer == nil ? metadata.issuer : issuer
             metadata.tokenIssuer = tokenIssuer
             // The URL derived from the issuer belongs to the issuer; any other URL was chosen by another party.
-            let isOwn = try address.map { address in try discovery.standardPlaces().contains { $0.url == address.url } }
+            let isOwn = try address.map { address in try discovery.wellKnownURLs().contains { $0.url == address.url } }
             metadata.document = isOwn == false ? .at(place.url) : .ofIssuer
             metadata.lifetime = found.lifetime
             return metadata
@@ -74,7 +74,7 @@ struct Discovery: Sendable {
     static let ageBounds: ClosedRange<Double> = 300...86_400
 
     /// A discovered metadata document.
-    struct FoundDocument {
+    struct DiscoveredDocument {
         let json: JSON
         /// The lifetime of the document.
         let lifetime: Duration
@@ -83,13 +83,13 @@ struct Discovery: Sendable {
     }
 
     /// The standard URLs of an issuer's documents.
-    func standardPlaces(_ order: DiscoveryOrder = .openIDFirst) throws -> [Endpoint] {
+    func wellKnownURLs(_ order: DiscoveryOrder = .openIDFirst) throws -> [Endpoint] {
         let home = try home()
-        let path = home.path.droppingLastSlash
+        let path = home.path.droppingTrailingSlash
         let origin = "\(home.scheme)://\(home.authority)"
         // OIDC Discovery section 4: the well-known path is appended, "any terminating / MUST be removed".
         let openID = try Endpoint("\(origin)\(path)/.well-known/openid-configuration")
-        let oauth = try oauthPlace()
+        let oauth = try oauthMetadataURL()
         guard !path.isEmpty else { return order == .openIDFirst ? [openID, oauth] : [oauth, openID] }
         // RFC 8414 section 5: the URL that the OpenID Connect document would have under this specification.
         let inserted = try Endpoint("\(origin)/.well-known/openid-configuration\(path)")
@@ -97,9 +97,9 @@ struct Discovery: Sendable {
     }
 
     /// RFC 8414 section 3.1: the well-known path is inserted between the host and the path.
-    private func oauthPlace() throws -> Endpoint {
+    private func oauthMetadataURL() throws -> Endpoint {
         let home = try home()
-        let path = home.path.droppingLastSlash
+        let path = home.path.droppingTrailingSlash
         return try Endpoint("\(home.scheme)://\(home.authority)/.well-known/oauth-authorization-server\(path)")
     }
 
@@ -108,7 +108,7 @@ struct Discovery: Sendable {
     /// The document at a URL, with its lifetime; nil when there is none.
     /// - Throws: ``AuthError`` with `discovery_failed` when the response is not a metadata document, and `issuer_mismatch` when
     ///   the document belongs to another issuer.
-    func document(at place: Endpoint) async throws -> FoundDocument? {
+    func document(at place: Endpoint) async throws -> DiscoveredDocument? {
         _ = try home()
         let call = TransportRequest(.get, place, headerFields: [.accept: "application/json"])
         let response: TransportResponse
@@ -153,20 +153,20 @@ struct Discovery: Sendable {
             )
         }
         let age = response.cacheAge(default: Self.standardAge, within: Self.ageBounds)
-        return FoundDocument(json: json, lifetime: .seconds(age), reach: response.reach)
+        return DiscoveredDocument(json: json, lifetime: .seconds(age), reach: response.reach)
     }
 
     /// Adds to the metadata the endpoints that only the issuer's RFC 8414 document contains.
     /// - Throws: ``AuthError`` when the document cannot be fetched because of a transient error.
     func supplement(_ metadata: ProviderMetadata) async throws -> ProviderMetadata {
-        let place = try oauthPlace()
+        let place = try oauthMetadataURL()
         let other: ProviderMetadata
         do {
             guard let document = try await document(at: place) else { return metadata }
             var found = try ProviderMetadata(document.json)
             found.limitReach(to: document.reach)
             other = found
-        } catch let error as AuthError where error.isPassing {
+        } catch let error as AuthError where error.isTransient {
             throw error
         } catch is AuthError {
             // There is no second document, or it cannot be used.

@@ -11,9 +11,9 @@ final class MetadataCache: Sendable {
     /// The maximum age of stale metadata that is still used when refetching fails, in seconds.
     static let maximumStaleAge: TimeInterval = 86_400
     /// The minimum time between two fetches triggered by a failing endpoint, in seconds.
-    static let doubtInterval: TimeInterval = 60
+    static let minimumRefetchInterval: TimeInterval = 60
     /// The maximum backoff after a failure, in seconds.
-    static let longestFailure: TimeInterval = 60
+    static let maximumBackoff: TimeInterval = 60
 
     private struct State {
         var metadata: ProviderMetadata?
@@ -24,8 +24,8 @@ final class MetadataCache: Sendable {
         var failure: (error: AuthError, at: Date, until: Date, count: Int)?
 
         /// Whether the metadata was discovered, and is old enough to be refetched.
-        func mayBeDoubted(at now: Date) -> Bool {
-            metadata?.lifetime != nil && now >= fetchedAt + doubtInterval
+        func canBeRefetched(at now: Date) -> Bool {
+            metadata?.lifetime != nil && now >= fetchedAt + minimumRefetchInterval
         }
     }
 
@@ -49,12 +49,12 @@ final class MetadataCache: Sendable {
     /// Returns the metadata, after fetching it if it is missing or has expired.
     /// - Parameters:
     ///   - waits: Whether to wait for a new document even if the old document is usable; default: true.
-    ///   - isDoubted: Whether to refetch an unexpired document, unless it was fetched very recently; default: false.
+    ///   - forcesRefetch: Whether to refetch an unexpired document, unless it was fetched very recently; default: false.
     ///   - fetch: Fetches the metadata.
     /// - Throws: Any current or cached error of `fetch`; `CancellationError`, which does not affect other callers.
     func metadata(
         waits: Bool = true,
-        isDoubted: Bool = false,
+        forcesRefetch: Bool = false,
         _ fetch: @escaping @Sendable () async throws -> ProviderMetadata
     ) async throws -> ProviderMetadata {
         let now = self.now()
@@ -62,7 +62,7 @@ final class MetadataCache: Sendable {
             state -> (ProviderMetadata?, SharedTask<ProviderMetadata>?, AuthError?) in
             // If the clock was set back, metadata must not remain fresh forever.
             let isKnown = now >= state.fetchedAt
-            let isFresh = now < state.freshUntil && !(isDoubted && state.mayBeDoubted(at: now))
+            let isFresh = now < state.freshUntil && !(forcesRefetch && state.canBeRefetched(at: now))
             if isKnown, isFresh, let metadata = state.metadata { return (metadata, nil, nil) }
             let usable = isKnown && now < state.fetchedAt + Self.maximumStaleAge ? state.metadata : nil
             if let running = state.running { return (usable, running, nil) }
@@ -108,7 +108,7 @@ final class MetadataCache: Sendable {
                     state.running = nil
                     guard let error = error as? AuthError else { return }
                     let count = (state.failure?.count ?? 0) + 1
-                    let wait = min(Self.longestFailure, Double(1 << min(count - 1, 10)))
+                    let wait = min(Self.maximumBackoff, Double(1 << min(count - 1, 10)))
                     state.failure = (error, now, now + wait, count)
                 }
                 throw error
@@ -156,7 +156,7 @@ final class MetadataCache: Sendable {
     func expire() {
         let now = self.now()
         state.withLock { state in
-            guard state.mayBeDoubted(at: now) else { return }
+            guard state.canBeRefetched(at: now) else { return }
             state.freshUntil = min(state.freshUntil, now)
         }
     }

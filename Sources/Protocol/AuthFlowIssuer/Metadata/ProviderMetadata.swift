@@ -41,7 +41,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     public var pushedAuthorizationRequestEndpoint: Endpoint?
 
     /// `authorization_response_iss_parameter_supported` (RFC 9207): every authorization response must then contain `iss`.
-    public var namesIssuerInResponses: Bool
+    public var sendsIssuerInResponses: Bool
 
     /// `require_pushed_authorization_requests` (RFC 9126 section 5): the provider accepts only pushed requests.
     public var requiresPushedRequests: Bool
@@ -96,7 +96,7 @@ public struct ProviderMetadata: Sendable, Hashable {
         revocationEndpoint: Endpoint? = nil,
         deviceAuthorizationEndpoint: Endpoint? = nil,
         registrationEndpoint: Endpoint? = nil,
-        namesIssuerInResponses: Bool = false
+        sendsIssuerInResponses: Bool = false
     ) {
         self.issuer = issuer
         self.authorizationEndpoint = authorizationEndpoint
@@ -107,7 +107,7 @@ public struct ProviderMetadata: Sendable, Hashable {
         self.revocationEndpoint = revocationEndpoint
         self.deviceAuthorizationEndpoint = deviceAuthorizationEndpoint
         self.registrationEndpoint = registrationEndpoint
-        self.namesIssuerInResponses = namesIssuerInResponses
+        self.sendsIssuerInResponses = sendsIssuerInResponses
         self.requiresPushedRequests = false
         self.json = [:]
     }
@@ -119,7 +119,7 @@ public struct ProviderMetadata: Sendable, Hashable {
         self.init(issuer: issuer)
         let home = try? Endpoint(issuer, name: "issuer")
         for (name, path) in Self.namedEndpoints { self[keyPath: path] = try Self.endpoint(name, in: json, of: home) }
-        self.namesIssuerInResponses = try Self.flag("authorization_response_iss_parameter_supported", in: json)
+        self.sendsIssuerInResponses = try Self.flag("authorization_response_iss_parameter_supported", in: json)
         self.codeChallengeMethods = try Self.strings("code_challenge_methods_supported", in: json)
         self.tokenEndpointAuthMethods = try Self.strings("token_endpoint_auth_methods_supported", in: json)
         self.idTokenSigningAlgorithms = try Self.strings("id_token_signing_alg_values_supported", in: json)
@@ -143,7 +143,7 @@ public struct ProviderMetadata: Sendable, Hashable {
             throw AuthError(.discoveryFailed, error.message, underlyingError: error)
         }
         // Otherwise a hostile provider could have codes, tokens and secrets sent to services on this machine or its network.
-        guard issuer?.mayName(endpoint) == true else {
+        guard issuer?.mayReferTo(endpoint) == true else {
             throw unusable(
                 "its \"\(name)\" is at \(endpoint.origin), a loopback or private network address; a public provider must not refer to such an address"
             )
@@ -222,7 +222,7 @@ extension ProviderMetadata {
     /// RFC 8705 section 5: "an OAuth client intending to do mutual TLS ... MUST use the alias URL of the endpoint within the
     /// mtls_endpoint_aliases metadata" instead of the usual one.
     /// - Throws: ``AuthError`` with `discovery_failed` when an endpoint is not safe.
-    package func withCertificateEndpoints() throws(AuthError) -> ProviderMetadata {
+    package func withMTLSEndpointAliases() throws(AuthError) -> ProviderMetadata {
         guard let aliases = json["mtls_endpoint_aliases"], aliases.object != nil else { return self }
         let home = try? Endpoint(issuer, name: "issuer")
         var metadata = self

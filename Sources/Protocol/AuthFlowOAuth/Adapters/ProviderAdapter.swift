@@ -185,7 +185,7 @@ public struct ProviderContext: Sendable {
     /// redacted in it: the credentials in the `Authorization` field, and the parameters of the body that are tokens, codes or passwords.
     /// - Throws: Any error thrown by ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_reply` for a redirect.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
-        try await client.send(request).withoutSecrets(of: request)
+        try await client.send(request).redactingSecrets(of: request)
     }
 
     /// Sends a form to one of the provider's endpoints, with the same client authentication as at the token endpoint.
@@ -225,7 +225,7 @@ public struct ProviderContext: Sendable {
     /// and a granted scope requests them; nil without an ID Token.
     /// - Throws: Any error from the userinfo request.
     public func identity(for tokens: TokenSet) async throws -> Identity? {
-        try await client.identityByIDToken(tokens)
+        try await client.identityFromIDToken(tokens)
     }
 
     /// Returns the claims of a token from the introspection endpoint (RFC 7662); nil when the token is not active.
@@ -267,7 +267,7 @@ protocol ClientOperations: Sendable {
     func sendForm(_ request: ProviderRequest) async throws -> ProviderResponse
     func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse
     func requestUserInfo(_ tokens: TokenSet, withoutIDToken: Bool) async throws -> JSON
-    func identityByIDToken(_ tokens: TokenSet) async throws -> Identity?
+    func identityFromIDToken(_ tokens: TokenSet) async throws -> Identity?
     func introspect(_ token: Secret, typeHint: String?) async throws -> JSON
     func accessTokenClaims(_ tokens: TokenSet) async throws -> JSON
     func revoke(_ tokens: [RevocableToken]) async throws

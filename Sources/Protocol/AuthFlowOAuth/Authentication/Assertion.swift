@@ -74,7 +74,7 @@ public struct Assertion: Sendable, Hashable {
     }
 }
 
-extension Assertion: CustomStringConvertible, WithoutReflection {
+extension Assertion: CustomStringConvertible, NonReflectable {
     /// The issuer, subject, audience and expiry.
     public var description: String { "an assertion \(AssertionClaims(jwt))" }
 }

@@ -79,6 +79,6 @@ public struct AssertionSource: Sendable {
     }
 }
 
-extension AssertionSource: CustomStringConvertible, WithoutReflection {
+extension AssertionSource: CustomStringConvertible, NonReflectable {
     public var description: String { name }
 }

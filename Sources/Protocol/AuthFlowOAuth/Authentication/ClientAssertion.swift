@@ -47,14 +47,14 @@ package struct ClientAssertion: Sendable {
         let claims = JSON.object(own.merging(SignedTimes.claims(at: request.time, lifetime: Self.lifetime)) { $1 })
         switch signer {
         case .key(let source):
-            let key = try await source.keyInTask()
+            let key = try await source.loadKey()
             return try await key.jwt(
                 claims,
                 type: "JWT",
                 algorithm: try key.algorithm(
                     algorithm,
                     allowed: request.allowedAlgorithms,
-                    announced: request.announcedAlgorithms
+                    announced: request.advertisedAlgorithms
                 ),
                 certificate: certificate
             )

@@ -54,7 +54,7 @@ public struct ClientAuthentication: Sendable {
         /// A random identifier for this request.
         public let identifier: String
         /// `token_endpoint_auth_signing_alg_values_supported`; nil when the server does not advertise it.
-        public let announcedAlgorithms: [String]?
+        public let advertisedAlgorithms: [String]?
         /// The algorithms of the client's security profile; nil for any.
         public let allowedAlgorithms: [SignatureAlgorithm]?
         /// Sends requests.
@@ -91,7 +91,7 @@ public struct ClientAuthentication: Sendable {
     private(set) var audience: Audience?
 
     /// Whether the proof contains timestamps, and is therefore rejected if the clock is wrong.
-    let isTimed: Bool
+    let containsTimestamps: Bool
 
     /// Whether the server's metadata determines how the secret is sent.
     private var followsMetadata = false
@@ -101,12 +101,12 @@ public struct ClientAuthentication: Sendable {
     init(
         _ method: Method,
         secret: Secret? = nil,
-        isTimed: Bool = false,
+        containsTimestamps: Bool = false,
         _ prove: @escaping @Sendable (Request) async throws -> Proof
     ) {
         self.method = method
         self.secret = secret
-        self.isTimed = isTimed
+        self.containsTimestamps = containsTimestamps
         self.prove = prove
     }
 
@@ -119,7 +119,7 @@ public struct ClientAuthentication: Sendable {
         _ prove: @escaping @Sendable (Request) async throws -> Proof
     ) -> ClientAuthentication {
         // The JWT of a custom proof may contain timestamps.
-        ClientAuthentication(method, isTimed: method == .privateKeyJWT || method == .clientSecretJWT, prove)
+        ClientAuthentication(method, containsTimestamps: method == .privateKeyJWT || method == .clientSecretJWT, prove)
     }
 
     /// No client authentication: a public client, which sends only its `client_id`. Use it for every program that runs
@@ -173,7 +173,8 @@ public struct ClientAuthentication: Sendable {
         audience: Audience = .issuer
     ) -> ClientAuthentication {
         let assertion = ClientAssertion(signer: .secret(secret), algorithm: algorithm, audience: audience)
-        var authentication = ClientAuthentication(.clientSecretJWT, secret: secret, isTimed: true) { request in
+        var authentication = ClientAuthentication(.clientSecretJWT, secret: secret, containsTimestamps: true) {
+            request in
             try await assertion.parameters(for: request)
         }
         authentication.secretAlgorithm = algorithm
@@ -200,7 +201,7 @@ public struct ClientAuthentication: Sendable {
             audience: audience,
             certificate: certificate
         )
-        var authentication = ClientAuthentication(.privateKeyJWT, isTimed: true) { request in
+        var authentication = ClientAuthentication(.privateKeyJWT, containsTimestamps: true) { request in
             try await assertion.parameters(for: request)
         }
         (authentication.keyAlgorithm, authentication.audience) = (algorithm, audience)
@@ -219,8 +220,8 @@ public struct ClientAuthentication: Sendable {
         issuer: String,
         algorithm: SignatureAlgorithm? = nil
     ) -> ClientAuthentication {
-        ClientAuthentication(.clientSecretPost, isTimed: true) { request in
-            let key = try await key.keyInTask()
+        ClientAuthentication(.clientSecretPost, containsTimestamps: true) { request in
+            let key = try await key.loadKey()
             let names: [String: JSON] = [
                 "iss": .string(issuer), "sub": .string(request.clientID), "aud": .string(request.issuer),
             ]
@@ -240,7 +241,7 @@ public struct ClientAuthentication: Sendable {
     ///   - isSPIFFE: Whether it is a SPIFFE JWT-SVID, which is sent with a separate assertion type
     ///     (draft-ietf-oauth-spiffe-client-auth); default: false, which sends it as `jwt-bearer`.
     public static func assertion(from source: AssertionSource, isSPIFFE: Bool = false) -> ClientAuthentication {
-        ClientAuthentication(isSPIFFE ? .spiffeJWT : .privateKeyJWT, isTimed: !isSPIFFE) { request in
+        ClientAuthentication(isSPIFFE ? .spiffeJWT : .privateKeyJWT, containsTimestamps: !isSPIFFE) { request in
             let assertion = try await source.assertion(
                 for: AssertionSource.Request(
                     clientID: request.clientID,
@@ -324,12 +325,12 @@ extension ClientAuthentication.Proof: ExpressibleByDictionaryLiteral {
     }
 }
 
-extension ClientAuthentication: CustomStringConvertible, WithoutReflection {
+extension ClientAuthentication: CustomStringConvertible, NonReflectable {
     /// The method.
     public var description: String { method.rawValue }
 }
 
-extension ClientAuthentication.Proof: CustomStringConvertible, WithoutReflection {
+extension ClientAuthentication.Proof: CustomStringConvertible, NonReflectable {
     /// Only the names of its parameters, because their values authenticate the client.
     public var description: String { parameters.names.joined(separator: " ") }
 }

@@ -4,29 +4,29 @@
 extension OAuthClient {
     /// The authorization request parameters, from the options and the registration, that a token exchange for a shared
     /// sign-in would ignore. `prompt=none` is not included, because a token exchange shows no page.
-    package func demandsBeyondExchange(_ options: AuthorizationOptions) -> [String] {
+    package func parametersIgnoredByTokenExchange(_ options: AuthorizationOptions) -> [String] {
         var names = parameters(of: .authorization).names + options.demands(allowing: .none)
         if (options.scopes ?? registration.scopes) != registration.scopes { names.append("scope") }
         if !(options.resources ?? registration.resources).isEmpty { names.append("resource") }
         if (options.authorizationDetails ?? registration.authorizationDetails) != nil {
             names.append(AuthorizationDetails.name)
         }
-        return names.filter { !Self.namesForPagesOnly.contains($0) }
+        return names.filter { !Self.pageOnlyParameters.contains($0) }
     }
 
     /// The parameters of an authorization request that a device authorization request does not have (RFC 8628 section
     /// 3.1). `prompt=consent` is not included, because section 3.3 requires the server to ask the user in any case.
-    package func demandsBeyondDeviceFlow(_ options: AuthorizationOptions) -> [String] {
+    package func parametersIgnoredByDeviceFlow(_ options: AuthorizationOptions) -> [String] {
         var names = options.demands(allowing: .consent)
         if (options.resources ?? registration.resources) != registration.resources { names.append("resource") }
         if (options.authorizationDetails ?? registration.authorizationDetails) != registration.authorizationDetails {
             names.append(AuthorizationDetails.name)
         }
-        return names.filter { !Self.namesForPagesOnly.contains($0) }
+        return names.filter { !Self.pageOnlyParameters.contains($0) }
     }
 
     /// The parameters that affect only the appearance of pages.
-    private static let namesForPagesOnly: Set<String> = ["display", "ui_locales"]
+    private static let pageOnlyParameters: Set<String> = ["display", "ui_locales"]
 }
 
 extension AuthorizationOptions {

@@ -56,7 +56,7 @@ extension AuthorizationRequest {
             let scopes = json["scopes"]?.strings, let resources = json["resources"]?.strings,
             let binding = json["binding"].flatMap(ProviderBinding.init(stored:))
         else { return nil }
-        var demand = AuthenticationDemand()
+        var demand = AuthenticationRequirements()
         demand.maximumAge = json["max_age"].flatMap { $0 == "any" ? .infinity : $0.number }
         demand.essentialACRValues = json["acr_values"]?.strings
         let nonce = json["nonce"]?.string

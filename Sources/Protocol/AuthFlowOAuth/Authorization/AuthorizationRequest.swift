@@ -31,7 +31,7 @@ public struct AuthorizationRequest: Sendable, Hashable {
     let nonce: Secret?
     let codeVerifier: Secret
     let responseMode: ResponseMode
-    let demand: AuthenticationDemand
+    let demand: AuthenticationRequirements
     /// The requested scopes, as they were sent.
     let scopes: [String]
     /// The requested resources, as they were sent.
@@ -45,7 +45,7 @@ public struct AuthorizationRequest: Sendable, Hashable {
     var requiresIssuer = false
 }
 
-extension AuthorizationRequest: CustomStringConvertible, WithoutReflection {
+extension AuthorizationRequest: CustomStringConvertible, NonReflectable {
     /// The URL without its parameter values.
     public var description: String { Redaction.url(url) }
 }
@@ -89,7 +89,7 @@ extension OAuthClient {
             )
         }
 
-        if registration.requiresAnnouncedPKCE { try Self.requireAnnouncedPKCE(metadata) }
+        if registration.requiresAdvertisedPKCE { try Self.requireAdvertisedPKCE(metadata) }
         try (adapter as? any MixUpDefending)?.requireMixUpDefense(metadata, redirectURI: redirectURI)
 
         let pkce = PKCE(codeVerifier: Secret(host.randomToken()))
@@ -142,13 +142,13 @@ extension OAuthClient {
             nonce: nonce.map(Secret.init),
             codeVerifier: pkce.codeVerifier,
             responseMode: registration.responseMode,
-            demand: try AuthenticationDemand(parameters),
+            demand: try AuthenticationRequirements(parameters),
             scopes: sentScopes,
             resources: parameters.values(for: "resource"),
             authorizationDetails: parameters[AuthorizationDetails.name].flatMap { try? JSON(parsing: Array($0.utf8)) },
             dpopKey: dpopKey,
             binding: ProviderBinding(metadata),
-            requiresIssuer: metadata.namesIssuerInResponses
+            requiresIssuer: metadata.sendsIssuerInResponses
         )
     }
 }
@@ -159,7 +159,7 @@ extension OAuthClient {
     /// MCP authorization, "Authorization Code Protection": "If code_challenge_methods_supported is absent, the authorization server
     /// does not support PKCE and MCP clients MUST refuse to proceed."
     /// - Throws: ``AuthError`` with `unsupported`.
-    package static func requireAnnouncedPKCE(_ metadata: ProviderMetadata) throws(AuthError) {
+    package static func requireAdvertisedPKCE(_ metadata: ProviderMetadata) throws(AuthError) {
         guard metadata.codeChallengeMethods?.contains("S256") != true else { return }
         throw AuthError(
             .unsupported,

@@ -64,7 +64,7 @@ public struct AuthorizationResponse: Sendable {
                 errorURI: parameters["error_uri"]
             )
         }
-        if issuer == nil, requiresIssuer || metadata.namesIssuerInResponses {
+        if issuer == nil, requiresIssuer || metadata.sendsIssuerInResponses {
             guard let error else {
                 throw AuthError(
                     .issuerMismatch,

@@ -17,15 +17,15 @@ extension OAuthClient {
 
     /// Steps 4 to 7 of a sign-in, as numbered in `SignIn/AuthorizationCodeSignIn.swift`.
     package func exchange(
-        _ arrival: RedirectArrival,
+        _ arrival: ReceivedRedirect,
         for request: AuthorizationRequest,
         reporter: FlowReporter
     ) async throws -> (credential: Credential, response: AuthorizationResponse) {
-        try await forOneFlow().exchangeCode(arrival, for: request, reporter: reporter)
+        try await withPinnedMetadata().exchangeCode(arrival, for: request, reporter: reporter)
     }
 
     private func exchangeCode(
-        _ arrival: RedirectArrival,
+        _ arrival: ReceivedRedirect,
         for request: AuthorizationRequest,
         reporter: FlowReporter
     ) async throws -> (credential: Credential, response: AuthorizationResponse) {
@@ -36,7 +36,7 @@ extension OAuthClient {
         let tokens = try await reporter.step(.codeExchange) {
             try await sendCodeExchange(response.code, for: request, metadata)
         }
-        var expectation = expectation(of: metadata, occasion: .signIn(nonce: request.nonce), tokens)
+        var expectation = expectation(of: metadata, context: .signIn(nonce: request.nonce), tokens)
         expectation.code = response.code
         expectation.maximumAuthenticationAge = request.demand.maximumAge
         expectation.essentialACRValues = request.demand.essentialACRValues
@@ -58,7 +58,7 @@ extension OAuthClient {
     }
 
     private func checkAuthorizationResponse(
-        _ arrival: RedirectArrival,
+        _ arrival: ReceivedRedirect,
         for request: AuthorizationRequest,
         _ metadata: ProviderMetadata,
         _ reporter: FlowReporter
@@ -68,8 +68,8 @@ extension OAuthClient {
         else {
             throw AuthError(.invalidCallback, "The authorization request belongs to another client or server.")
         }
-        if let obstacle = request.binding.obstacle(to: ProviderBinding(metadata)) {
-            throw AuthError(.invalidCallback, "The authorization code was not sent: \(obstacle). Sign in again.")
+        if let mismatch = request.binding.mismatch(to: ProviderBinding(metadata)) {
+            throw AuthError(.invalidCallback, "The authorization code was not sent: \(mismatch). Sign in again.")
         }
         guard host.now() < request.expiresAt else {
             throw AuthError(.timedOut, "The authorization request has expired. Sign in again.")

@@ -98,11 +98,13 @@ extension OAuthClient {
             throw withPushAdvice(error, metadata)
         }
         // RFC 9126 section 4: client_id and request_uri. FAPI 2.0 section 5.3.3.2 allows no other parameters.
-        var visited: FormParameters = ["client_id": registration.clientID, "request_uri": pushed.requestURI]
+        var authorizationParameters: FormParameters = [
+            "client_id": registration.clientID, "request_uri": pushed.requestURI,
+        ]
         for repeated in registration.repeatedPushedParameters {
-            visited[repeated.rawValue] = parameters[repeated.rawValue]
+            authorizationParameters[repeated.rawValue] = parameters[repeated.rawValue]
         }
-        return endpoint.url(adding: visited)
+        return endpoint.url(adding: authorizationParameters)
     }
 
     /// Adds a hint to an error from the endpoint if the server supports pushed requests, but apparently not for this client.
@@ -113,7 +115,7 @@ extension OAuthClient {
         guard registration.pushedRequests == .automatic, !metadata.requiresPushedRequests, isNotAllowed else {
             return error
         }
-        return error.saying(
+        return error.withMessage(
             "\(error.message) The provider's metadata lists a pushed authorization request endpoint, but this client may not be allowed to use it. To send requests through the browser, set \"par\" to \"never\".",
             because: error
         )

@@ -118,8 +118,8 @@ package struct RedirectResponse: Sendable {
         let encoded = Substring(rest.dropFirst())
         // RFC 3986 section 3.5: a number sign starts a fragment. Some providers append an empty fragment or "#_=_"; both are harmless.
         guard mode != .fragment else { return encoded }
-        let harmless = ["#", "#_=_"].first { encoded.utf8.suffix($0.utf8.count).elementsEqual($0.utf8) }
-        return encoded.dropLast(harmless?.utf8.count ?? 0)
+        let ignorableSuffix = ["#", "#_=_"].first { encoded.utf8.suffix($0.utf8.count).elementsEqual($0.utf8) }
+        return encoded.dropLast(ignorableSuffix?.utf8.count ?? 0)
     }
 
     private static func separator(after redirectURI: String, _ mode: ResponseMode) -> String {
@@ -129,7 +129,7 @@ package struct RedirectResponse: Sendable {
 
 /// A received redirect. If the receiver has already decoded the redirect to find the corresponding sign-in, it is not
 /// decoded again.
-package enum RedirectArrival: Sendable {
+package enum ReceivedRedirect: Sendable {
     /// The complete URL.
     case url(String)
     /// The decoded response.

@@ -15,7 +15,7 @@ extension OAuthClient {
         _ metadata: ProviderMetadata
     ) async throws -> String {
         let claims = try requestObjectClaims(parameters, metadata)
-        let key = try await source.keyInTask()
+        let key = try await source.loadKey()
         let announced = metadata.json["request_object_signing_alg_values_supported"]?.strings
         let algorithm = try key.algorithm(
             nil,

@@ -33,9 +33,9 @@ struct SignedAuthorizationResponse: Sendable {
         guard
             !client.registration.encryptedResponses.contains(.authorizationResponse)
                 || JWE.isEncrypted(Secret(received.parameters["response"] ?? ""))
-        else { throw Self.profile.refused("it is not encrypted, although the client requires encryption") }
+        else { throw Self.profile.rejection("it is not encrypted, although the client requires encryption") }
         for name in received.parameters.names where Self.unsigned.contains(name) {
-            throw Self.profile.refused("the parameter \"\(name)\" is outside the signed response")
+            throw Self.profile.rejection("the parameter \"\(name)\" is outside the signed response")
         }
         let claims = try await client.verify(
             signed,
@@ -43,24 +43,24 @@ struct SignedAuthorizationResponse: Sendable {
             // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT". That was done when the response arrived.
             encrypted: nil,
             // "3. ... the alg value MUST NOT be none". Symmetric (HMAC) algorithms are rejected, too.
-            algorithms: metadata.announcedAlgorithms("authorization_signing_alg_values_supported"),
+            algorithms: metadata.advertisedAlgorithms("authorization_signing_alg_values_supported"),
             metadata: metadata
         ) { rules in
             // "2. The client checks the iss element": before keys are fetched.
             _ = try rules.requireIssuer(request.issuer)
             // "3. The client checks the aud element".
             let audience = try rules.requireAudience(request.clientID)
-            guard audience.count == 1 else { throw rules.refused("it is also intended for other clients (aud)") }
+            guard audience.count == 1 else { throw rules.rejection("it is also intended for other clients (aud)") }
             // "4. The client checks the exp element".
             _ = try rules.requireUnexpired()
-            try rules.requireStarted()
+            try rules.requireNotBefore()
             // "5. The client checks the signature of the JWT".
             return rules.json
         }
 
         var parameters = FormParameters()
         for (name, value) in (claims.object ?? [:]).sorted(by: { $0.key < $1.key })
-        where !Self.ownClaims.contains(name) {
+        where !Self.jwtClaims.contains(name) {
             guard let text = value.string ?? value.integer.map(String.init) else { continue }
             parameters.append(name, text)
         }
@@ -80,5 +80,5 @@ struct SignedAuthorizationResponse: Sendable {
     ]
 
     /// The claims of the JWT itself. `iss` is not included, because it identifies the issuer as in RFC 9207.
-    private static let ownClaims: Set<String> = ["aud", "exp", "iat", "nbf", "jti"]
+    private static let jwtClaims: Set<String> = ["aud", "exp", "iat", "nbf", "jti"]
 }

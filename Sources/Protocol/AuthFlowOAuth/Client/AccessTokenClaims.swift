@@ -30,7 +30,7 @@ extension OAuthClient {
             _ = try rules.requireIssuer(metadata.issuer)
             _ = try rules.requireSubject()
             _ = try rules.requireUnexpired()
-            try rules.requireStarted()
+            try rules.requireNotBefore()
             return rules.json
         }
     }

@@ -13,7 +13,7 @@ extension OAuthClient {
         guard registration.usesDPoP else { return nil }
         let announced = metadata.json["dpop_signing_alg_values_supported"]?.strings
         if let source = registration.dpopKey {
-            let key = try await source.keyInTask()
+            let key = try await source.loadKey()
             let algorithm = try key.algorithm(
                 registration.dpopAlgorithm,
                 allowed: registration.securityProfile?.algorithms,
@@ -55,11 +55,11 @@ extension OAuthClient {
                 accessToken: accessToken
             )
             let response = try await server.send(proven)
-            let learnt = server.dpopNonces.learn(from: response, origin: endpoint.origin)
+            let learnt = server.dpopNonces.record(from: response, origin: endpoint.origin)
             return (response, learnt == nonce ? nil : learnt)
         }
         let first = try await attempt(nil)
-        guard first.response.wantsDPoPNonce, let nonce = first.nonce else { return first.response }
+        guard first.response.requiresDPoPNonce, let nonce = first.nonce else { return first.response }
         return try await attempt(nonce).response
     }
 
@@ -89,7 +89,7 @@ extension OAuthClient {
         let first = try await attempt()
         guard tokens.dpopKey != nil else { return first }
         let head = TransportResponse(head: first.head)
-        guard server.dpopNonces.learn(from: head, origin: endpoint.origin) != nil, head.wantsDPoPNonce else {
+        guard server.dpopNonces.record(from: head, origin: endpoint.origin) != nil, head.requiresDPoPNonce else {
             return first
         }
         first.body.cancel()
@@ -139,13 +139,13 @@ extension OAuthClient {
             accessToken: accessToken,
             time: accessToken == nil ? server.time : host.now(),
             identifier: host.randomToken(),
-            signingWith: key.isOutside ? try await outsideKey(key) : nil
+            signingWith: key.isExternal ? try await externalKey(key) : nil
         )
     }
 
     /// The key of the registration, if the tokens are bound to it.
-    private func outsideKey(_ bound: DPoPKey) async throws -> any SigningKey {
-        guard let key = try await registration.dpopKey?.keyInTask(),
+    private func externalKey(_ bound: DPoPKey) async throws -> any SigningKey {
+        guard let key = try await registration.dpopKey?.loadKey(),
             key.publicJWK.jwkThumbprint == bound.thumbprint
         else {
             throw AuthError(
@@ -163,7 +163,7 @@ extension OAuthClient {
     func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         var sent = request
         sent.head.headerFields[.authorization] = tokens.authorization
-        let response = try await send(request, with: tokens).withoutSecrets(of: sent)
+        let response = try await send(request, with: tokens).redactingSecrets(of: sent)
         // RFC 6750 section 3.1: for invalid_token, the server "SHOULD respond with the HTTP 401".
         if response.status == 401 || response.status == 400 && response.providerError?.error == "invalid_token" {
             throw AuthError(
@@ -196,7 +196,7 @@ extension TokenSet {
 extension TransportResponse {
     /// Whether a server requires a nonce in the proof: a token endpoint reports this in the response body, and a
     /// resource server in `WWW-Authenticate`, whose scheme is case-insensitive (RFC 9110 section 11.1).
-    fileprivate var wantsDPoPNonce: Bool {
+    fileprivate var requiresDPoPNonce: Bool {
         switch status {
         case 400, 401:
             let isAsked = AuthenticationChallenge.challenges(in: self).contains {

@@ -33,12 +33,12 @@ extension OAuthClient {
         let json = try adapter.responseParameters(response)
         // RFC 7662 section 2.2: active is REQUIRED.
         guard response.status == 200, json["active"]?.bool != nil else {
-            throw silence(response)
+            throw unexpectedResponse(response)
         }
         return json
     }
 
-    private func silence(_ response: ProviderResponse) -> AuthError {
+    private func unexpectedResponse(_ response: ProviderResponse) -> AuthError {
         AuthError(
             .providerRejected,
             "\(response.endpoint.host) did not report whether the token is active (status \(response.status)).\(response.advice)",
@@ -49,7 +49,7 @@ extension OAuthClient {
 
     /// The claims about a token in a response that is signed for this client (RFC 9701 section 5).
     private func signedIntrospection(_ response: ProviderResponse, _ demand: SignedIntrospection) async throws -> JSON {
-        guard response.status == 200 else { throw silence(response) }
+        guard response.status == 200 else { throw unexpectedResponse(response) }
         let profile = JWTProfile(
             "The signed introspection response",
             // Section 5: "typ ... REQUIRED. Value: token-introspection+jwt", so that no other JWT from the provider is accepted.
@@ -58,17 +58,17 @@ extension OAuthClient {
             code: .invalidResponse
         )
         guard response.http.mediaType == SignedIntrospection.mediaType else {
-            throw profile.refused("it is not signed")
+            throw profile.rejection("it is not signed")
         }
         guard let text = String(validating: response.http.body, as: UTF8.self) else {
-            throw profile.refused("it is not valid UTF-8")
+            throw profile.rejection("it is not valid UTF-8")
         }
         let metadata = try await metadata()
         return try await verify(
             Secret(text.trimmingWhitespace()),
             as: profile,
             encrypted: .introspection,
-            algorithms: metadata.announcedAlgorithms("introspection_signing_alg_values_supported"),
+            algorithms: metadata.advertisedAlgorithms("introspection_signing_alg_values_supported"),
             metadata: metadata
         ) { rules in
             // "iss ... REQUIRED. MUST be set to the issuer URL of the authorization server."
@@ -76,12 +76,12 @@ extension OAuthClient {
             // "aud ... REQUIRED. The value of this claim MUST identify the resource server receiving the token introspection response."
             _ = try rules.requireAudience(demand.audience ?? registration.clientID)
             // "iat ... REQUIRED": a response that was captured while the token was active must not be accepted later.
-            _ = try rules.requireIssued(within: SignedIntrospection.longestAge)
+            _ = try rules.requireIssuedAt(within: SignedIntrospection.maximumTokenAge)
             if rules.json["exp"] != nil { _ = try rules.requireUnexpired() }
-            try rules.requireStarted()
+            try rules.requireNotBefore()
             // "token_introspection ... REQUIRED. A JSON object containing the members of the token introspection response".
             guard let members = rules.json["token_introspection"], members["active"]?.bool != nil else {
-                throw rules.refused("it does not indicate whether the token is active")
+                throw rules.rejection("it does not indicate whether the token is active")
             }
             return members
         }

@@ -52,7 +52,7 @@ public struct OAuthClient: Sendable {
     /// A copy of this client for one flow. The server's metadata is fixed when the flow starts, so that the values that are
     /// used are the values that were checked.
     /// - Throws: ``AuthError``.
-    package func forOneFlow() async throws -> OAuthClient {
+    package func withPinnedMetadata() async throws -> OAuthClient {
         var client = self
         client.flowMetadata = try await metadata()
         return client
@@ -62,16 +62,16 @@ public struct OAuthClient: Sendable {
     /// - Throws: ``AuthError``.
     public func metadata() async throws -> ProviderMetadata {
         if let flowMetadata { return flowMetadata }
-        return try ownEndpoints(try await server.metadata())
+        return try effectiveMetadata(try await server.metadata())
     }
 
     /// The server's metadata, supplemented when it lacks an endpoint.
     func metadata(with endpoint: EndpointPath) async throws -> ProviderMetadata {
         if let flowMetadata, flowMetadata[keyPath: endpoint] != nil { return flowMetadata }
-        return try ownEndpoints(try await server.metadata(with: endpoint))
+        return try effectiveMetadata(try await server.metadata(with: endpoint))
     }
 
-    private func ownEndpoints(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
+    private func effectiveMetadata(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
         // A profile requires sender-constrained tokens: without DPoP, the metadata must advertise certificate binding.
         if registration.bindsTokensToCertificate, registration.securityProfile != nil, !registration.usesDPoP,
             metadata.json["tls_client_certificate_bound_access_tokens"] != true
@@ -81,11 +81,11 @@ public struct OAuthClient: Sendable {
                 "The provider \(metadata.issuer) does not advertise certificate-bound tokens (RFC 8705 section 3.3). The security profile requires either certificate-bound tokens or DPoP."
             )
         }
-        return try certificateEndpoints(metadata)
+        return try mtlsEndpointAliases(metadata)
     }
 
-    private func certificateEndpoints(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
-        registration.usesCertificate ? try metadata.withCertificateEndpoints() : metadata
+    private func mtlsEndpointAliases(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
+        registration.usesCertificate ? try metadata.withMTLSEndpointAliases() : metadata
     }
 
     /// Whether sign-ins identify the user. Without the `openid` scope (plain OAuth 2.0), no ID Token is issued.
@@ -106,7 +106,7 @@ extension OAuthClient: ClientOperations {
     func sendForm(_ request: ProviderRequest) async throws -> ProviderResponse { try await sendFormRequest(request) }
 }
 
-extension OAuthClient: CustomStringConvertible, WithoutReflection {
+extension OAuthClient: CustomStringConvertible, NonReflectable {
     /// The client's identifier and its server.
     public var description: String { "\(registration.clientID) at \(server)" }
 }

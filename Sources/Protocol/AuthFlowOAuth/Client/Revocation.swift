@@ -7,7 +7,7 @@ extension OAuthClient {
     /// - Throws: The first error thrown by ``revoke(_:)-(Credential)``, after revocation of the remaining credentials has been attempted,
     ///   or immediately if the provider does not respond.
     package func revoke(_ credentials: [Credential]) async throws {
-        try await credentials.attemptEach(until: Self.isUnanswered) { try await revoke($0) }
+        try await credentials.attemptEach(until: Self.hasNoResponse) { try await revoke($0) }
     }
 
     /// Revokes the tokens of a credential, either as RFC 7009 specifies or through the adapter. An expired access token
@@ -29,17 +29,18 @@ extension OAuthClient {
     /// Tokens that could not be checked are not revoked, and neither are the tokens of a user whose authentication was weaker
     /// or older than requested: RFC 7009 section 2.1 lets a provider revoke the whole grant, and with it the session
     /// that the user already has.
-    func revokingRefused<Return>(_ tokens: TokenSet, _ checks: () async throws -> Return) async throws -> Return {
+    func revokingRejectedTokens<Return>(_ tokens: TokenSet, _ checks: () async throws -> Return) async throws -> Return
+    {
         do {
             return try await checks()
-        } catch let error as AuthError where !error.isPassing && error.code != .insufficientUserAuthentication {
-            await revokeRefused(tokens)
+        } catch let error as AuthError where !error.isTransient && error.code != .insufficientUserAuthentication {
+            await revokeRejectedTokens(tokens)
             throw error
         }
     }
 
     /// Revokes the unused tokens of a rejected sign-in, with a timeout of ten seconds.
-    package func revokeRefused(_ tokens: TokenSet) async {
+    package func revokeRejectedTokens(_ tokens: TokenSet) async {
         // A separate task is used, because this task may be cancelled.
         await Task { [self] in
             try? await withDeadline(.seconds(10), clock: host.clock) {
@@ -59,7 +60,7 @@ extension OAuthClient {
         let endpoint = try (try await metadata(with: \ProviderMetadata.revocationEndpoint))
             .required(\.revocationEndpoint, "revocation endpoint")
         var hasRevokedRefreshToken = false
-        try await tokens.attemptEach(until: Self.isUnanswered) { token in
+        try await tokens.attemptEach(until: Self.hasNoResponse) { token in
             do {
                 try await revoke(token, at: endpoint)
                 if token.typeHint == "refresh_token" { hasRevokedRefreshToken = true }
@@ -83,7 +84,7 @@ extension OAuthClient {
         }
     }
 
-    private static func isUnanswered(_ error: any Error) -> Bool { (error as? AuthError)?.isUnanswered == true }
+    private static func hasNoResponse(_ error: any Error) -> Bool { (error as? AuthError)?.hasNoResponse == true }
 
     /// The type of a token for a message: "refresh token" instead of `refresh_token`.
     private static func words(for token: RevocableToken) -> String {

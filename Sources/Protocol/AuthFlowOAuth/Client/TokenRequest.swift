@@ -52,12 +52,14 @@ extension OAuthClient {
         let correction = server.clockCorrection
         var (last, assertion) = try await sendAuthenticated(request, key, check, signed)
         // JWTs with timestamps are rejected if the clock is wrong. The server's time is now known, so the request is retried once.
-        let isTimed = registration.authentication.isTimed || key != nil || signed != nil
-        if isTimed, refusesClock(last), abs(server.clockCorrection - correction) >= 5 {
+        let containsTimestamps = registration.authentication.containsTimestamps || key != nil || signed != nil
+        if containsTimestamps, rejectsTimestamp(last), abs(server.clockCorrection - correction) >= 5 {
             (last, assertion) = try await sendAuthenticated(request, key, check, signed)
         }
         // The endpoint no longer exists: the metadata may be out of date.
-        if [404, 405, 410].contains(last.status), last.providerError?.isUnnamed != false { server.doubtMetadata() }
+        if [404, 405, 410].contains(last.status), last.providerError?.lacksErrorCode != false {
+            server.markMetadataStale()
+        }
         try last.requireAvailable(from: request.endpoint.host, now: host.now())
         var response = ProviderResponse(
             purpose: request.purpose,
@@ -65,7 +67,7 @@ extension OAuthClient {
             http: last,
             scopes: scopes
         )
-        response.refusedProof = refusedProof(
+        response.rejectedAssertion = rejectedAssertion(
             last,
             assertion: request.protectedParameters["assertion"],
             client: assertion
@@ -74,7 +76,7 @@ extension OAuthClient {
     }
 
     /// A description of the assertion in a rejected request, for the message: the grant's assertion, or the client assertion.
-    private func refusedProof(_ response: TransportResponse, assertion: String?, client: String?) -> String? {
+    private func rejectedAssertion(_ response: TransportResponse, assertion: String?, client: String?) -> String? {
         guard assertion != nil || client != nil else { return nil }
         let refused: (name: String, jwt: String)? =
             switch adapter.standardName(of: response.providerError) {
@@ -118,7 +120,7 @@ extension OAuthClient {
                     endpoint: request.endpoint,
                     time: server.time,
                     identifier: host.randomToken(),
-                    announcedAlgorithms: metadata.json["token_endpoint_auth_signing_alg_values_supported"]?.strings,
+                    advertisedAlgorithms: metadata.json["token_endpoint_auth_signing_alg_values_supported"]?.strings,
                     allowedAlgorithms: registration.securityProfile?.algorithms,
                     transport: server.transport,
                     host: host
@@ -135,12 +137,12 @@ extension OAuthClient {
             sent = request
             return request
         }
-        _ = server.learnClock(from: response)
-        return (sent.map(response.withoutSecrets) ?? response, assertion)
+        _ = server.updateClockOffset(from: response)
+        return (sent.map(response.redactingSecrets) ?? response, assertion)
     }
 
     /// Whether the response indicates that the server rejected a JWT that contains a timestamp.
-    private func refusesClock(_ response: TransportResponse) -> Bool {
+    private func rejectsTimestamp(_ response: TransportResponse) -> Bool {
         guard response.status == 400 || response.status == 401,
             let name = adapter.standardName(of: response.providerError)
         else { return false }
@@ -175,9 +177,9 @@ extension OAuthClient {
     private func advised(_ error: AuthError, _ metadata: ProviderMetadata?) -> AuthError {
         let clientID = registration.clientID
         // An error response without an error code, even if it contains other text.
-        let isUnnamed = error.code == .invalidResponse && [400, 401].contains(error.status)
-        guard adapter.standardName(of: error.providerError) == "invalid_client" || isUnnamed else { return error }
-        func adding(_ advice: String) -> AuthError { error.saying("\(error.message) \(advice)", because: error) }
+        let lacksErrorCode = error.code == .invalidResponse && [400, 401].contains(error.status)
+        guard adapter.standardName(of: error.providerError) == "invalid_client" || lacksErrorCode else { return error }
+        func adding(_ advice: String) -> AuthError { error.withMessage("\(error.message) \(advice)", because: error) }
         if registration.authentication.method == .none, let known = metadata?.tokenEndpointAuthMethods, !known.isEmpty,
             !known.contains("none")
         {
@@ -194,7 +196,7 @@ extension OAuthClient {
                 "This client uses \(method), but the provider's metadata lists only \(names): set \"client_authentication\"."
             )
         }
-        guard !isUnnamed else { return error }
+        guard !lacksErrorCode else { return error }
         let secret = registration.authentication.secret?.exposed
         if let last = secret?.unicodeScalars.last, last.properties.isWhitespace {
             return adding(

@@ -8,14 +8,14 @@ extension OAuthClient {
     /// - Parameter response: The response with the ID Token.
     package func expectation(
         of metadata: ProviderMetadata,
-        occasion: IDTokenValidation.Occasion,
+        context: IDTokenValidation.Context,
         _ response: TokenResponse? = nil
     ) -> IDTokenValidation.Expectation {
         var expectation = IDTokenValidation.Expectation(
             issuer: metadata.issuer,
             clientID: registration.clientID,
             algorithms: idTokenAlgorithms(metadata),
-            occasion: occasion,
+            context: context,
             leeway: registration.clockLeeway.seconds
         )
         expectation.trustedAudiences = registration.trustedAudiences
@@ -71,7 +71,7 @@ extension OAuthClient {
         reporter: FlowReporter,
         mayLackIDToken: Bool = false
     ) async throws -> Credential {
-        try await revokingRefused(response.tokens) {
+        try await revokingRejectedTokens(response.tokens) {
             try await checkedCredential(
                 of: response,
                 expectation,
@@ -114,7 +114,7 @@ extension OAuthClient {
         }
         let identity = try await reporter.step(.identity) { () -> Identity? in
             if let identity = try await self.identity(of: tokens) { return identity }
-            return isOpenID && mayLackIDToken ? try await self.identityByUserInfo(tokens) : nil
+            return isOpenID && mayLackIDToken ? try await self.identityFromUserInfo(tokens) : nil
         }
         // RFC 8628 section 3.5 specifies the response of RFC 6749 section 5.1, which has no ID Token, so another source
         // must identify the user.
@@ -141,7 +141,7 @@ extension OAuthClient {
     }
 
     private func identity(of tokens: TokenSet) async throws -> Identity? {
-        guard let provider = adapter as? any UserInfoProviding else { return try await identityByIDToken(tokens) }
+        guard let provider = adapter as? any UserInfoProviding else { return try await identityFromIDToken(tokens) }
         let identity = try await provider.identity(for: tokens, in: providerContext)
         // OIDC Core section 5.7: "the only guaranteed unique identifier for a given End-User is the combination of the iss Claim and the sub
         // Claim". A value that an adapter has read elsewhere must not replace the verified one.
@@ -156,14 +156,14 @@ extension OAuthClient {
 
     /// The user of the verified ID Token, with the claims from the userinfo endpoint if the server has one and a granted scope
     /// requests them (OIDC Core section 5.4: `profile`, `email`, `address`, `phone`); nil without an ID Token.
-    func identityByIDToken(_ tokens: TokenSet) async throws -> Identity? {
+    func identityFromIDToken(_ tokens: TokenSet) async throws -> Identity? {
         guard let idToken = tokens.verifiedIDToken else { return nil }
         var claims = (idToken.claims.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }
         let metadata = try await metadata()
         let askingScopes: Set<String> = ["profile", "email", "address", "phone"]
         if registration.requestsUserInfoAtSignIn, metadata.userInfoEndpoint != nil,
             !askingScopes.isDisjoint(with: tokens.scopes),
-            let response = try await furtherClaims(tokens)
+            let response = try await userInfoClaims(tokens)
         {
             var userInfo = (response.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }
             for (address, flag) in Self.verifiedClaims {
@@ -180,23 +180,23 @@ extension OAuthClient {
 
     /// The userinfo endpoint's claims about the user whom the ID Token identifies; nil if the endpoint does not exist, or rejects the access
     /// token, which may be for another resource. After a transient failure, the sign-in fails, because otherwise the claims would be missing until the next sign-in.
-    private func furtherClaims(_ tokens: TokenSet) async throws -> JSON? {
+    private func userInfoClaims(_ tokens: TokenSet) async throws -> JSON? {
         do {
             let response: TransportResponse
             do {
                 response = try await userInfoResponse(tokens)
             } catch let error as AuthError
                 where error.code == .accessTokenRejected
-                || !error.isPassing && [403, 404, 405, 410].contains(error.status)
+                || !error.isTransient && [403, 404, 405, 410].contains(error.status)
             {
                 return nil
             }
             return try await claims(of: response, comparedWith: tokens)
         } catch let error as AuthError
-            where [.invalidResponse, .invalidUserInfo, .unsupported].contains(error.code) && !error.isPassing
-            && !(error.underlyingError is ClaimsOfAnotherUser)
+            where [.invalidResponse, .invalidUserInfo, .unsupported].contains(error.code) && !error.isTransient
+            && !(error.underlyingError is UserInfoSubjectMismatch)
         {
-            throw error.saying(
+            throw error.withMessage(
                 "\(error.message) To sign in with the claims of the ID Token alone, set \"userinfo_at_sign_in\" to false.",
                 because: error
             )

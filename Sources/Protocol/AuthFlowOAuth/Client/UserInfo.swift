@@ -35,7 +35,7 @@ extension OAuthClient {
 
     /// The user whom the userinfo endpoint identifies for tokens without an ID Token (OIDC Core section 5.3); nil if the server has no such
     /// endpoint. The `sub` is the same as in an ID Token (section 5.3.2).
-    func identityByUserInfo(_ tokens: TokenSet) async throws -> Identity? {
+    func identityFromUserInfo(_ tokens: TokenSet) async throws -> Identity? {
         let metadata = try await metadata()
         guard tokens.verifiedIDToken == nil, metadata.userInfoEndpoint != nil else { return nil }
         let claims = try await requestUserInfo(tokens, withoutIDToken: true)
@@ -87,7 +87,7 @@ extension OAuthClient {
                 throw AuthError(
                     .invalidUserInfo,
                     "The userinfo response is for a user other than the ID Token's (sub differs), so it was not used.",
-                    underlyingError: ClaimsOfAnotherUser()
+                    underlyingError: UserInfoSubjectMismatch()
                 )
             }
         }
@@ -110,7 +110,7 @@ extension OAuthClient {
             code: .invalidUserInfo
         )
         guard let token = String(validating: response.body, as: UTF8.self) else {
-            throw profile.refused("it is not valid UTF-8")
+            throw profile.rejection("it is not valid UTF-8")
         }
         let content: Secret
         do throws(AuthError) {
@@ -121,7 +121,7 @@ extension OAuthClient {
         // OIDC Core section 5.3.2: a response that is encrypted need not be signed.
         if content.exposed.utf8.first == UInt8(ascii: "{") {
             guard let claims = try? JSON(parsing: Array(content.exposed.utf8)) else {
-                throw profile.refused("it is not JSON")
+                throw profile.rejection("it is not JSON")
             }
             return claims
         }
@@ -130,7 +130,7 @@ extension OAuthClient {
             as: profile,
             encrypted: nil,
             algorithms: registration.idTokenSigningAlgorithms
-                ?? metadata.announcedAlgorithms("userinfo_signing_alg_values_supported"),
+                ?? metadata.advertisedAlgorithms("userinfo_signing_alg_values_supported"),
             metadata: metadata,
             usesSecret: true
         ) { rules in
@@ -140,11 +140,11 @@ extension OAuthClient {
             if rules.json["iss"] != nil { _ = try rules.requireIssuer(metadata.issuer) }
             if rules.json["aud"] != nil { _ = try rules.requireAudience(registration.clientID) }
             if rules.json["exp"] != nil { _ = try rules.requireUnexpired() }
-            try rules.requireStarted()
+            try rules.requireNotBefore()
             return rules.json
         }
     }
 }
 
 /// The cause of an error: the userinfo endpoint has returned another user's claims.
-struct ClaimsOfAnotherUser: Error {}
+struct UserInfoSubjectMismatch: Error {}

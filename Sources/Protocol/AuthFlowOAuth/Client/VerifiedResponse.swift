@@ -80,7 +80,7 @@ extension OAuthClient {
 extension ProviderMetadata {
     /// The asymmetric algorithms that the server advertises for a kind of token; all of them when it advertises none.
     /// - Parameter name: The member of the metadata.
-    func announcedAlgorithms(_ name: String) -> [SignatureAlgorithm] {
+    func advertisedAlgorithms(_ name: String) -> [SignatureAlgorithm] {
         guard let announced = json[name]?.strings else { return SignatureAlgorithm.asymmetric }
         return SignatureAlgorithm.asymmetric.filter { announced.contains($0.rawValue) }
     }

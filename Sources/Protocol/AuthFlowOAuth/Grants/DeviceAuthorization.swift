@@ -75,7 +75,7 @@ public struct DeviceAuthorization: Sendable {
     }
 }
 
-extension DeviceAuthorization: CustomStringConvertible, WithoutReflection {
+extension DeviceAuthorization: CustomStringConvertible, NonReflectable {
     /// The URL without its query, because the codes must not be logged.
     public var description: String { "\(verificationURI)" }
 }
@@ -125,7 +125,7 @@ extension OAuthClient {
         var authorization = try DeviceAuthorization(try adapter.responseParameters(response))
         // The user would be directed to this URL, and an automated user agent would send a password to it.
         for address in [authorization.verificationURI, authorization.verificationURIComplete].compactMap({ $0 }) {
-            guard request.endpoint.mayName(address) else {
+            guard request.endpoint.mayReferTo(address) else {
                 throw AuthError(
                     .invalidResponse,
                     "The device authorization response directs the user to \(address.origin), a loopback or private network address, which a public provider must not use."

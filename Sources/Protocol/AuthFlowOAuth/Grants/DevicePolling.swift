@@ -25,11 +25,11 @@ package struct DevicePolling: Sendable {
         /// The new interval that the server requests; also the error, if the response reported a rate limit.
         case slowDown(asked: Duration, AuthError?)
         /// The server sent no response or no usable response: the error, and the delay that the server requests.
-        case silence(AuthError, asked: Duration)
+        case noResponse(AuthError, asked: Duration)
     }
 
     /// The maximum delay that exponential backoff alone can reach after missing responses.
-    private static let longestWaitAfterSilence = Duration.seconds(60)
+    private static let maximumBackoff = Duration.seconds(60)
 
     /// Polls, and completes the sign-in with the tokens that it receives. If the task is cancelled during a poll, the poll still
     /// completes, because the provider delivers tokens only once.
@@ -69,18 +69,18 @@ package struct DevicePolling: Sendable {
         // A clock that runs fast shortens every delay by the same proportion, so adding a fixed 5 seconds may never be
         // enough: each slow_down response increases the delays by a further 20 percent.
         var slowDowns = 0
-        var silences = 0
-        var lastSilence: AuthError?
+        var missingResponses = 0
+        var lastFailure: AuthError?
         var asked = Duration.zero
         while true {
-            let backedOff = min(interval * (1 << min(silences, 8)), max(interval, Self.longestWaitAfterSilence))
+            let backedOff = min(interval * (1 << min(missingResponses, 8)), max(interval, Self.maximumBackoff))
             let wait = max(backedOff * (1 + 0.2 * Double(min(slowDowns, 10))), asked)
             let remaining = authorization.lifetime - elapsed()
             // The provider requests a delay that is not shorter than the code's remaining lifetime, so no further poll can succeed.
-            if asked >= remaining, let lastSilence { throw lastSilence }
+            if asked >= remaining, let lastFailure { throw lastFailure }
             guard wait < remaining else {
                 try await client.host.clock.sleep(for: max(remaining, .zero))
-                throw expiry(lastSilence)
+                throw expiry(lastFailure)
             }
             try await client.host.clock.sleep(for: wait)
             let result = try await unfinished.finish { [request] in
@@ -89,19 +89,19 @@ package struct DevicePolling: Sendable {
             switch result {
             case .tokens(let completion): return completion
             case .pending:
-                (silences, lastSilence, asked) = (0, nil, .zero)
+                (missingResponses, lastFailure, asked) = (0, nil, .zero)
             case .slowDown(let new, let error):
                 // "the interval MUST be increased by 5 seconds for this and all subsequent requests". A provider that specifies
                 // an interval is not polled more often than that.
                 interval = max(interval + .seconds(5), new)
                 slowDowns += 1
-                (silences, lastSilence, asked) = (0, error, error?.retryAfter ?? .zero)
+                (missingResponses, lastFailure, asked) = (0, error, error?.retryAfter ?? .zero)
                 reporter.report(.devicePolling, details: ["interval": "\(Int(interval.seconds)) s"])
-            case .silence(let error, let retryAfter):
+            case .noResponse(let error, let retryAfter):
                 // "On encountering a connection timeout, clients MUST unilaterally reduce their polling frequency before
                 // retrying. The use of an exponential backoff algorithm to achieve this ... is RECOMMENDED."
-                silences += 1
-                lastSilence = error
+                missingResponses += 1
+                lastFailure = error
                 asked = retryAfter
                 reporter.report(.devicePolling, details: ["retrying_after": error.code.rawValue])
             }
@@ -117,10 +117,10 @@ package struct DevicePolling: Sendable {
         let response: ProviderResponse
         do {
             response = try await client.sendFormRequest(request, scopes: scopes, key: key)
-        } catch let error as AuthError where error.isPassing {
+        } catch let error as AuthError where error.isTransient {
             // Some servers send slow_down with the status of a rate limit.
             let isSlowDown = code(of: error.providerError) == "slow_down"
-            return isSlowDown ? .slowDown(asked: .zero, error) : .silence(error, asked: error.retryAfter ?? .zero)
+            return isSlowDown ? .slowDown(asked: .zero, error) : .noResponse(error, asked: error.retryAfter ?? .zero)
         }
         do {
             let received = try client.parseTokenResponse(response, key: key)
@@ -152,7 +152,7 @@ package struct DevicePolling: Sendable {
     /// The standard code of an error. Some servers omit `error`, and send the code as the description instead.
     private func code(of error: ProviderError?) -> String? {
         let codes = ["authorization_pending", "slow_down", "expired_token", "access_denied"]
-        if let text = error?.errorDescription, error?.isUnnamed == true, codes.contains(text) { return text }
+        if let text = error?.errorDescription, error?.lacksErrorCode == true, codes.contains(text) { return text }
         return client.adapter.standardName(of: error)
     }
 

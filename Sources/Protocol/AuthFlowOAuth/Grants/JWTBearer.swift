@@ -41,14 +41,14 @@ extension OAuthClient {
         let key = try await newDPoPKey(at: metadata)
         // This client uses a different key, and its tokens must not silently be bound to a key other than
         // its own.
-        if let bound = assertion.key, bound.isOutside || key?.isOutside == true, bound.thumbprint != key?.thumbprint {
+        if let bound = assertion.key, bound.isExternal || key?.isExternal == true, bound.thumbprint != key?.thumbprint {
             throw AuthError(
                 .invalidConfiguration,
                 "The assertion is bound to a DPoP key other than this client's. Configure the same non-exportable key for both clients."
             )
         }
         let response = try await sendTokenRequest(request, scopes: wanted, key: assertion.key ?? key)
-        return try credentialWithoutUser(response, resources: resources, metadata)
+        return try machineToMachineCredential(response, resources: resources, metadata)
     }
 
     /// The scopes of a request that involves no user: the registration's, without `openid`.
@@ -66,7 +66,7 @@ extension OAuthClient {
     }
 
     /// A credential without an identity and without a refresh token.
-    func credentialWithoutUser(
+    func machineToMachineCredential(
         _ response: TokenResponse,
         resources: [String],
         _ metadata: ProviderMetadata

@@ -45,11 +45,11 @@ extension OAuthClient {
     ) async throws -> ProviderMetadata {
         var metadata = try await metadata()
         if let path { metadata = try await self.metadata(with: path) }
-        let obstacle =
-            credential.binding.map { $0.obstacle(to: ProviderBinding(metadata)) }
+        let mismatch =
+            credential.binding.map { $0.mismatch(to: ProviderBinding(metadata)) }
             ?? "the credential does not record its endpoints"
-        if let obstacle {
-            throw AuthError(.loginRequired, "No token was sent: \(obstacle). Sign in again.")
+        if let mismatch {
+            throw AuthError(.loginRequired, "No token was sent: \(mismatch). Sign in again.")
         }
         return metadata
     }
@@ -58,7 +58,7 @@ extension OAuthClient {
     /// a key; nil when they may be used.
     ///
     /// FAPI 2.0 Security Profile section 5.3.3.1: clients "shall support sender-constrained access tokens".
-    package func weakness(of credential: Credential) -> AuthError? {
+    package func senderConstraintError(of credential: Credential) -> AuthError? {
         guard registration.usesDPoP, credential.tokens.dpopKey == nil else { return nil }
         return AuthError(
             .loginRequired,
@@ -90,7 +90,7 @@ extension OAuthClient {
                 "The provider did not issue a refresh token for \(credential.displayName). Sign in again."
             )
         }
-        return try await forOneFlow().sendRefresh(refreshToken, of: credential, scopes, resources, check)
+        return try await withPinnedMetadata().sendRefresh(refreshToken, of: credential, scopes, resources, check)
     }
 
     private func sendRefresh(
@@ -101,7 +101,7 @@ extension OAuthClient {
         _ check: (@Sendable () throws(AuthError) -> Void)?
     ) async throws -> RefreshOutcome {
         let metadata = try await requireBinding(of: credential)
-        if let error = weakness(of: credential) { throw error }
+        if let error = senderConstraintError(of: credential) { throw error }
         var request = ProviderRequest(
             purpose: .refresh,
             endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
@@ -126,7 +126,7 @@ extension OAuthClient {
             )
         } catch {
             // The new refresh token is the other user's, and must not be stored for this user.
-            if (error as? AuthError)?.isOfAnotherUser == true { throw error }
+            if (error as? AuthError)?.isSubjectMismatch == true { throw error }
             guard let replacement = replacement(in: response), replacement != refreshToken else { throw error }
             // The task was cancelled, or a custom transport threw an error, while keys were being fetched.
             let error =
@@ -134,7 +134,7 @@ extension OAuthClient {
                 ?? AuthError(.networkFailed, "The refreshed tokens could not be checked.", underlyingError: error)
             var kept = credential
             kept.tokens.refreshToken = replacement
-            if error.isPassing { return .unchecked(kept, error) }
+            if error.isTransient { return .unchecked(kept, error) }
             // The old access token must not be returned either, after the provider has sent an invalid response.
             kept.tokens.expiresAt = min(kept.tokens.expiresAt ?? .distantFuture, host.wholeSecond)
             return .refused(kept, error)
@@ -148,7 +148,7 @@ extension OAuthClient {
         let provider = adapter as? any UserInfoProviding
         let named = try await provider?.identity(for: tokens, in: providerContext)
         // The device flow may have identified the user through userinfo.
-        guard let identity = if let named { named } else { try await identityByUserInfo(tokens) } else {
+        guard let identity = if let named { named } else { try await identityFromUserInfo(tokens) } else {
             throw AuthError(
                 .invalidUserInfo,
                 "The provider does not identify the user of the tokens, so they were not used."
@@ -164,7 +164,7 @@ extension OAuthClient {
             throw AuthError(
                 .invalidUserInfo,
                 "The tokens belong to another user, so they were not used.",
-                underlyingError: AnotherUser()
+                underlyingError: SubjectMismatch()
             )
         }
     }
@@ -193,14 +193,14 @@ extension OAuthClient {
         if let original = credential.tokens.verifiedIDToken, let idToken = tokens.idToken {
             let expectation = expectation(
                 of: metadata,
-                occasion: .refresh(of: original, nonce: credential.authentication?.nonce),
+                context: .refresh(of: original, nonce: credential.authentication?.nonce),
                 response
             )
             do {
                 let verified = try await verifyIDToken(idToken, expectation, metadata: metadata)
                 (tokens.idToken, tokens.verifiedIDToken) = verified
-            } catch let error as AuthError where error.isOfKeySet {
-                throw uncheckable(error)
+            } catch let error as AuthError where error.isKeySetFailure {
+                throw unverifiableError(error)
             }
         } else {
             // OIDC Core section 12.2: the response "might not contain an id_token". The sign-in's ID Token remains usable as a hint.
@@ -214,9 +214,9 @@ extension OAuthClient {
                 } _: { [tokens] in
                     try await requireUser(of: credential, tokens)
                 }
-            } catch let error as AuthError where error.isOfKeySet {
-                throw uncheckable(error)
-            } catch let error as AuthError where !error.isPassing {
+            } catch let error as AuthError where error.isKeySetFailure {
+                throw unverifiableError(error)
+            } catch let error as AuthError where !error.isTransient {
                 // The status code is omitted, because the refresh itself was not rejected.
                 throw AuthError(
                     .invalidUserInfo,
@@ -228,14 +228,14 @@ extension OAuthClient {
         var refreshed = credential
         refreshed.tokens = tokens
         refreshed.obtainedAt = host.wholeSecond
-        refreshed.refusedRefreshes = 0
+        refreshed.rejectedRefreshes = 0
         while !refreshed.hasStorableSize, !refreshed.resourceTokens.isEmpty { refreshed.resourceTokens.removeFirst() }
         try refreshed.requireStorableSize()
         return refreshed
     }
 
     /// The error when the key set could not be read: the refresh itself was not rejected, and a new sign-in would have the same result.
-    private func uncheckable(_ error: AuthError) -> AuthError {
+    private func unverifiableError(_ error: AuthError) -> AuthError {
         AuthError(
             .temporarilyUnavailable,
             "The refreshed tokens cannot be checked now. \(error.message)",

@@ -28,7 +28,7 @@ extension OAuthClient {
         }
         var tokens = try requireUsable(response)
         guard let idToken = tokens.idToken else { return tokens }
-        let expectation = expectation(of: metadata, occasion: .exchange(subject: exchange.subject), response)
+        let expectation = expectation(of: metadata, context: .exchange(subject: exchange.subject), response)
         (tokens.idToken, tokens.verifiedIDToken) = try await verifyIDToken(idToken, expectation, metadata: metadata)
         return tokens
     }
@@ -52,10 +52,10 @@ extension OAuthClient {
     package func signIn(by exchange: TokenExchange, reporter: FlowReporter) async throws -> Credential {
         let metadata = try await metadata()
         let response = try await reporter.step(.tokenExchange) { try await sendTokenExchange(exchange, metadata) }
-        let expectation = expectation(of: metadata, occasion: .exchange(subject: exchange.subject), response)
+        let expectation = expectation(of: metadata, context: .exchange(subject: exchange.subject), response)
         let credential = try await credential(of: response, expectation, metadata: metadata, reporter: reporter)
         // This is also checked if the response contains no ID Token: tokens without an identity are rejected.
-        try await revokingRefused(credential.tokens) {
+        try await revokingRejectedTokens(credential.tokens) {
             guard exchange.subject.map({ credential.identity?.subject.isIdentical(to: $0) == true }) ?? true else {
                 throw AuthError(
                     .invalidIDToken,

@@ -84,7 +84,7 @@ package enum AuthorizationDetails {
     ) throws(AuthError) -> [JSON] {
         guard let asked else { return [] }
         let granted = tokens.authorizationDetails
-        guard !registration.demandsExactAuthorizationDetails || areEqual(asked, granted) else {
+        guard !registration.requiresExactAuthorizationDetails || areEqual(asked, granted) else {
             throw AuthError(
                 .providerRejected,
                 "The granted authorization details differ from the requested ones (RFC 9396 section 7), but the client requires an exact match. Granted: \(types(granted))."

@@ -129,10 +129,10 @@ public import AuthFlowJSON
         /// Whether the server must advertise PKCE with S256 (`code_challenge_methods_supported`) before a code is requested; default:
         /// false, so that only a server that advertises other methods is rejected. Clients of protected resources
         /// always require it.
-        public var requiresAnnouncedPKCE = false
+        public var requiresAdvertisedPKCE = false
 
         /// Whether a refresh repeats the resources of the grant (RFC 8707 section 2.2); default: true. Some providers reject a refresh request with `resource`.
-        public var namesResourcesOnRefresh = true
+        public var sendsResourcesOnRefresh = true
 
         /// The key that signs authorization requests (RFC 9101); default: nil, for unsigned requests.
         public var requestObjectKey: SigningKeySource?
@@ -166,7 +166,7 @@ public import AuthFlowJSON
 
         /// Whether tokens whose authorization details differ from the requested ones are rejected (RFC 9396 section 7);
         /// default: false, so missing details are only reported.
-        public var demandsExactAuthorizationDetails = false
+        public var requiresExactAuthorizationDetails = false
 
         /// The security profile with which the client must comply; default: none.
         public var securityProfile: SecurityProfile?
@@ -214,7 +214,7 @@ extension ClientRegistration.Values {
             throw AuthError(.invalidConfiguration, "The clock leeway must be between 0 and 300 seconds.")
         }
         for (purpose, parameters) in parameters {
-            try ProviderRequest.requireFree(parameters, of: purpose)
+            try ProviderRequest.requireUnreserved(parameters, of: purpose)
         }
         try Self.check(idTokenSigningAlgorithms, authentication)
         if let requestObjectReference {

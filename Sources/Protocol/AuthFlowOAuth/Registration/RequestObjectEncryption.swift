@@ -47,7 +47,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
             offered?.contains($0.rawValue) ?? true
         }
         // Keys that are marked for encryption are preferred; an unmarked key may be for signatures.
-        for keys in [keys.filter(\.isMarked), keys.filter { !$0.isMarked }] {
+        for keys in [keys.filter(\.isMarkedForEncryption), keys.filter { !$0.isMarkedForEncryption }] {
             for candidate in wanted {
                 // RSA-OAEP with SHA-1 is used only if it is specified explicitly.
                 let isNamed = candidate != .rsaOAEP || algorithm != nil || offered != nil

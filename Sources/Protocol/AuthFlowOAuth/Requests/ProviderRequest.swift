@@ -97,7 +97,7 @@ public struct ProviderRequest: Sendable {
     private static let repeatableNames: Set<String> = ["resource", "audience"]
 
     /// - Throws: ``AuthError`` with `invalid_configuration` when a parameter has a reserved name.
-    static func requireFree(_ parameters: FormParameters, of purpose: Purpose) throws(AuthError) {
+    static func requireUnreserved(_ parameters: FormParameters, of purpose: Purpose) throws(AuthError) {
         guard let name = parameters.names.first(where: reservedNames.contains) else { return }
         throw AuthError(
             .invalidConfiguration,
@@ -114,7 +114,7 @@ public struct ProviderRequest: Sendable {
     /// - Throws: ``AuthError`` with `invalid_configuration` when an adjustable parameter has a reserved name, or is
     ///   repeated.
     func allParameters() throws(AuthError) -> FormParameters {
-        try Self.requireFree(parameters, of: purpose)
+        try Self.requireUnreserved(parameters, of: purpose)
         var once = FormParameters()
         for pair in parameters.pairs where !Self.repeatableNames.contains(pair.name) {
             once.append(pair.name, pair.value)
@@ -131,7 +131,7 @@ public struct ProviderRequest: Sendable {
     }
 }
 
-extension ProviderRequest: CustomStringConvertible, WithoutReflection {
+extension ProviderRequest: CustomStringConvertible, NonReflectable {
     /// Only the purpose and the endpoint, because parameters and header fields may contain secrets.
     public var description: String { "\(purpose) request to \(endpoint)" }
 }
@@ -151,7 +151,7 @@ public struct ProviderResponse: Sendable {
     public let scopes: [String]
 
     /// A description of the assertion in the rejected request, for the message; nil when no assertion was rejected.
-    var refusedProof: String?
+    var rejectedAssertion: String?
 
     /// Creates a response.
     public init(purpose: ProviderRequest.Purpose, endpoint: Endpoint, http: TransportResponse, scopes: [String] = []) {
@@ -181,7 +181,7 @@ public struct ProviderResponse: Sendable {
     }
 
     /// The text to append to an error message, because a server that rejects an assertion seldom gives a reason.
-    var advice: String { refusedProof.map { " \($0)" } ?? "" }
+    var advice: String { rejectedAssertion.map { " \($0)" } ?? "" }
 
     /// The error for a response with an unexpected status and no OAuth error.
     func unexpectedStatus(_ code: AuthError.Code) -> AuthError {

@@ -25,7 +25,7 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
     }
 
     /// Checks a post-logout redirect that may already have been decoded.
-    package func check(_ arrival: RedirectArrival) throws(AuthError) {
+    package func check(_ arrival: ReceivedRedirect) throws(AuthError) {
         switch arrival {
         case .url(let url): try check(url)
         case .response(let response): try check(response.url)
@@ -43,7 +43,7 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
     }
 }
 
-extension EndSessionRequest: CustomStringConvertible, WithoutReflection {
+extension EndSessionRequest: CustomStringConvertible, NonReflectable {
     /// The URL without its parameter values.
     public var description: String { Redaction.url(url) }
 }

@@ -35,12 +35,12 @@ public struct LogoutTokenOptions: Sendable, Hashable {
 
     /// The maximum age of a token without `exp`; nil, the default, to reject such tokens. `exp` has been required since
     /// errata set 1 (2023), but some providers do not send it.
-    public var ageWithoutExpiry: Duration?
+    public var maximumAgeWithoutExpiry: Duration?
 
     /// Creates options.
-    public init(requiresType: Bool = false, ageWithoutExpiry: Duration? = nil) {
+    public init(requiresType: Bool = false, maximumAgeWithoutExpiry: Duration? = nil) {
         self.requiresType = requiresType
-        self.ageWithoutExpiry = ageWithoutExpiry
+        self.maximumAgeWithoutExpiry = maximumAgeWithoutExpiry
     }
 }
 
@@ -98,35 +98,35 @@ extension OAuthClient {
         let leeway = registration.clockLeeway.seconds
         // "4. Validate the iss, aud, iat, and exp Claims in the same way they are validated in ID Tokens."
         let named = metadata.tokenIssuer.map { $0.issuer(for: claims) } ?? server.issuer
-        guard let named else { throw rules.refused("this client does not accept its tenant") }
+        guard let named else { throw rules.rejection("this client does not accept its tenant") }
         let issuer = try rules.requireIssuer(named)
         _ = try rules.requireAudience(registration.clientID, trusting: registration.trustedAudiences)
         let issuedAt: Double
         let acceptedUntil: Double
-        if claims["exp"] == nil, let age = options.ageWithoutExpiry {
+        if claims["exp"] == nil, let age = options.maximumAgeWithoutExpiry {
             let age = min(age.seconds, Self.maximumLogoutTokenAge)
-            issuedAt = try rules.requireIssued(within: age)
+            issuedAt = try rules.requireIssuedAt(within: age)
             acceptedUntil = issuedAt + age + leeway
         } else {
             // Section 4: "OPs are encouraged to use short expiration times in Logout Tokens, preferably at most two minutes in the
             // future, to prevent captured Logout Tokens from being replayable." Its identifier is stored for as long as the token is accepted;
             // therefore that period is bounded, regardless of `exp`.
-            issuedAt = try rules.requireIssued(within: Self.maximumLogoutTokenAge)
+            issuedAt = try rules.requireIssuedAt(within: Self.maximumLogoutTokenAge)
             acceptedUntil = min(try rules.requireUnexpired(), issuedAt + Self.maximumLogoutTokenAge) + leeway
         }
-        try rules.requireStarted()
+        try rules.requireNotBefore()
         // "5. Verify that the Logout Token contains a sub Claim, a sid Claim, or both."
         let (subject, sessionID) = (claims["sub"]?.string, claims["sid"]?.string)
         guard subject != nil || sessionID != nil, (claims["sub"] == nil) == (subject == nil),
             (claims["sid"] == nil) == (sessionID == nil), subject?.isEmpty != true, sessionID?.isEmpty != true
-        else { throw rules.refused("its sub and sid are missing, or one of them is invalid") }
+        else { throw rules.rejection("its sub and sid are missing, or one of them is invalid") }
         // "6. Verify that the Logout Token contains an events Claim whose value is JSON object containing the member name
         // http://schemas.openid.net/event/backchannel-logout."
         guard claims["events"]?["http://schemas.openid.net/event/backchannel-logout"]?.object != nil else {
-            throw rules.refused("it contains no back-channel logout event (events)")
+            throw rules.rejection("it contains no back-channel logout event (events)")
         }
         // "7. Verify that the Logout Token does not contain a nonce Claim."
-        guard claims["nonce"] == nil else { throw rules.refused("it contains a nonce, which is not allowed") }
+        guard claims["nonce"] == nil else { throw rules.rejection("it contains a nonce, which is not allowed") }
         // Section 2.4: jti is REQUIRED.
         guard let identifier = claims["jti"]?.string, !identifier.isEmpty, identifier.utf8.count <= 1024 else {
             throw rules.missing("jti")

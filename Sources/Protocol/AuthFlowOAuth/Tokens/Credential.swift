@@ -35,7 +35,7 @@ public struct Credential: Sendable, Hashable {
     package var applicationData: Secret?
 
     /// The number of refreshes, since the last successful one, that the provider has rejected without giving a reason.
-    package var refusedRefreshes: Int64 = 0
+    package var rejectedRefreshes: Int64 = 0
 
     /// Creates a credential.
     /// - Parameters:
@@ -105,7 +105,7 @@ extension Credential {
         if !resources.isEmpty { json["resources"] = .array(resources.map(JSON.string)) }
         if !resourceTokens.isEmpty { json["resource_tokens"] = .array(resourceTokens.map(\.json)) }
         json["application_data"] = applicationData.map { .string($0.exposed) }
-        if refusedRefreshes > 0 { json["refused_refreshes"] = .integer(refusedRefreshes) }
+        if rejectedRefreshes > 0 { json["refused_refreshes"] = .integer(rejectedRefreshes) }
         return .object(json)
     }
 
@@ -143,7 +143,7 @@ extension Credential {
         self.resources = json["resources"]?.strings ?? []
         self.resourceTokens = (json["resource_tokens"]?.array ?? []).compactMap(ResourceToken.init)
         self.applicationData = json["application_data"]?.string.map(Secret.init)
-        self.refusedRefreshes = min(max(json["refused_refreshes"]?.integer ?? 0, 0), 1000)
+        self.rejectedRefreshes = min(max(json["refused_refreshes"]?.integer ?? 0, 0), 1000)
     }
 }
 

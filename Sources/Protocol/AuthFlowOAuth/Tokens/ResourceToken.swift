@@ -56,7 +56,7 @@ package struct ResourceToken: Sendable, Hashable {
     }
 
     /// Whether the token is for this resource and was requested with these scopes.
-    package func isFor(_ resource: String, _ scopes: [String]?) -> Bool {
+    package func matches(_ resource: String, _ scopes: [String]?) -> Bool {
         self.resource.isIdentical(to: resource) && requestedScopes.map(Set.init) == scopes.map(Set.init)
     }
 }

@@ -68,16 +68,16 @@ struct ProofNonces: Sendable {
 
     /// Checks the nonce of a proof.
     /// - Returns: The nonce for the next proof, when this nonce is in the second half of its lifetime (section 8.2).
-    /// - Throws: ``TokenFailure/wantsNonce`` if the nonce is missing, has expired, or was not issued by the API.
+    /// - Throws: ``TokenFailure/requiresNonce`` if the nonce is missing, has expired, or was not issued by the API.
     func check(_ nonce: String?, at now: Date) throws(TokenFailure) -> String? {
         guard let bytes = nonce.flatMap({ Base64URL.decode($0) }), bytes.count == 8 + Self.codeSize else {
-            throw .wantsNonce
+            throw .requiresNonce
         }
         let time = Array(bytes.prefix(8))
-        guard Self.isEqual(code(time), Array(bytes.dropFirst(8))) else { throw .wantsNonce }
+        guard Self.isEqual(code(time), Array(bytes.dropFirst(8))) else { throw .requiresNonce }
         let issued = Double(time.reduce(Int64(0)) { $0 << 8 | Int64($1) })
         let age = now.timeIntervalSince1970 - issued
-        guard age >= -Self.leeway, age < lifetime else { throw .wantsNonce }
+        guard age >= -Self.leeway, age < lifetime else { throw .requiresNonce }
         return age > lifetime / 2 ? next() : nil
     }
 

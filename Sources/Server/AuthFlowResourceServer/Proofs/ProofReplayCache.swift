@@ -39,17 +39,17 @@ public final class MemoryReplayCache: ProofReplayCache {
         var earlier: Set<ProofIdentifier> = []
         var began = Date.distantPast
         /// The proofs that were used before the clock was set back.
-        var ofLaterTime: Set<ProofIdentifier> = []
-        var laterTime = Date.distantPast
+        var usedBeforeClockReset: Set<ProofIdentifier> = []
+        var clockResetExpiry = Date.distantPast
 
         mutating func move(to now: Date, _ window: TimeInterval) {
-            if now >= laterTime { ofLaterTime = [] }
+            if now >= clockResetExpiry { usedBeforeClockReset = [] }
             let age = now.timeIntervalSince(began)
             // Concurrent requests may arrive out of order.
             if age < -window {
-                ofLaterTime.formUnion(recent)
-                ofLaterTime.formUnion(earlier)
-                laterTime = max(laterTime, began + 2 * window)
+                usedBeforeClockReset.formUnion(recent)
+                usedBeforeClockReset.formUnion(earlier)
+                clockResetExpiry = max(clockResetExpiry, began + 2 * window)
                 (recent, earlier, began) = ([], [], now)
             } else if age >= 2 * window {
                 (recent, earlier, began) = ([], [], now)
@@ -71,9 +71,10 @@ public final class MemoryReplayCache: ProofReplayCache {
         try state.withLock { state in
             state.move(to: now, window.seconds)
             let isUsed =
-                state.recent.contains(proof) || state.earlier.contains(proof) || state.ofLaterTime.contains(proof)
+                state.recent.contains(proof) || state.earlier.contains(proof)
+                || state.usedBeforeClockReset.contains(proof)
             if isUsed { return false }
-            guard state.recent.count < limit, state.ofLaterTime.count <= 2 * limit else {
+            guard state.recent.count < limit, state.usedBeforeClockReset.count <= 2 * limit else {
                 throw AuthError(
                     .temporarilyUnavailable,
                     "The replay cache is full: it accepts at most \(limit) proofs in \(Int(window.seconds)) s.",
@@ -94,7 +95,7 @@ public final class SharedReplayCache: ProofReplayCache {
     private static let sweepInterval = 60.0
 
     /// The allowed clock skew between two instances: one may accept a proof for this long after the other considers it expired.
-    private static let clockDifference = Duration.seconds(60)
+    private static let allowedClockSkew = Duration.seconds(60)
 
     private let store: any SessionTokenStore
     private let resource: String
@@ -116,7 +117,7 @@ public final class SharedReplayCache: ProofReplayCache {
             clientID: "",
             kind: .claim
         )
-        let isFirst = try await store.claim(key, for: window + Self.clockDifference)
+        let isFirst = try await store.claim(key, for: window + Self.allowedClockSkew)
         if isSweepDue(now) {
             // No request waits for this task. Its errors can be ignored, because a failing store also makes the next
             // claim fail.

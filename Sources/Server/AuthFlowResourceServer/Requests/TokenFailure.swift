@@ -7,7 +7,7 @@ enum TokenFailure: Error, Sendable {
     /// The proof is not accepted (`invalid_dpop_proof`).
     case invalidProof(String)
     /// The proof has no valid nonce (`use_dpop_nonce`).
-    case wantsNonce
+    case requiresNonce
     case insufficientScope
     case insufficientAuthentication
 

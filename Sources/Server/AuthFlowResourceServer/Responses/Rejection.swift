@@ -71,7 +71,7 @@ struct RejectionWriter {
                     .unauthorized, "invalid_dpop_proof", "The DPoP proof is not accepted.",
                     "The DPoP proof was rejected: \(reason)."
                 )
-            case .wantsNonce:
+            case .requiresNonce:
                 (
                     .unauthorized, "use_dpop_nonce", "The resource server requires a nonce in the DPoP proof.",
                     "The DPoP proof has no valid nonce."

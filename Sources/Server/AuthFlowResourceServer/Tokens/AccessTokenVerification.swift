@@ -36,7 +36,7 @@ struct AccessTokenVerification {
             steps?.begin(.header)
             let token = try check(try verifier.rules(of: jws))
             steps?.begin(.signature)
-            let metadata = try await issuer.server.metadataWithoutWaiting()
+            let metadata = try await issuer.server.metadataWhileRevalidating()
             try await verifier.verifySignature(of: jws, keys: issuer.server.keySet(metadata, template: issuer.tenants))
             return token
         } catch let error as AuthError where error.code == .accessTokenRejected {
@@ -49,23 +49,25 @@ struct AccessTokenVerification {
         // "The issuer identifier for the authorization server ... MUST exactly match the value of the "iss" claim."
         let issuer = try rules.requireIssuer(issuerName)
         steps?.begin(.audience)
-        let audience = try rules.requireAnAudience()
-        guard self.issuer.means(resource, audience) else { throw rules.refused("it is intended for another API (aud)") }
+        let audience = try rules.requireAudienceClaim()
+        guard self.issuer.matchesAudience(resource, audience) else {
+            throw rules.rejection("it is intended for another API (aud)")
+        }
         // "The current time MUST be before the time represented by the "exp" claim."
         steps?.begin(.lifetime)
         _ = try rules.requireUnexpired()
-        try rules.requireStarted()
+        try rules.requireNotBefore()
         let isAccessToken = rules.header.json["typ"]?.string.map { $0.lowercased().hasSuffix("at+jwt") } ?? false
         steps?.begin(.claims)
         // Section 2.2: iss, exp, aud, sub, client_id, iat and jti are REQUIRED.
         if isAccessToken {
-            _ = try rules.requireIssued(within: nil)
+            _ = try rules.requireIssuedAt(within: nil)
             for claim in ["sub", "client_id", "jti"] where claims[claim]?.string?.isEmpty != false {
                 throw rules.missing(claim)
             }
         } else {
-            if claims["iat"] != nil { _ = try rules.requireIssued(within: nil) }
-            try refuseIDToken(rules, audience)
+            if claims["iat"] != nil { _ = try rules.requireIssuedAt(within: nil) }
+            try rejectIDToken(rules, audience)
         }
         // The names of this claim on servers that predate RFC 9068.
         let client =
@@ -76,14 +78,15 @@ struct AccessTokenVerification {
 
     /// RFC 8725 section 2.8: "cross-JWT confusion". Without a distinct type, an access token can be distinguished from
     /// an ID Token only by its claims.
-    private func refuseIDToken(_ rules: JWTClaims, _ audience: [String]) throws(AuthError) {
+    private func rejectIDToken(_ rules: JWTClaims, _ audience: [String]) throws(AuthError) {
         let claims = rules.json
         for mark in ["nonce", "at_hash", "c_hash", "s_hash"] where claims[mark] != nil {
-            throw rules.refused("it has a claim that only ID Tokens have (\(mark))")
+            throw rules.rejection("it has a claim that only ID Tokens have (\(mark))")
         }
         if let client = claims["azp"]?.string {
-            guard !issuer.means(resource, [client]), !audience.allSatisfy({ $0.isIdentical(to: client) }) else {
-                throw rules.refused("its authorized party is its audience, as in an ID Token (azp)")
+            guard !issuer.matchesAudience(resource, [client]), !audience.allSatisfy({ $0.isIdentical(to: client) })
+            else {
+                throw rules.rejection("its authorized party is its audience, as in an ID Token (azp)")
             }
         }
         // Rejects logout tokens and JWT responses (such as introspection responses). Keycloak indicates the type of a
@@ -91,10 +94,10 @@ struct AccessTokenVerification {
         let kind = claims["typ"]?.string?.lowercased() ?? "bearer"
         let use = claims["token_use"]?.string?.lowercased() ?? "access"
         guard ["access", "access_token"].contains(use) else {
-            throw rules.refused("it is a different kind of JWT (token_use)")
+            throw rules.rejection("it is a different kind of JWT (token_use)")
         }
         guard claims["events"] == nil, claims["token_introspection"] == nil, ["bearer", "dpop"].contains(kind) else {
-            throw rules.refused("it is a different kind of JWT")
+            throw rules.rejection("it is a different kind of JWT")
         }
         guard claims["sub"]?.string?.isEmpty == false || claims["client_id"]?.string?.isEmpty == false else {
             throw rules.missing("sub")

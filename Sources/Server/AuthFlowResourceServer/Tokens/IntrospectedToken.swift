@@ -25,7 +25,9 @@ struct IntrospectedToken {
         // the token can be used at the resource server making the introspection call." An "aud" in the response must identify this API.
         if let value = members["aud"] {
             let audience = value.string.map { [$0] } ?? value.strings ?? []
-            guard issuer.means(resource, audience) else { throw .invalid("it is intended for another API (aud)") }
+            guard issuer.matchesAudience(resource, audience) else {
+                throw .invalid("it is intended for another API (aud)")
+            }
         } else if !isVerified, !issuer.trustsIssuerToCheckAudience {
             throw .invalid("the introspection response has no audience (aud)")
         }

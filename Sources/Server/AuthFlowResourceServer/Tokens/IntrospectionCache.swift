@@ -102,7 +102,7 @@ final class IntrospectionCache: Sendable {
                     throw error
                 } catch let error as AuthError where error.code == .providerRejected {
                     let time = now().timeIntervalSince1970
-                    rejected.keep(error, digest, from: time, until: time + times.inactive)
+                    rejected.store(error, digest, from: time, until: time + times.inactive)
                     throw error
                 }
             }
@@ -126,10 +126,10 @@ final class IntrospectionCache: Sendable {
         guard (try claims.serialized()).count <= Self.maximumResultSize else { return claims }
         if claims["active"]?.bool == true {
             let end = claims["exp"]?.number ?? .infinity
-            active.keep(claims, digest, from: asked, until: min(asked + times.active, end))
-            known.keep(true, digest, from: asked, until: end)
+            active.store(claims, digest, from: asked, until: min(asked + times.active, end))
+            known.store(true, digest, from: asked, until: end)
         } else {
-            inactive.keep(claims, digest, from: asked, until: asked + times.inactive)
+            inactive.store(claims, digest, from: asked, until: asked + times.inactive)
         }
         return claims
     }

@@ -44,7 +44,7 @@ final class TokenCache<Value: Sendable>: Sendable {
     /// - Parameters:
     ///   - start: The start of the value's validity, in seconds since 1970.
     ///   - end: The end of the value's validity, in seconds since 1970.
-    func keep(_ value: Value, _ digest: TokenDigest, from start: Double, until end: Double) {
+    func store(_ value: Value, _ digest: TokenDigest, from start: Double, until end: Double) {
         guard limit > 0, start < end else { return }
         generations.withLock { insert(Entry(value: value, from: start, until: end), digest, &$0) }
     }

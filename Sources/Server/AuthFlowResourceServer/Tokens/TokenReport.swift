@@ -110,5 +110,5 @@ extension TokenReport {
     }
 
     /// Thrown for an opaque token if the token must not be introspected for the report.
-    struct IsNotIntrospected: Error {}
+    struct IntrospectionNotAllowed: Error {}
 }

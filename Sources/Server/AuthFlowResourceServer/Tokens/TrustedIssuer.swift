@@ -92,7 +92,7 @@ public struct TrustedIssuer: Sendable {
     /// Whether an audience includes the API. RFC 9068 section 4: "The resource server MUST validate that the "aud"
     /// claim contains a resource indicator value corresponding to an identifier the resource server expects for
     /// itself."
-    func means(_ resource: Endpoint, _ audience: [String]) -> Bool {
+    func matchesAudience(_ resource: Endpoint, _ audience: [String]) -> Bool {
         audiences.isEmpty
             ? audience.containsIdentical(resource.url) : audiences.contains { audience.containsIdentical($0) }
     }

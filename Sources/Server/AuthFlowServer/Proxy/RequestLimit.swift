@@ -17,18 +17,18 @@ final class RequestLimit: Sendable {
     private let state = Mutex<(users: [String: Requests], last: UInt64)>(([:], 0))
 
     /// The slot of a request in progress. It is freed when the last reference to it is released.
-    final class Place: Sendable {
+    final class Slot: Sendable {
         private let limit: RequestLimit
         private let user: String
 
         fileprivate init(_ limit: RequestLimit, _ user: String) { (self.limit, self.user) = (limit, user) }
 
-        deinit { limit.leave(user) }
+        deinit { limit.release(user) }
     }
 
     /// Waits until fewer than eight requests of the user are in progress.
     /// - Throws: ``Exceeded``, `CancellationError`.
-    func place(for user: String, clock: any Clock<Duration>) async throws -> Place {
+    func slot(for user: String, clock: any Clock<Duration>) async throws -> Slot {
         do {
             try await withDeadline(Self.timeout, clock: clock) {
                 AuthError(.timedOut, "Too many requests from this user are queued.")
@@ -38,7 +38,7 @@ final class RequestLimit: Sendable {
         } catch is AuthError {
             throw Exceeded()
         }
-        return Place(self, user)
+        return Slot(self, user)
     }
 
     private func enter(_ user: String) async throws {
@@ -65,11 +65,11 @@ final class RequestLimit: Sendable {
             return index != nil
         }
         // The request may have received a slot at the moment of its cancellation.
-        if !wasQueued { leave(user) }
+        if !wasQueued { release(user) }
         throw CancellationError()
     }
 
-    private func leave(_ user: String) {
+    private func release(_ user: String) {
         let next = state.withLock { state -> AsyncStream<Void>.Continuation? in
             guard var requests = state.users[user] else { return nil }
             defer { state.users[user] = requests.running == 0 ? nil : requests }

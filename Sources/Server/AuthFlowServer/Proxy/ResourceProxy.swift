@@ -262,17 +262,17 @@ public struct ResourceProxy: Sendable {
         // A slow API must not delay token requests, and a stream must not delay other calls to the API.
         let isLong = isStreamed || upload != nil
         forwarded.pool = isLong ? .streams : .resources
-        forwarded.holdsBack = isStreamed
+        forwarded.appliesBackpressure = isStreamed
         let clock = server.host.clock
-        let place = try await (isLong ? streamLimit : limit).place(for: access.user, clock: clock)
+        let slot = try await (isLong ? streamLimit : limit).slot(for: access.user, clock: clock)
         let client = access.provider.client
         guard isLong else {
             let response = try await client.send(forwarded, with: access.tokens)
-            return .whole(withExtendedLifetime(place) { returned(response, to: request.method, route) })
+            return .whole(withExtendedLifetime(slot) { returned(response, to: request.method, route) })
         }
         let response = try await client.stream(forwarded, body: upload, with: access.tokens)
         let duration = isStreamed ? route.maximumStreamDuration : forwarded.timeout
-        response.body.attach(StreamEnd(of: response.body, place, after: duration, clock: clock))
+        response.body.attach(StreamEnd(of: response.body, slot, after: duration, clock: clock))
         guard isStreamed else {
             let body = try await response.body.collect(upTo: route.maximumResponseSize)
             let whole = TransportResponse(head: response.head, body: body)
@@ -334,11 +334,11 @@ public struct ResourceProxy: Sendable {
 
 /// Aborts a stream after its maximum duration, and holds the slot of its request until the stream is released.
 private final class StreamEnd: Sendable {
-    private let place: RequestLimit.Place
+    private let slot: RequestLimit.Slot
     private let task: Task<Void, Never>
 
-    init(of body: ResponseBody, _ place: RequestLimit.Place, after duration: Duration, clock: any Clock<Duration>) {
-        self.place = place
+    init(of body: ResponseBody, _ slot: RequestLimit.Slot, after duration: Duration, clock: any Clock<Duration>) {
+        self.slot = slot
         self.task = Task { [weak body] in
             guard (try? await clock.sleep(for: duration)) != nil else { return }
             body?.cancel(throwing: AuthError(.timedOut, "The response exceeded its maximum duration."))

@@ -50,7 +50,7 @@ extension Credential {
 
 /// The subject of a logout record. A sign-in in progress looks up a user, a session at the provider, or both. For a logout with both, one
 /// record applies to that session, and another to the user's sign-ins that have no session identifier, because they may belong to that session.
-enum LogoutMark: Hashable, Sendable {
+enum LogoutRecord: Hashable, Sendable {
     case user(String)
     case session(String)
     case userInSession(String, String)

@@ -33,13 +33,13 @@ extension SessionServer {
                 isFirst: isFirst,
                 clockLeeway: provider.client.registration.clockLeeway
             )
-            let meant = found.filter(logout.ends)
-            guard !logout.isReplay(ending: meant, of: found) else {
+            let targets = found.filter(logout.ends)
+            guard !logout.isReplay(ending: targets, of: found) else {
                 return refused("The logout token was used before (jti).")
             }
             // A separate task, because the current task may be cancelled: the use must be recorded if the sessions have ended.
             try await Task { [self] in
-                try await end(meant, at: provider, .providerLogout, revoking: \.endsWithProviderSession)
+                try await end(targets, at: provider, .providerLogout, revoking: \.endsWithProviderSession)
                 if isFirst { try await recordUse(of: token, at: provider) }
             }.value
             return ServerResponse.plain(.ok)
@@ -83,7 +83,7 @@ extension SessionServer {
 
 extension SessionServer {
     /// The keys of a logout record: the first is used for writing, and all of them are used for lookups.
-    private func keys(of mark: LogoutMark, _ issuer: String, at provider: ProviderSessions) -> [RecordKey] {
+    private func keys(of mark: LogoutRecord, _ issuer: String, at provider: ProviderSessions) -> [RecordKey] {
         let clientID = provider.client.registration.clientID
         return HashedTag(["logout", clientID, issuer] + mark.parts, keys: options.tagKeys).all.map { tag in
             RecordKey(name: Base64URL.encode(tag.bytes), issuer: issuer, clientID: clientID, kind: .logout)
@@ -93,7 +93,9 @@ extension SessionServer {
     /// Stores the records of a logout token for longer than the maximum duration of a sign-in, so that sign-ins in progress
     /// can find them, even if the provider issued the ID Token before the local time of the sign-in.
     private func mark(_ token: LogoutToken, at provider: ProviderSessions) async throws {
-        for mark in LogoutMark.left(by: token) { try await leave(mark, token.issuer, token.issuedAt, at: provider) }
+        for mark in LogoutRecord.left(by: token) {
+            try await storeMark(mark, token.issuer, token.issuedAt, at: provider)
+        }
     }
 
     /// Stores a record of a logout token whose sessions have ended. If the process is killed or the store fails before the record is stored, the provider may resend
@@ -101,34 +103,35 @@ extension SessionServer {
     private func recordUse(of token: LogoutToken, at provider: ProviderSessions) async throws {
         let rest = max(0, token.acceptedUntil.timeIntervalSince(host.now()))
         let lifetime = Duration.seconds(rest) + provider.client.registration.clockLeeway
-        try await leave(.token(token.identifier), token.issuer, token.issuedAt, for: lifetime, at: provider)
+        try await storeMark(.token(token.identifier), token.issuer, token.issuedAt, for: lifetime, at: provider)
     }
 
     /// Whether a logout token was already used.
     private func wasUsed(_ token: LogoutToken, at provider: ProviderSessions) async throws -> Bool {
         for key in keys(of: .token(token.identifier), token.issuer, at: provider) {
-            if try await timeOfMark(key) != nil { return true }
+            if try await logoutTime(key) != nil { return true }
         }
         return false
     }
 
     /// Stores a record for a session that the provider has just ended.
-    func leaveMark(ofProviderSession name: String, _ issuer: String, at provider: ProviderSessions) async throws {
+    func storeLogoutRecord(ofProviderSession name: String, _ issuer: String, at provider: ProviderSessions) async throws
+    {
         let time = host.now() + provider.client.registration.clockLeeway.seconds
-        try await leave(.session(name), issuer, time, at: provider)
+        try await storeMark(.session(name), issuer, time, at: provider)
     }
 
-    private func leave(
-        _ mark: LogoutMark,
+    private func storeMark(
+        _ mark: LogoutRecord,
         _ issuer: String,
         _ issuedAt: Date,
-        for lifetime: Duration = signInPatience * 2,
+        for lifetime: Duration = signInTimeout * 2,
         at provider: ProviderSessions
     ) async throws {
         guard let key = keys(of: mark, issuer, at: provider).first else { return }
         try await store.withLease(on: key) { lease in
             // An earlier time does not replace a later time.
-            let time = max(try await timeOfMark(key) ?? 0, issuedAt.timeIntervalSince1970)
+            let time = max(try await logoutTime(key) ?? 0, issuedAt.timeIntervalSince1970)
             try await store.write(
                 Array("\(time)".utf8),
                 RecordAttributes(lifetime: lifetime),
@@ -137,7 +140,7 @@ extension SessionServer {
         }
     }
 
-    private func timeOfMark(_ key: RecordKey) async throws -> TimeInterval? {
+    private func logoutTime(_ key: RecordKey) async throws -> TimeInterval? {
         try await store.bytes(for: key).flatMap { TimeInterval(String(decoding: $0, as: UTF8.self)) }
     }
 
@@ -147,10 +150,10 @@ extension SessionServer {
         // If the process was paused for longer than the lifetime of the records, the answer is unknown, so the
         // session is treated as ended.
         let age = host.now().timeIntervalSince(credential.signedInAt)
-        guard age < Self.signInPatience.seconds else { return true }
-        let marks = LogoutMark.concerning(identity.subject, session: Self.sessionID(of: credential))
+        guard age < Self.signInTimeout.seconds else { return true }
+        let marks = LogoutRecord.concerning(identity.subject, session: Self.sessionID(of: credential))
         for key in marks.flatMap({ keys(of: $0, identity.issuer, at: provider) }) {
-            if let time = try await timeOfMark(key), LogoutMark.ends(credential, at: time) { return true }
+            if let time = try await logoutTime(key), LogoutRecord.ends(credential, at: time) { return true }
         }
         return false
     }

@@ -39,33 +39,33 @@ extension SessionServer {
     public func endSessions(ofUserOf session: Session, named names: [String]? = nil) async throws {
         let provider = try self.sessions(of: session)
         let own = provider.recordKey(session.identifier)
-        var meant: [RecordKey: Credential?] = [:]
-        if let stored = try await provider.credentials.stored(own) { meant[own] = .some(stored.credential) }
+        var targets: [RecordKey: Credential?] = [:]
+        if let stored = try await provider.credentials.stored(own) { targets[own] = .some(stored.credential) }
         if let identity = session.identity {
             for found in try await sessionsToEnd(ofUser: identity.subject, identity.issuer, at: provider) {
-                meant[found.key] = .some(found.credential)
+                targets[found.key] = .some(found.credential)
             }
         }
-        if let names { meant = meant.filter { names.contains($0.key.name) } }
-        try await end(meant, at: provider, .signedOut, last: own)
+        if let names { targets = targets.filter { names.contains($0.key.name) } }
+        try await end(targets, at: provider, .signedOut, last: own)
     }
 
     /// Ends sessions in every process, and revokes their tokens.
     /// - Parameters:
-    ///   - meant: The sessions, with their credentials if this process can read them.
+    ///   - targets: The sessions, with their credentials if this process can read them.
     ///   - last: The session to end last, so that the user can retry with it.
     ///   - isRevoked: Whether to revoke the tokens of a credential.
     func end(
-        _ meant: [RecordKey: Credential?],
+        _ targets: [RecordKey: Credential?],
         at provider: ProviderSessions,
         _ reason: SessionEnd.Reason,
         last: RecordKey? = nil,
         revoking isRevoked: (Credential) -> Bool = { _ in true }
     ) async throws {
-        let keys = meant.keys.filter { $0 != last } + (last.map { meant.keys.contains($0) ? [$0] : [] } ?? [])
+        let keys = targets.keys.filter { $0 != last } + (last.map { targets.keys.contains($0) ? [$0] : [] } ?? [])
         // A session that this process cannot read may have a refresh in progress in another process.
-        try await provider.credentials.revokeLateTokens(of: keys.filter { meant[$0]?.map(isRevoked) ?? true })
-        var ended = meant
+        try await provider.credentials.revokeLateTokens(of: keys.filter { targets[$0]?.map(isRevoked) ?? true })
+        var ended = targets
         // The tokens are revoked even if the database's response was lost or only some sessions were removed, because
         // the caller requested the end of all of them.
         defer { revoke(ended.values.compactMap { $0 }.filter(isRevoked), at: provider) }
@@ -82,15 +82,15 @@ extension SessionServer {
         _ reason: SessionEnd.Reason,
         revoking isRevoked: (Credential) -> Bool
     ) async throws {
-        let meant = Dictionary(found.map { ($0.key, $0.credential) }) { first, _ in first }
-        try await end(meant, at: provider, reason, revoking: isRevoked)
+        let targets = Dictionary(found.map { ($0.key, $0.credential) }) { first, _ in first }
+        try await end(targets, at: provider, reason, revoking: isRevoked)
     }
 
     /// Notifies the application of the end of sessions, without delaying the response.
     func reportEnds(_ removed: [TaggedCredential], at provider: ProviderSessions, _ reason: SessionEnd.Reason) {
         // If a session has no credential, its end was already reported; if the store did not confirm the removal,
         // another process may have removed it.
-        let removed = removed.filter { $0.credential != nil && $0.isKnownToBeRemoved }
+        let removed = removed.filter { $0.credential != nil && $0.isRemovalConfirmed }
         guard !removed.isEmpty else { return }
         provider.credentials.beginCleanup { [hooks = options.hooks] in
             for removed in removed {
@@ -134,7 +134,7 @@ extension SessionServer {
         at provider: ProviderSessions
     ) async throws -> [TaggedCredential] {
         let found = try await sessions(ofUser: subject, issuer, at: provider)
-        provider.credentials.forget(except: found) { $0.identity?.subject.isIdentical(to: subject) == true }
+        provider.credentials.evict(except: found) { $0.identity?.subject.isIdentical(to: subject) == true }
         return found
     }
 
@@ -154,7 +154,7 @@ extension SessionServer {
         at provider: ProviderSessions
     ) async throws -> [TaggedCredential] {
         let found = try await sessions(ofProviderSession: name, issuer, at: provider)
-        provider.credentials.forget(except: found) { Self.sessionID(of: $0)?.isIdentical(to: name) == true }
+        provider.credentials.evict(except: found) { Self.sessionID(of: $0)?.isIdentical(to: name) == true }
         return found
     }
 
@@ -175,7 +175,7 @@ extension SessionServer {
                 for (number, credential) in removed.enumerated() {
                     // If the provider does not respond, each of the remaining revocations would also time out.
                     if number >= Self.concurrentRevocations, await group.next() == false { return }
-                    group.addTask { [self] in await isAnswered(credential, at: provider) }
+                    group.addTask { [self] in await revokeTokens(credential, at: provider) }
                 }
             }
         }
@@ -183,14 +183,14 @@ extension SessionServer {
 
     /// Revokes the tokens of one session.
     /// - Returns: Whether the provider responded.
-    private func isAnswered(_ credential: Credential, at provider: ProviderSessions) async -> Bool {
+    private func revokeTokens(_ credential: Credential, at provider: ProviderSessions) async -> Bool {
         do {
             try await FlowReporter(host: host, observer: observer).step(.revocation) {
                 try await provider.client.revoke(credential)
             }
             return true
         } catch let error as AuthError {
-            return !error.isUnanswered
+            return !error.hasNoResponse
         } catch {
             return true
         }
@@ -224,18 +224,18 @@ extension SessionServer {
                     .signOutNeedsSession,
                     .unauthorized,
                     to: request,
-                    links: waysOn
+                    links: failureLinks
                 ).setting(cookie)
             }
-            var meant: [RecordKey: Credential?] = [:]
+            var targets: [RecordKey: Credential?] = [:]
             // The sessions are looked up before any of them is removed, so that the user can retry with this session
             // after a failure.
             if isEverywhere, let identity = own.credential?.identity {
                 for found in try await sessionsToEnd(ofUser: identity.subject, identity.issuer, at: provider) {
-                    meant[found.key] = .some(found.credential)
+                    targets[found.key] = .some(found.credential)
                 }
             }
-            meant[key] = .some(own.credential)
+            targets[key] = .some(own.credential)
             if let credential = own.credential {
                 let session = Session(identifier, credential, of: provider)
                 // The hook cannot prevent the sign-out.
@@ -245,7 +245,7 @@ extension SessionServer {
                     await hooks.onSignOut(session)
                 }
             }
-            try await self.end(meant, at: provider, .signedOut, last: key)
+            try await self.end(targets, at: provider, .signedOut, last: key)
             var end: EndSessionRequest?
             if let credential = own.credential { end = try? await provider.client.endSessionRequest(for: credential) }
             return ServerResponse.redirect(to: end?.url ?? options.startPath).setting(cookie)

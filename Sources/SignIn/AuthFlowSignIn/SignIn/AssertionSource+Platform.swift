@@ -89,7 +89,7 @@ extension AssertionSource {
     ) -> AssertionSource {
         let identity = [issuer ?? "", subject, audience ?? ""].joined(separator: "\u{0}")
         return AssertionSource("the client's key", identity: identity, audience: audience) { request in
-            let key = try await key.keyInTask()
+            let key = try await key.loadKey()
             let own: [String: JSON] = [
                 "iss": .string(issuer ?? request.clientID), "sub": .string(subject),
                 "aud": .string(audience ?? request.issuer), "jti": .string(request.identifier),

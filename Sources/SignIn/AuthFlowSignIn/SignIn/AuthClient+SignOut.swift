@@ -72,7 +72,7 @@ extension SignOut: CustomStringConvertible {
 
 extension AuthClient {
     /// The timeout for the redirect from the provider's sign-out page.
-    private static let longestReturn = Duration.seconds(30)
+    private static let postLogoutRedirectTimeout = Duration.seconds(30)
 
     /// Signs out: removes the stored tokens, revokes them at the provider, and optionally ends the user's session at the
     /// provider through the user agent.
@@ -130,7 +130,7 @@ extension AuthClient {
             let isRevoked = (try? await revoke(found)) == .done
             let outcome =
                 isRevoked ? "The tokens were revoked." : "The tokens are no longer stored, but were not revoked."
-            return .failure(error.saying("\(error.message) \(outcome)", because: error))
+            return .failure(error.withMessage("\(error.message) \(outcome)", because: error))
         } catch {
             return .failure(error)
         }
@@ -142,7 +142,7 @@ extension AuthClient {
             if case .userAgent(let userAgent) = method { userAgent } else { nil }
         }.first
         guard let userAgent else {
-            throw methods.passedOver.first { $0.flow == .authorizationCode }?.reason
+            throw methods.skipped.first { $0.flow == .authorizationCode }?.reason
                 ?? AuthError(.unsupported, "This client has no user agent that can show the provider's sign-out page.")
         }
         let state = client.host.randomToken()
@@ -153,16 +153,16 @@ extension AuthClient {
             reporter: reporter,
             clock: client.host.clock
         )
-        let timeout = min(options.timeout, Self.longestReturn)
+        let timeout = min(options.timeout, Self.postLogoutRedirectTimeout)
         try await withDeadline(timeout, clock: client.host.clock) {
             AuthError(
                 .timedOut,
-                "The provider's sign-out page did not redirect back within \(Int(timeout.seconds)) s, so the session there may not have ended.\(expected.notes.advice)"
+                "The provider's sign-out page did not redirect back within \(Int(timeout.seconds)) s, so the session there may not have ended.\(expected.ignoredResponseReason.advice)"
             )
-        } _: { [visits] in
+        } _: { [pendingRedirects] in
             try await userAgent.withRedirectSession(expected) { place in
                 let request = try await session.request(place.redirectURI, state)
-                try request.check(try await visits.visit(request.url, in: place, expected))
+                try request.check(try await pendingRedirects.visit(request.url, in: place, expected))
             }
         }
     }

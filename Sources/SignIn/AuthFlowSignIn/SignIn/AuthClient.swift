@@ -25,7 +25,7 @@ public final class AuthClient: Sendable {
 
     package let methods: SignInMethods
     package let credentials: CredentialManager
-    let visits = WaitingVisits()
+    let pendingRedirects = PendingRedirects()
     /// The credential of this client, unless it depends on another sign-in: see ``current()``.
     private let fixed: ManagedCredential
     /// The credential, available without waiting; nil if it depends on another sign-in.
@@ -92,7 +92,7 @@ public final class AuthClient: Sendable {
         store: any TokenStore,
         options: Options,
         observer: (@Sendable (FlowEvent) -> Void)?,
-        tokensWithoutUser scope: TokensWithoutUser = .byRequest
+        machineTokenSharing scope: MachineTokenSharing = .byRequest
     ) {
         self.client = client
         self.methods = methods
@@ -200,10 +200,10 @@ public final class AuthClient: Sendable {
         // account chooser.
         if policy == .sameAccount, let signIn = try await signInByExchange(options, reporter) { return signIn }
         guard let last = methods.methods.last else {
-            throw methods.passedOver.last?.reason
+            throw methods.skipped.last?.reason
                 ?? AuthError(.noUserAgent, "This client has no sign-in method.")
         }
-        for (flow, reason) in methods.passedOver { passOver(flow.rawValue, reason, reporter) }
+        for (flow, reason) in methods.skipped { reportSkipped(flow.rawValue, reason, reporter) }
         for method in methods.methods.dropLast() {
             let hasBegun = Flag()
             do {
@@ -212,13 +212,13 @@ public final class AuthClient: Sendable {
                     try willShow()
                 }
             } catch let error as AuthError where Self.mayTryAnother(error) && !hasBegun.isSet {
-                passOver(method.flow.rawValue, error, reporter)
+                reportSkipped(method.flow.rawValue, error, reporter)
             }
         }
         return try await signIn(by: last, policy, options, usesSharedSessions, reporter, willShow: willShow)
     }
 
-    private func passOver(_ name: String, _ reason: AuthError, _ reporter: FlowReporter) {
+    private func reportSkipped(_ name: String, _ reason: AuthError, _ reporter: FlowReporter) {
         reporter.report(.flowChoice, details: ["passed_over": name, "reason": reason.description])
     }
 
@@ -228,7 +228,7 @@ public final class AuthClient: Sendable {
         let exchange: TokenExchange
         do {
             guard let found = try await provider.exchangeForSignIn(in: client.providerContext) else { return nil }
-            let demands = client.demandsBeyondExchange(options)
+            let demands = client.parametersIgnoredByTokenExchange(options)
             guard demands.isEmpty else {
                 throw AuthError(
                     .unsupported,
@@ -242,18 +242,18 @@ public final class AuthClient: Sendable {
             }
             exchange = found
         } catch let error as AuthError {
-            passOver(FlowEvent.Step.tokenExchange.rawValue, error, reporter)
+            reportSkipped(FlowEvent.Step.tokenExchange.rawValue, error, reporter)
             return nil
         }
         return try await credentials.unfinished.finish { [self] in
             let credential: Credential
             do {
                 credential = try await client.signIn(by: exchange, reporter: reporter)
-            } catch let error as AuthError where !error.isPassing {
-                passOver(FlowEvent.Step.tokenExchange.rawValue, error, reporter)
+            } catch let error as AuthError where !error.isTransient {
+                reportSkipped(FlowEvent.Step.tokenExchange.rawValue, error, reporter)
                 return nil
             }
-            return try await keep(credential, [:], .sameAccount, reporter)
+            return try await save(credential, [:], .sameAccount, reporter)
         }
     }
 
@@ -282,14 +282,14 @@ public final class AuthClient: Sendable {
         case .userAgent(let userAgent):
             let timeout = options.timeout
             let hasResponse = Flag()
-            let notes = VisitNotes()
+            let ignoredResponseReason = IgnoredResponseReason()
             return try await withDeadline(timeout, clock: client.host.clock) {
                 // Once the redirect has arrived, the tokens are stored even after the timeout, so allow more time.
                 hasResponse.isSet ? timeout : nil
             } orThrow: {
                 AuthError(
                     .timedOut,
-                    "The sign-in was not finished within \(timeout.formattedSeconds).\(notes.advice) Start again when ready."
+                    "The sign-in was not finished within \(timeout.formattedSeconds).\(ignoredResponseReason.advice) Start again when ready."
                 )
             } _: { [self] in
                 let flow = AuthorizationCodeSignIn(
@@ -297,33 +297,33 @@ public final class AuthClient: Sendable {
                     reporter: reporter,
                     options: authorization,
                     usesSharedSessions: usesSharedSessions,
-                    visits: visits,
+                    pendingRedirects: pendingRedirects,
                     unfinished: credentials.unfinished,
-                    notes: notes,
+                    ignoredResponseReason: ignoredResponseReason,
                     willShow: willShow,
                     didRespond: hasResponse.set
                 )
                 return try await flow.run(with: userAgent) { credential, response in
-                    try await self.keep(credential, response.parameters, policy, reporter)
+                    try await self.save(credential, response.parameters, policy, reporter)
                 }
             }
         case .clientCredentials, .jwtBearer:
             let owner = try await method.owner?()
             guard let renewal = method.renewal(of: owner) else { throw CancellationError() }
             let credential = try await credentials.unfinished.finish { [client, resource = options.resource] in
-                try await reporter.step(.grantWithoutUser) { try await renewal(client, resource) }
+                try await reporter.step(.machineToMachineGrant) { try await renewal(client, resource) }
             }
             // Without a user there is only one account, and a new token replaces the old one. The owner may
             // have changed during the request, in which case the token does not belong to the new owner.
             let managed = self.managed(for: owner, method)
-            return try await keep(credential, in: managed, [:], .replaceAccount, reporter)
+            return try await save(credential, in: managed, [:], .replaceAccount, reporter)
         case .device(let presenter):
             let flow = DeviceSignIn(client: client, reporter: reporter, unfinished: credentials.unfinished)
-            let code = try await flow.begin(authorization, longestWait: presenter.longestWait)
+            let code = try await flow.begin(authorization, maximumWait: presenter.maximumWait)
             try willShow()
             return try await presenter.present(code) {
                 try await flow.finish(code) { credential in
-                    try await self.keep(credential, [:], policy, reporter)
+                    try await self.save(credential, [:], policy, reporter)
                 }
             }
         }
@@ -339,7 +339,7 @@ public final class AuthClient: Sendable {
     /// - Parameter url: The complete URL.
     /// - Returns: Whether a sign-in or sign-out of this client is waiting for it. An unrelated URL has no effect.
     @discardableResult
-    public func resume(with url: String) -> Bool { visits.resume(with: url) }
+    public func resume(with url: String) -> Bool { pendingRedirects.resume(with: url) }
 
     /// Starts a sign-in whose page the app shows itself: open the URL of the request, and pass the redirect to
     /// ``finishSignIn(_:with:policy:)-(_,String,_)``, in this process or another. No user agent is used.
@@ -367,12 +367,12 @@ public final class AuthClient: Sendable {
         let reporter = reporter()
         return try await credentials.unfinished.finish { [self] in
             let (credential, response) = try await client.exchange(.url(callback), for: request, reporter: reporter)
-            return try await keep(credential, response.parameters, policy, reporter)
+            return try await save(credential, response.parameters, policy, reporter)
         }
     }
 
     /// - Parameter managed: The credential to replace; default: ``current()``.
-    private func keep(
+    private func save(
         _ credential: Credential,
         in managed: ManagedCredential? = nil,
         _ parameters: FormParameters,
@@ -383,7 +383,7 @@ public final class AuthClient: Sendable {
         let managed = if let managed { managed } else { try await current() }
         do {
             do {
-                try await managed.keep(credential, policy, reporter)
+                try await managed.save(credential, policy, reporter)
             } catch {
                 let failure =
                     error as? AuthError
@@ -391,13 +391,13 @@ public final class AuthClient: Sendable {
                 guard !(error is CancellationError), ![.accountMismatch, .outcomeUnknown].contains(failure.code) else {
                     throw error
                 }
-                try await managed.keepInMemory(credential, policy)
+                try await managed.retainInMemory(credential, policy)
                 signIn.storageError = failure
             }
         } catch let error as AuthError where error.code == .accountMismatch {
             // If the user may already be signed in, the tokens may belong to that session, so they are not revoked.
             if (try? await managed.isUnknownAccount(credential.account)) == true {
-                await client.revokeRefused(credential.tokens)
+                await client.revokeRejectedTokens(credential.tokens)
             }
             throw error
         }
@@ -427,15 +427,15 @@ public final class AuthClient: Sendable {
     package func stopSending() { credentials.unfinished.close() }
 
     /// Whether a refresh token has been sent and the response has not been stored yet.
-    package var hasSent: Bool { credentials.unfinished.hasSent }
+    package var hasPendingResponse: Bool { credentials.unfinished.hasPendingResponse }
 
     /// Waits for operations in progress that must complete: exchanges of codes and refresh tokens, whose results are then
     /// stored, and revocations. They complete even if tasks are cancelled, but not when the process exits, so call this
     /// method before exiting.
-    /// - Parameter patience: The maximum time to wait; default: three seconds.
+    /// - Parameter waitTimeout: The maximum time to wait; default: three seconds.
     /// - Returns: Whether all operations have completed.
-    public func drain(within patience: Duration = .seconds(3)) async -> Bool {
-        await credentials.drain(within: patience)
+    public func drain(within waitTimeout: Duration = .seconds(3)) async -> Bool {
+        await credentials.drain(within: waitTimeout)
     }
 
     /// The provider's metadata.

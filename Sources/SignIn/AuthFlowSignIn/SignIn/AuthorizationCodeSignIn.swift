@@ -3,7 +3,7 @@ import AuthFlowOAuth
 /// Signs a user in with the authorization code grant, PKCE and OpenID Connect (RFC 6749 section 4.1, RFC 7636, OIDC Core
 /// section 3.1).
 ///
-/// ``run(with:keep:)`` follows the order of a sign-in:
+/// ``run(with:save:)`` follows the order of a sign-in:
 ///
 /// 1. find the server's endpoints (`AuthorizationServer/AuthorizationServer.swift`, `Discovery.swift`);
 /// 2. start listening for the redirect (`UserAgents/UserAgent.swift`);
@@ -19,9 +19,9 @@ struct AuthorizationCodeSignIn: Sendable {
     let options: AuthorizationOptions
     /// Whether the user agent may use a session that another app has shared, which belongs to that app's user.
     let usesSharedSessions: Bool
-    let visits: WaitingVisits
+    let pendingRedirects: PendingRedirects
     let unfinished: UnfinishedWork
-    let notes: VisitNotes
+    let ignoredResponseReason: IgnoredResponseReason
     /// Called before the user agent shows anything.
     let willShow: @Sendable () throws -> Void
     /// Called when the redirect has arrived: from then on, only the provider's servers can cause a delay.
@@ -30,19 +30,19 @@ struct AuthorizationCodeSignIn: Sendable {
     /// Runs the whole sign-in.
     /// - Parameters:
     ///   - userAgent: Shows the pages.
-    ///   - keep: Stores the credential. Called while the user agent is still waiting, so that it can show the outcome.
+    ///   - save: Stores the credential. Called while the user agent is still waiting, so that it can show the outcome.
     func run<Return: Sendable>(
         with userAgent: any UserAgent,
-        keep: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
+        save: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
     ) async throws -> Return {
         var flow = self
-        flow.client = try await reporter.step(.discovery) { try await client.forOneFlow() }
-        return try await flow.signIn(with: userAgent, keep: keep)
+        flow.client = try await reporter.step(.discovery) { try await client.withPinnedMetadata() }
+        return try await flow.signIn(with: userAgent, save: save)
     }
 
     private func signIn<Return: Sendable>(
         with userAgent: any UserAgent,
-        keep: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
+        save: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
     ) async throws -> Return {
         // RFC 9700 section 4.7: a new state for every request. The agent needs it to distinguish the response from other visits' responses.
         let state = client.host.randomToken()
@@ -54,10 +54,10 @@ struct AuthorizationCodeSignIn: Sendable {
             clock: client.host.clock
         )
         expected.decrypt = client.responseDecryption
-        expected.notes = notes
+        expected.ignoredResponseReason = ignoredResponseReason
         expected.usesSharedSessions = usesSharedSessions
         // With "par": "auto", a request is pushed if the server supports it, even if this is not required explicitly.
-        let isPushedUnasked: @Sendable (AuthorizationRequest) -> Bool = { [registration = client.registration] in
+        let isPushedAutomatically: @Sendable (AuthorizationRequest) -> Bool = { [registration = client.registration] in
             registration.pushedRequests == .automatic && $0.url.contains("request_uri=")
         }
         return try await userAgent.withRedirectSession(expected) { [expected] session in
@@ -67,8 +67,8 @@ struct AuthorizationCodeSignIn: Sendable {
             try willShow()
             let callback = try await reporter.step(.userAgentVisit) {
                 do {
-                    return try await visits.visit(request.url, in: session, expected)
-                } catch let error as AuthError where error.status == 400 && isPushedUnasked(request) {
+                    return try await pendingRedirects.visit(request.url, in: session, expected)
+                } catch let error as AuthError where error.status == 400 && isPushedAutomatically(request) {
                     throw error.advisingAboutPushedRequests
                 }
             }
@@ -76,7 +76,7 @@ struct AuthorizationCodeSignIn: Sendable {
             // A code can be used only once, so its tokens are stored even if no task waits for them anymore.
             return try await unfinished.finish {
                 let (credential, response) = try await client.exchange(callback, for: request, reporter: reporter)
-                return try await keep(credential, response)
+                return try await save(credential, response)
             }
         }
     }
@@ -85,7 +85,7 @@ struct AuthorizationCodeSignIn: Sendable {
 extension AuthError {
     /// The same error, with advice on pushed requests: some servers also require pushed parameters in the authorization URL.
     fileprivate var advisingAboutPushedRequests: AuthError {
-        saying(
+        withMessage(
             "\(message) The request was pushed (\"par\": \"auto\"). If the server also requires pushed parameters in the authorization URL, list them in \"par_repeats\"; to disable pushed requests, set \"par\": \"never\".",
             because: underlyingError
         )

@@ -21,7 +21,7 @@ public import AuthFlowOAuth
 public protocol DevicePresenter: Sendable {
     /// The maximum time to wait for the user; nil (the default) to wait until the code expires. Set a limit in a
     /// presenter that cannot determine whether a user sees the code.
-    var longestWait: Duration? { get }
+    var maximumWait: Duration? { get }
 
     /// Shows a code, runs `body`, and always hides the code afterward.
     /// - Throws: ``AuthError`` with `user_agent_failed` when the code cannot be shown; any error that `body` throws.
@@ -33,5 +33,5 @@ public protocol DevicePresenter: Sendable {
 
 extension DevicePresenter {
     /// Default: nil, so that the sign-in can be completed until the code expires.
-    public var longestWait: Duration? { nil }
+    public var maximumWait: Duration? { nil }
 }

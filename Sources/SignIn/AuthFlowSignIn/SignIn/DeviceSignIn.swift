@@ -15,10 +15,10 @@ struct DeviceSignIn: Sendable {
     /// Requests a code. If it throws an error, the user has not been shown anything.
     /// - Parameters:
     ///   - options: The options of the sign-in.
-    ///   - longestWait: The maximum time to wait for the user; nil to wait until the code expires.
+    ///   - maximumWait: The maximum time to wait for the user; nil to wait until the code expires.
     /// - Throws: ``AuthError`` with `unsupported` when a device authorization request cannot express the options.
-    func begin(_ options: AuthorizationOptions, longestWait: Duration?) async throws -> DeviceAuthorization {
-        let demands = client.demandsBeyondDeviceFlow(options)
+    func begin(_ options: AuthorizationOptions, maximumWait: Duration?) async throws -> DeviceAuthorization {
+        let demands = client.parametersIgnoredByDeviceFlow(options)
         guard demands.isEmpty else {
             throw AuthError(
                 .unsupported,
@@ -29,21 +29,21 @@ struct DeviceSignIn: Sendable {
         var authorization = try await reporter.step(.deviceAuthorization) {
             try await client.deviceAuthorization(scopes: options.scopes)
         }
-        if let longestWait { authorization.lifetime = min(authorization.lifetime, longestWait) }
+        if let maximumWait { authorization.lifetime = min(authorization.lifetime, maximumWait) }
         return authorization
     }
 
     /// Waits for the user, then checks and stores the tokens.
-    /// - Parameter keep: Stores the credential.
+    /// - Parameter save: Stores the credential.
     func finish<Return: Sendable>(
         _ authorization: DeviceAuthorization,
-        keep: @escaping @Sendable (Credential) async throws -> Return
+        save: @escaping @Sendable (Credential) async throws -> Return
     ) async throws -> Return {
         let metadata = try await client.metadata()
         let polling = DevicePolling(client: client, reporter: reporter, unfinished: unfinished)
         return try await polling.wait(for: authorization, at: metadata) { [client, reporter] response in
             // No nonce was sent, so the ID Token must not contain a nonce.
-            let expectation = client.expectation(of: metadata, occasion: .signIn(nonce: nil), response)
+            let expectation = client.expectation(of: metadata, context: .signIn(nonce: nil), response)
             var credential = try await client.credential(
                 of: response,
                 expectation,
@@ -59,7 +59,7 @@ struct DeviceSignIn: Sendable {
                 reporter,
                 at: .devicePolling
             )
-            return try await keep(credential)
+            return try await save(credential)
         }
     }
 }

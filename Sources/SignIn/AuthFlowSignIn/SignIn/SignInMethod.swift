@@ -28,7 +28,7 @@ public enum SignInMethod: Sendable {
     }
 
     /// The name of the record of its tokens, in addition to the client's name; nil for a method that signs a user in.
-    func recordName(for client: OAuthClient, _ scope: TokensWithoutUser) -> String? {
+    func recordName(for client: OAuthClient, _ scope: MachineTokenSharing) -> String? {
         func name(_ parts: String..., purpose: ProviderRequest.Purpose) -> String {
             let request = scope == .byRequest ? [client.requestDigest(of: purpose)] : []
             return ([flow.rawValue] + parts + request).joined(separator: " ")
@@ -72,7 +72,7 @@ public enum SignInMethod: Sendable {
 }
 
 /// The machine-to-machine clients that share a stored token.
-package enum TokensWithoutUser: Sendable {
+package enum MachineTokenSharing: Sendable {
     /// Clients that request the same scopes, resources and parameters, so that processes with
     /// different configurations, as during an upgrade, do not replace each other's tokens.
     case byRequest
@@ -106,10 +106,10 @@ package struct SignInMethods: Sendable {
     package var withoutUser: SignInMethod? { methods.count == 1 ? methods.first { $0.renewal() != nil } : nil }
 
     /// The requested flows that are unavailable here, with the reasons.
-    package var passedOver: [(flow: SignInFlow, reason: AuthError)] = []
+    package var skipped: [(flow: SignInFlow, reason: AuthError)] = []
 
-    package init(methods: [SignInMethod], passedOver: [(flow: SignInFlow, reason: AuthError)] = []) {
+    package init(methods: [SignInMethod], skipped: [(flow: SignInFlow, reason: AuthError)] = []) {
         self.methods = methods
-        self.passedOver = passedOver
+        self.skipped = skipped
     }
 }

@@ -74,7 +74,7 @@ public struct WebFinger: Sendable {
         } catch {
             throw AuthError(.discoveryFailed, error.message, underlyingError: error)
         }
-        guard endpoint.mayName(found) else {
+        guard endpoint.mayReferTo(found) else {
             throw AuthError(
                 .discoveryFailed,
                 "\(endpoint) names the provider \(found.origin), a loopback or private address. A public server must not refer to such an address."

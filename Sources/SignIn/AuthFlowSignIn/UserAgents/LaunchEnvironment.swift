@@ -105,7 +105,7 @@ public struct LaunchEnvironment: Sendable {
     /// or another installed browser.
     private var privateBrowser: Browser {
         #if os(Linux)
-        if case .command(let words, let reason)? = wishedBrowser {
+        if case .command(let words, let reason)? = browserFromEnvironment {
             return PrivateWindow.command(words).map { .command($0, because: reason) }
                 ?? .none(because: "BROWSER names a browser whose private-window option is unknown")
         }
@@ -124,10 +124,10 @@ public struct LaunchEnvironment: Sendable {
     }
 
     private var linuxBrowser: Browser {
-        let wish = wishedBrowser
-        if case .command? = wish { return wish ?? .none(because: "") }
+        let configured = browserFromEnvironment
+        if case .command? = configured { return configured ?? .none(because: "") }
         guard let screen else {
-            if case .none(let reason)? = wish { return .none(because: reason) }
+            if case .none(let reason)? = configured { return .none(because: reason) }
             return .none(because: "no display is available: neither DISPLAY nor WAYLAND_DISPLAY is set")
         }
         // Under WSL the user's browser runs on the Windows side.
@@ -141,7 +141,7 @@ public struct LaunchEnvironment: Sendable {
 
     /// The first usable command in `BROWSER`, a list separated by colons, or the reason why none is usable; nil when the variable
     /// is not set.
-    private var wishedBrowser: Browser? {
+    private var browserFromEnvironment: Browser? {
         guard let value = environment["BROWSER"], !value.isEmpty else { return nil }
         var reason = "BROWSER does not name an installed program"
         for command in value.split(separator: ":") {
@@ -211,7 +211,7 @@ public struct LaunchEnvironment: Sendable {
     }
 }
 
-extension LaunchEnvironment: CustomStringConvertible, WithoutReflection {
+extension LaunchEnvironment: CustomStringConvertible, NonReflectable {
     /// The detected values, without the environment variables, which may contain secrets.
     public var description: String {
         "terminal: \(hasTerminal), container: \(isContainer), WSL: \(isWSL), browser: \(browser)"

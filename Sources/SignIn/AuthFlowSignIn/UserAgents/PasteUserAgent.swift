@@ -21,7 +21,7 @@ public struct PasteUserAgent: UserAgent {
                     details: ["agent": "paste", "purpose": "\(options.purpose)", "opens": "no"],
                     url: url
                 )
-                return try await RedirectSession.neverByItself()
+                return try await RedirectSession.waitUntilCancelled()
             }
         )
     }
@@ -29,7 +29,7 @@ public struct PasteUserAgent: UserAgent {
 
 extension RedirectSession {
     /// Waits until the task is cancelled. The redirect can arrive only through ``AuthClient/resume(with:)-(String)``.
-    public static func neverByItself() async throws -> String {
+    public static func waitUntilCancelled() async throws -> String {
         let (never, continuation) = AsyncStream<Never>.makeStream()
         for await _ in never {}
         withExtendedLifetime(continuation) {}

@@ -32,10 +32,10 @@ package enum PrivateWindow {
     /// The user's default browser (freedesktop.org's MIME Applications specification).
     /// - Returns: The name of the default browser's executable; nil when no default browser is selected, or the browser is unknown.
     static func defaultProgram(_ environment: [String: String]) -> String? {
-        let folder =
+        let directory =
             environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }
             ?? "\(HomeDirectory.path(environment: environment))/.config"
-        guard let bytes = BoundedFile.contents(atPath: "\(folder)/mimeapps.list", maximumSize: 64 * 1024) else {
+        guard let bytes = BoundedFile.contents(atPath: "\(directory)/mimeapps.list", maximumSize: 64 * 1024) else {
             return nil
         }
         var isDefaults = false

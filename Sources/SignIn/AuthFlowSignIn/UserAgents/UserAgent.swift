@@ -98,7 +98,7 @@ public struct RedirectOptions: Sendable {
     package var decrypt: RedirectResponse.Decryption? = { (response) throws(AuthError) in response }
 
     /// Records why a response was ignored.
-    package var notes = VisitNotes()
+    package var ignoredResponseReason = IgnoredResponseReason()
 }
 
 extension RedirectOptions {
@@ -120,17 +120,17 @@ extension RedirectOptions {
         do throws(AuthError) {
             let response = try RedirectResponse(encoded: encoded, at: redirectURI, responseMode, decrypt: decrypt)
             guard let response, let found = response.state else {
-                notes.ignoredResponse(because: "it has no state, or more than one.")
+                ignoredResponseReason.ignoredResponse(because: "it has no state, or more than one.")
                 return nil
             }
             // Secrets are compared in constant time.
             guard found == state else {
-                notes.ignoredResponse(because: "its state does not match this request.")
+                ignoredResponseReason.ignoredResponse(because: "its state does not match this request.")
                 return nil
             }
             return response
         } catch {
-            notes.ignoredResponse(because: "it cannot be read. \(error.message)")
+            ignoredResponseReason.ignoredResponse(because: "it cannot be read. \(error.message)")
             return nil
         }
     }
@@ -141,7 +141,7 @@ public struct RedirectSession: Sendable {
     /// The redirect URI to put in the authorization request.
     public let redirectURI: String
 
-    private let visitor: @Sendable (_ url: String) async throws -> RedirectArrival
+    private let visitor: @Sendable (_ url: String) async throws -> ReceivedRedirect
 
     /// Creates a session.
     /// - Parameters:
@@ -157,12 +157,12 @@ public struct RedirectSession: Sendable {
     /// A session of an agent that decodes the response itself.
     package static func receiving(
         at redirectURI: String,
-        _ receive: @escaping @Sendable (_ url: String) async throws -> RedirectArrival
+        _ receive: @escaping @Sendable (_ url: String) async throws -> ReceivedRedirect
     ) -> RedirectSession {
         RedirectSession(redirectURI, receive)
     }
 
-    private init(_ redirectURI: String, _ visitor: @escaping @Sendable (_ url: String) async throws -> RedirectArrival)
+    private init(_ redirectURI: String, _ visitor: @escaping @Sendable (_ url: String) async throws -> ReceivedRedirect)
     {
         self.redirectURI = redirectURI
         self.visitor = visitor
@@ -177,5 +177,5 @@ public struct RedirectSession: Sendable {
     }
 
     /// Opens `url` and returns the response.
-    func arrival(from url: String) async throws -> RedirectArrival { try await visitor(url) }
+    func arrival(from url: String) async throws -> ReceivedRedirect { try await visitor(url) }
 }

@@ -7,7 +7,7 @@ public struct ProviderConformance: Sendable {
     private let adapter: any ProviderAdapter
     private let client: AuthClient
     private let other: AuthClient
-    private let givesRefreshTokens: Bool
+    private let issuesRefreshTokens: Bool
     private let revokesTokens: Bool
 
     /// Creates a suite.
@@ -16,19 +16,19 @@ public struct ProviderConformance: Sendable {
     ///   - client: A client that uses the adapter. Its user agent must be able to sign in, and its loopback redirect
     ///     URI must include the port.
     ///   - other: A similar client with a separate store, whose user agent signs in another user.
-    ///   - givesRefreshTokens: Whether the provider issues refresh tokens to these clients; default: true.
+    ///   - issuesRefreshTokens: Whether the provider issues refresh tokens to these clients; default: true.
     ///   - revokesTokens: Whether the provider can revoke tokens (RFC 7009); default: true.
     public init(
         adapter: any ProviderAdapter,
         client: AuthClient,
         other: AuthClient,
-        givesRefreshTokens: Bool = true,
+        issuesRefreshTokens: Bool = true,
         revokesTokens: Bool = true
     ) {
         self.adapter = adapter
         self.client = client
         self.other = other
-        self.givesRefreshTokens = givesRefreshTokens
+        self.issuesRefreshTokens = issuesRefreshTokens
         self.revokesTokens = revokesTokens
     }
 
@@ -36,16 +36,16 @@ public struct ProviderConformance: Sendable {
     /// - Throws: ``ConformanceFailure`` for the first rule that is violated, or the error of a failed sign-in.
     public func run() async throws {
         try require((try? Endpoint(adapter.issuer)) != nil, "The issuer must be an https URL (RFC 8414 section 2).")
-        try passesErrorsOn()
+        try propagatesErrors()
         try await protectsTheRequest()
         let credential = try await client.signIn().credential
         try await namesTheUser(credential)
         let second = try await other.signIn().credential
-        try await tellsUsersApart(credential, second)
+        try await distinguishesUsers(credential, second)
         try await rejectsAnInventedToken(credential)
         try await refreshes(credential)
         try await revokes()
-        if givesRefreshTokens {
+        if issuesRefreshTokens {
             do {
                 _ = try await other.refresh()
             } catch {
@@ -102,7 +102,7 @@ public struct ProviderConformance: Sendable {
         }
     }
 
-    private func tellsUsersApart(_ one: Credential, _ two: Credential) async throws {
+    private func distinguishesUsers(_ one: Credential, _ two: Credential) async throws {
         guard let first = one.identity, let second = two.identity else {
             return try require(one.identity == nil && two.identity == nil, "All users or none must be identified.")
         }
@@ -127,7 +127,7 @@ public struct ProviderConformance: Sendable {
     // MARK: Tokens
 
     private func refreshes(_ credential: Credential) async throws {
-        guard givesRefreshTokens else { return }
+        guard issuesRefreshTokens else { return }
         try require(credential.tokens.refreshToken != nil, "The provider's refresh token must be returned.")
         var last = credential
         // Refreshes twice, because a provider that rotates refresh tokens accepts the first token only once.
@@ -156,7 +156,7 @@ public struct ProviderConformance: Sendable {
             throw ConformanceFailure(description: "A sign-out must return the credential of the signed-in user.")
         }
         switch signOut.revocation {
-        case .done: try await requireDead(credential)
+        case .done: try await requireRevoked(credential)
         case .nothingToDo: try require(false, "Tokens must be revoked at sign-out.")
         case .unsupported(let reason):
             try require(
@@ -171,7 +171,7 @@ public struct ProviderConformance: Sendable {
 
     /// RFC 7009 section 2.1: when a refresh token is revoked, a server that can revoke access tokens "SHOULD also
     /// invalidate all access tokens based on the same authorization grant".
-    private func requireDead(_ credential: Credential) async throws {
+    private func requireRevoked(_ credential: Credential) async throws {
         if credential.tokens.refreshToken != nil {
             var refusal: AuthError?
             do {
@@ -214,7 +214,7 @@ public struct ProviderConformance: Sendable {
     }
 
     /// RFC 6749 section 5.2: `invalid_grant` ends a session, so an adapter must pass it on.
-    private func passesErrorsOn() throws {
+    private func propagatesErrors() throws {
         // The adapter may support only one of the formats.
         let formats = [
             ("application/json", #"{"error": "invalid_grant"}"#),

@@ -18,14 +18,14 @@ public struct SessionStoreConformance: Sendable {
     /// - Throws: ``ConformanceFailure`` for the first rule that is violated.
     public func run() async throws {
         try await TokenStoreConformance(store: store).run()
-        try await endsRecords()
-        try await endsRecordsUnderALease()
-        try await movesTheIdleEnd()
-        try await keepsEndsAndTagsThroughWrites()
+        try await expiresRecords()
+        try await expiresRecordsUnderALease()
+        try await extendsTheIdleTimeout()
+        try await preservesExpiryAndTagsAcrossWrites()
         try await findsRecordsByTag()
         try await removesRecordsUnderALease()
         try await claimsOnce()
-        try await removesWhatHasEnded()
+        try await removesExpiredRecords()
         try await listsKeys()
     }
 
@@ -55,7 +55,7 @@ public struct SessionStoreConformance: Sendable {
         try await store.withLease(on: key) { lease in try await store.write(bytes, attributes, under: lease) }
     }
 
-    private func endsRecords() async throws {
+    private func expiresRecords() async throws {
         let keys = (key("ends"), key("ends when idle"), key("does not end"))
         try await write([1], RecordAttributes(lifetime: .milliseconds(300)), for: keys.0)
         try await write([2], RecordAttributes(idleTime: .milliseconds(300)), for: keys.1)
@@ -91,7 +91,7 @@ public struct SessionStoreConformance: Sendable {
         _ = try await store.remove([keys.0, keys.1, keys.2])
     }
 
-    private func endsRecordsUnderALease() async throws {
+    private func expiresRecordsUnderALease() async throws {
         let (key, tag) = (key("ends under a lease"), RecordTag(["ends"]))
         try await write([1], RecordAttributes(lifetime: .milliseconds(300), tags: [tag]), for: key)
         try await store.withLease(on: key) { lease in
@@ -106,7 +106,7 @@ public struct SessionStoreConformance: Sendable {
         _ = try await store.remove([key])
     }
 
-    private func movesTheIdleEnd() async throws {
+    private func extendsTheIdleTimeout() async throws {
         let key = key("idle")
         try await write([1], RecordAttributes(lifetime: .milliseconds(900), idleTime: .milliseconds(500)), for: key)
         for _ in 0..<2 {
@@ -123,7 +123,7 @@ public struct SessionStoreConformance: Sendable {
         )
     }
 
-    private func keepsEndsAndTagsThroughWrites() async throws {
+    private func preservesExpiryAndTagsAcrossWrites() async throws {
         let (key, tag) = (key("kept"), RecordTag(["kept"]))
         try await write([1], RecordAttributes(lifetime: .milliseconds(400), tags: [tag]), for: key)
         try await store.withLease(on: key) { lease in try await store.write([2], under: lease) }
@@ -217,7 +217,7 @@ public struct SessionStoreConformance: Sendable {
         _ = try await store.remove([key])
     }
 
-    private func removesWhatHasEnded() async throws {
+    private func removesExpiredRecords() async throws {
         let keys = (1...5).map { key("ended \($0)") }
         for key in keys { try await write([1], RecordAttributes(lifetime: .milliseconds(100)), for: key) }
         let kept = key("not ended")

@@ -16,12 +16,12 @@ public struct TokenStoreConformance: Sendable {
     /// Runs every check.
     /// - Throws: ``ConformanceFailure`` for the first rule that is violated.
     public func run() async throws {
-        try await keepsWhatItIsGiven()
+        try await storesRecords()
         try await keepsTheRecordWhileSpaceIsReserved()
         try await keepsKeysApart()
         try await grantsOneLeaseAtATime()
-        try await endsALeaseWhenItsHolderFails()
-        try await refusesToWriteUnderALostLease()
+        try await releasesALeaseWhenItsHolderFails()
+        try await rejectsWritesUnderALostLease()
     }
 
     private func key(_ name: String, _ clientID: String = "client") -> RecordKey {
@@ -32,7 +32,7 @@ public struct TokenStoreConformance: Sendable {
         try await store.withLease(on: key) { lease in try await store.write(bytes, under: lease) }
     }
 
-    private func keepsWhatItIsGiven() async throws {
+    private func storesRecords() async throws {
         let key = key("keeps")
         try ConformanceFailure.require(try await store.bytes(for: key) == nil, "An unknown key must not have bytes.")
         for bytes in [[], [0], Array(UInt8.min...UInt8.max), [UInt8](repeating: 7, count: 100_000)] {
@@ -114,7 +114,7 @@ public struct TokenStoreConformance: Sendable {
         try await write(nil, for: key)
     }
 
-    private func endsALeaseWhenItsHolderFails() async throws {
+    private func releasesALeaseWhenItsHolderFails() async throws {
         struct Failure: Error {}
         let key = key("failing")
         do {
@@ -125,7 +125,7 @@ public struct TokenStoreConformance: Sendable {
     }
 
     /// Checks writes under a lease that has ended, is forged, or belongs to another key.
-    private func refusesToWriteUnderALostLease() async throws {
+    private func rejectsWritesUnderALostLease() async throws {
         let key = key("fenced")
         let old = try await store.withLease(on: key) { $0 }
         try await write([1], for: key)

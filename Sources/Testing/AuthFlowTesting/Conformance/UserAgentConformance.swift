@@ -40,11 +40,11 @@ public struct UserAgentConformance: Sendable {
     /// Runs every check.
     /// - Throws: ``ConformanceFailure`` for the first rule that is violated, or any error that the agent throws.
     public func run() async throws {
-        try await bringsTheAnswer()
-        try await passesErrorsOn()
+        try await returnsTheResponse()
+        try await propagatesErrors()
         try await endsWhenItIsCancelled()
         // It must be possible to receive redirects again after an error or a cancellation.
-        try await bringsTheAnswer()
+        try await returnsTheResponse()
     }
 
     private func options(_ state: String) -> RedirectOptions {
@@ -61,7 +61,7 @@ public struct UserAgentConformance: Sendable {
         return "https://id.example.com/authorize?\(FormURLEncoding.encodeQuery(query))"
     }
 
-    private func bringsTheAnswer() async throws {
+    private func returnsTheResponse() async throws {
         // A new state each time, as in production.
         let state = Base64URL.encode(HostServices.systemRandomBytes(16))
         let (response, expected) = try await agent.withRedirectSession(options(state)) { session in
@@ -93,7 +93,7 @@ public struct UserAgentConformance: Sendable {
         return uri == redirectURI.uri
     }
 
-    private func passesErrorsOn() async throws {
+    private func propagatesErrors() async throws {
         do {
             try await agent.withRedirectSession(options("error")) { _ in throw Failure() }
         } catch is Failure {

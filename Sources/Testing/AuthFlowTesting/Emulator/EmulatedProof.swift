@@ -5,8 +5,8 @@ import Crypto
 /// The validation of a DPoP proof by a server (RFC 9449 section 4.3).
 enum EmulatedProof {
     enum Outcome: Hashable {
-        case good(thumbprint: String)
-        case wantsNonce
+        case valid(thumbprint: String)
+        case requiresNonce
         case refused(String)
     }
 
@@ -50,9 +50,9 @@ enum EmulatedProof {
         }
         let hash = accessToken.map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
         guard claims["ath"]?.string == hash else { return .refused("ath is missing, wrong or unexpected") }
-        guard nonce == nil || claims["nonce"]?.string == nonce else { return .wantsNonce }
+        guard nonce == nil || claims["nonce"]?.string == nonce else { return .requiresNonce }
         let members = #"{"crv":"P-256","kty":"EC","x":"\#(x)","y":"\#(y)"}"#
-        return .good(thumbprint: Base64URL.encode(SHA256.hash(data: Array(members.utf8))))
+        return .valid(thumbprint: Base64URL.encode(SHA256.hash(data: Array(members.utf8))))
     }
 
     private static func json(_ part: Substring) -> JSON? { Base64URL.decode(part).flatMap { try? JSON(parsing: $0) } }

@@ -52,7 +52,7 @@ extension OIDCEmulator {
         /// The audiences that the client's assertions may have.
         public var assertionAudiences: Set<ClientAuthentication.Audience> = [.issuer, .tokenEndpoint, .endpoint]
         /// Whether the client's request objects may be unsigned (`request_object_signing_alg` `none`).
-        public var sendsUnsignedRequests = false
+        public var allowsUnsignedRequests = false
         /// The encryption of responses to the client; nil for none.
         public var encryption: EmulatedEncryption?
         /// `x5t#S256` of the client certificate for authentication (RFC 8705); nil for none. The subject is ignored.

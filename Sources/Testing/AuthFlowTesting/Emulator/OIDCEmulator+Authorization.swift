@@ -150,7 +150,7 @@ extension OIDCEmulator {
         if mode.isSigned {
             guard let response = signedResponse(parameters, to: authorization.client) else { return .failure }
             parameters = ["response": response]
-            settings.fault?.signedResponse.beside(&parameters)
+            settings.fault?.signedResponse.unsignedParameters(&parameters)
         }
         switch mode.delivery {
         case .query:

@@ -18,7 +18,7 @@ extension OIDCEmulator {
     }
 
     /// The endpoints that request a client certificate (RFC 8705 section 5).
-    var certificateEndpoints: JSON {
+    var mtlsEndpointAliases: JSON {
         let names = [
             "token_endpoint": "token", "userinfo_endpoint": "userinfo", "revocation_endpoint": "revoke",
             "introspection_endpoint": "introspect", "pushed_authorization_request_endpoint": "par",

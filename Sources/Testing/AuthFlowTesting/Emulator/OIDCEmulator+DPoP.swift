@@ -21,7 +21,7 @@ extension OIDCEmulator {
         /// The request has no proof.
         case absent
         /// The proof is valid, and signed with the key that has this thumbprint.
-        case good(thumbprint: String)
+        case valid(thumbprint: String)
         /// The proof is invalid, or needs a nonce.
         case refused(error: String, description: String)
     }
@@ -33,17 +33,17 @@ extension OIDCEmulator {
     ///   - accessToken: The access token sent with the proof; nil at the token endpoint, where `ath` must be absent.
     func proof(of request: HTTPRequest, at address: String, accessToken: String?) -> Proof {
         guard let field = HTTPField.Name("DPoP"), request.headerFields[field] != nil else { return .absent }
-        let wantsNonce = accessToken == nil ? settings.dpop == .requiredWithNonce : settings.resourceWantsNonce
+        let requiresNonce = accessToken == nil ? settings.dpop == .requiredWithNonce : settings.resourceRequiresNonce
         let outcome = EmulatedProof.check(
             request,
             at: address,
             accessToken: accessToken,
-            nonce: wantsNonce ? currentNonce : nil,
+            nonce: requiresNonce ? currentNonce : nil,
             now: now()
         ) { jti in state.withLock { $0.usedProofs.insert(jti).inserted } }
         return switch outcome {
-        case .good(let thumbprint): .good(thumbprint: thumbprint)
-        case .wantsNonce:
+        case .valid(let thumbprint): .valid(thumbprint: thumbprint)
+        case .requiresNonce:
             .refused(error: "use_dpop_nonce", description: "Authorization server requires nonce in DPoP proof.")
         case .refused(let reason): .refused(error: "invalid_dpop_proof", description: reason)
         }
@@ -65,7 +65,7 @@ extension OIDCEmulator {
     }
 
     func addNonce(to response: inout TransportResponse) {
-        guard settings.dpop == .requiredWithNonce || settings.resourceWantsNonce,
+        guard settings.dpop == .requiredWithNonce || settings.resourceRequiresNonce,
             let name = HTTPField.Name("dpop-nonce")
         else { return }
         response.head.headerFields[name] = currentNonce
@@ -85,7 +85,7 @@ extension OIDCEmulator {
         case ("bearer", nil): return (grant, nil)
         case ("dpop", let expected?):
             switch proof(of: request, at: address, accessToken: parts[1]) {
-            case .good(expected): return (grant, nil)
+            case .valid(expected): return (grant, nil)
             // Row 107: the scheme is written in unusual letter case.
             case .refused(let error, _): return (nil, #"dPoP error="\#(error)", algs="ES256""#)
             default: return (nil, #"dPoP error="invalid_token""#)

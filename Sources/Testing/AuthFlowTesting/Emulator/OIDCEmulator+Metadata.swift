@@ -43,7 +43,7 @@ extension OIDCEmulator {
             "authorization_response_iss_parameter_supported": true,
         ]
         if clients.contains(where: { $0.certificateThumbprint != nil }) {
-            document["mtls_endpoint_aliases"] = certificateEndpoints
+            document["mtls_endpoint_aliases"] = mtlsEndpointAliases
             document["tls_client_certificate_bound_access_tokens"] = true
         }
         if let key = settings.requestDecryptionKey {

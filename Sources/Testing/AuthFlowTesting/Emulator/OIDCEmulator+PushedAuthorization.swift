@@ -34,7 +34,7 @@ extension OIDCEmulator {
         }
         switch proof(of: request, at: address, accessToken: nil) {
         case .absent: break
-        case .good(let key):
+        case .valid(let key):
             guard parameters["dpop_jkt"] == nil || parameters["dpop_jkt"] == key else {
                 return refuse("invalid_dpop_proof", "dpop_jkt does not match the key of the DPoP proof")
             }
@@ -135,7 +135,7 @@ extension OIDCEmulator {
         guard let jws = try? JWS(Secret(text)) else { return refuse("it is not a JWT") }
         // OIDC Core section 6.1: `none` is allowed for a client that has registered it.
         let isUnsigned =
-            client.sendsUnsignedRequests && jws.header.algorithm.rawValue == "none" && jws.signature.isEmpty
+            client.allowsUnsignedRequests && jws.header.algorithm.rawValue == "none" && jws.signature.isEmpty
         guard isUnsigned || isSigned(jws, by: client) else { return refuse("the signature is invalid") }
         let claims = jws.payload
         guard jws.header.json["typ"]?.string == "oauth-authz-req+jwt" else { return refuse("typ is wrong") }

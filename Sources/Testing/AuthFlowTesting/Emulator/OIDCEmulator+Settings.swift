@@ -15,7 +15,7 @@ extension OIDCEmulator {
         /// Whether the token endpoint requires DPoP proofs, and whether they must contain a nonce.
         public var dpop = DPoPPolicy.optional
         /// Whether the userinfo endpoint requires a nonce in DPoP proofs.
-        public var resourceWantsNonce = false
+        public var resourceRequiresNonce = false
         /// Whether pushed authorization requests (RFC 9126) are unsupported, optional, or required.
         public var pushedRequests = PushedRequests.never
         /// The key that request objects may be encrypted to; nil for none.
@@ -25,7 +25,7 @@ extension OIDCEmulator {
         /// The native single sign-on settings; nil to disable it.
         public var nativeSSO: NativeSSOSettings?
         /// Whether public clients may introspect tokens.
-        public var answersPublicClients = false
+        public var allowsPublicIntrospection = false
         /// Responses to polls with a device code, sent in order before the regular responses; each is used once.
         public var devicePollResponses: [DevicePollResponse] = []
         /// The minimum interval between polls with a device code, in seconds.
@@ -52,11 +52,11 @@ extension OIDCEmulator {
         /// within the leeway, in seconds, reuse is treated as a retry after a lost response instead.
         case rotating(leeway: Double)
         /// Refresh tokens are not rotated: they stay valid, and refresh responses do not contain a refresh token.
-        case lasting
+        case notRotated
     }
 
     /// Revokes every access token. Refresh tokens stay valid.
-    public func endAccessTokens() { state.withLock { $0.accessTokens = [:] } }
+    public func revokeAccessTokens() { state.withLock { $0.accessTokens = [:] } }
 
     /// Ends every session, as an administrator would, so no refresh token stays valid.
     public func endSessions() { state.withLock { $0.refreshTokens = [:] } }

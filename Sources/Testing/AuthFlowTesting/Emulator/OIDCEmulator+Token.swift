@@ -25,7 +25,7 @@ extension OIDCEmulator {
         switch proof(of: request, at: address, accessToken: nil) {
         case .absent where settings.dpop == .optional: thumbprint = nil
         case .absent: return refusal("invalid_dpop_proof", "The DPoP proof JWT header is missing.")
-        case .good(let key): thumbprint = key
+        case .valid(let key): thumbprint = key
         case .refused(let error, let description): return refusal(error, description)
         }
         switch form["grant_type"] {
@@ -140,7 +140,7 @@ extension OIDCEmulator {
             parameters["id_token"] = .string(idToken)
         }
         parameters["device_secret"] = deviceSecret.map(JSON.string)
-        if grant.scopes.contains("offline_access"), isNew || settings.refreshPolicy != .lasting {
+        if grant.scopes.contains("offline_access"), isNew || settings.refreshPolicy != .notRotated {
             let refreshToken = Self.randomID()
             state.withLock {
                 $0.refreshTokens[refreshToken] = RefreshToken(grant: grant, family: family)
@@ -264,7 +264,7 @@ extension OIDCEmulator {
     /// Introspects a token for an authenticated client (RFC 7662), and signs the response if the client requests that (RFC 9701).
     func introspect(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         guard let client = authenticatedClient(form, request),
-            client.authenticationMethod != "none" || settings.answersPublicClients
+            client.authenticationMethod != "none" || settings.allowsPublicIntrospection
         else {
             return .json(["error": "invalid_client"], status: .unauthorized)
         }

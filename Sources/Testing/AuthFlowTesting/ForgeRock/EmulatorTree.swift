@@ -21,9 +21,9 @@ public struct EmulatorTree: Sendable {
     /// The result of evaluating the values submitted for a page.
     public enum Verdict: Sendable, Hashable {
         /// Continues with the next node.
-        case goOn
+        case proceed
         /// Shows the same page again.
-        case again
+        case repeatNode
         /// The tree fails.
         case fail(String)
     }

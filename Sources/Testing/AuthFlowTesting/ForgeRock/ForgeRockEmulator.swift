@@ -37,9 +37,9 @@ public final class ForgeRockEmulator: ProviderEmulator {
         /// Whether a new session is returned only in the response body, and not set as a cookie.
         public var setsNoCookie = false
         /// Whether the `claims` parameter is supported.
-        public var takesClaims = true
+        public var supportsClaimsParameter = true
         /// The text on the error page of the authorization endpoint.
-        public var errorPageWords = "The redirection URI provided does not match a pre-registered value."
+        public var errorPageText = "The redirection URI provided does not match a pre-registered value."
         /// The number of authentication IDs (`authId`) to reject as expired.
         public var staleAuthIDs = 0
     }
@@ -147,7 +147,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
             "revocation_endpoint": settings.hasRevokeQuirk ? "revoke" : "token/revoke",
         ] { document[name] = .string("\(oauth.issuer)/\(path)") }
         document["acr_values_supported"] = .array(settings.acrToTree.keys.sorted().map(JSON.string))
-        document["claims_parameter_supported"] = .bool(settings.takesClaims)
+        document["claims_parameter_supported"] = .bool(settings.supportsClaimsParameter)
         document["device_authorization_endpoint"] = nil
         document["authorization_response_iss_parameter_supported"] = nil
         return .json(.object(document))
@@ -163,13 +163,13 @@ public final class ForgeRockEmulator: ProviderEmulator {
         else {
             return .page(
                 "OAuth2 Error Page",
-                "<script>pageData = {realm: \"/\", error: {message: \"invalid_request\", description: \"\(settings.errorPageWords)\"}}</script>",
+                "<script>pageData = {realm: \"/\", error: {message: \"invalid_request\", description: \"\(settings.errorPageText)\"}}</script>",
                 status: .badRequest
             )
         }
         let settings = settings
         // "the first value that has a mapping".
-        let text = settings.takesClaims ? query["claims"] : nil
+        let text = settings.supportsClaimsParameter ? query["claims"] : nil
         let claims = text.flatMap { try? JSON(parsing: Array($0.utf8)) }?["id_token"]?["acr"]
         let asked = claims?["values"]?.strings ?? (query["acr_values"] ?? "").split(separator: " ").map(String.init)
         let acr = asked.first { settings.acrToTree[$0] != nil }
@@ -254,8 +254,8 @@ public final class ForgeRockEmulator: ProviderEmulator {
             walk.node += 1
         case .page(_, _, let verdict):
             switch verdict(answers) {
-            case .goOn: walk.node += 1
-            case .again: break
+            case .proceed: walk.node += 1
+            case .repeatNode: break
             case .fail(let message): return failure(401, message)
             }
         case .polling(let times, _):

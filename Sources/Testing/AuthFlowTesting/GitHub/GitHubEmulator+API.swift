@@ -38,12 +38,12 @@ extension GitHubEmulator {
 
     /// "Exceeding the rate limit": status 403 with `x-ratelimit-remaining: 0` and the reset time.
     private func rateLimited() -> TransportResponse? {
-        let isUsedUp = state.withLock { state in
+        let isExhausted = state.withLock { state in
             guard let remaining = state.settings.remainingCalls else { return false }
             state.settings.remainingCalls = max(0, remaining - 1)
             return remaining == 0
         }
-        guard isUsedUp else { return nil }
+        guard isExhausted else { return nil }
         var response = message("API rate limit exceeded", 403)
         let reset = Int64(now().timeIntervalSince1970) + 1800
         response.head.headerFields[HTTPField.Name(known: "x-ratelimit-remaining")] = "0"

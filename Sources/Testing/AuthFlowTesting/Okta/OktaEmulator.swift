@@ -90,10 +90,10 @@ public final class OktaEmulator: ProviderEmulator {
         self.org = try OIDCEmulator(issuer: origin, clients: clients, now: now)
         custom.nativeSSO = NativeSSOSettings(audience: "api://default")
         for server in [custom, org] {
-            server.answersPublicClients = true
+            server.allowsPublicIntrospection = true
             server.signingAlgorithm = .rs256
             // "Refresh token rotation ... native apps: persistent".
-            server.refreshPolicy = .lasting
+            server.refreshPolicy = .notRotated
         }
     }
 
@@ -153,12 +153,12 @@ public final class OktaEmulator: ProviderEmulator {
     }
 
     private func limited(isExempt: Bool) -> TransportResponse? {
-        let isUsedUp = state.withLock { state in
+        let isExhausted = state.withLock { state in
             guard !isExempt, let remaining = state.remainingCalls else { return false }
             state.remainingCalls = max(0, remaining - 1)
             return remaining == 0
         }
-        guard isUsedUp else { return nil }
+        guard isExhausted else { return nil }
         var response = failure(
             Failure("E0000047", "API call exceeded rate limit due to too many requests.", status: 429, shape: .okta)
         )

@@ -141,8 +141,8 @@ extension ProtectedResourceEmulator {
         if settings.dpop != .none {
             let nonce = settings.dpop == .requiredWithNonce ? "nonce-of-\(issuer)" : nil
             switch proof(received, at: "\(origin)\(issuer)/token", accessToken: nil, nonce: nonce) {
-            case .good(let key): thumbprint = key
-            case .wantsNonce:
+            case .valid(let key): thumbprint = key
+            case .requiresNonce:
                 var response = refuse("use_dpop_nonce")
                 response.head.headerFields[Self.nonceField] = nonce
                 return response

@@ -14,7 +14,7 @@ extension ProtectedResourceEmulator {
     func mcp(_ received: ReceivedRequest, _ body: [UInt8], _ settings: ResourceSettings) -> TransportResponse {
         let message = try? JSON(parsing: body)
         let isCall = message?["method"]?.string == "tools/call"
-        if settings.servesPostAlone, received.request.method != .post {
+        if settings.supportsOnlyPOST, received.request.method != .post {
             if received.request.headerFields[.authorization] == nil, received.request.method == .get {
                 // A probe from a client that has not yet determined the kind of this server.
                 return Self.notFound
@@ -66,7 +66,7 @@ extension ProtectedResourceEmulator {
             return challenge(scheme, #"error="insufficient_scope""#, ["scope\(number)"], settings, .forbidden)
         }
         if settings.forbids, parts.count == 2 { return challenge(scheme, nil, nil, settings, .forbidden) }
-        if settings.refusesTokens { return challenge(scheme, #"error="invalid_token""#, nil, settings) }
+        if settings.rejectsTokens { return challenge(scheme, #"error="invalid_token""#, nil, settings) }
         if parts.count == 2, grant == nil || (grant?.expiresAt ?? now()) <= now() {
             return challenge(scheme, #"error="invalid_token""#, settings.challengeScopes, settings)
         }
@@ -79,12 +79,12 @@ extension ProtectedResourceEmulator {
             let nonce = settings.dpop == .requiredWithNonce ? "nonce-of-the-resource" : nil
             expect(parts[0].lowercased() == "dpop", "a bound token was sent with a scheme other than DPoP")
             switch proof(received, at: origin + received.path, accessToken: parts[1], nonce: nonce) {
-            case .good(grant.thumbprint ?? ""): break
-            case .wantsNonce:
+            case .valid(grant.thumbprint ?? ""): break
+            case .requiresNonce:
                 var response = challenge("DPoP", #"error="use_dpop_nonce""#, nil, settings)
                 response.head.headerFields[Self.nonceField] = nonce
                 return response
-            case .good:
+            case .valid:
                 note("a proof signed with another key")
                 return challenge("DPoP", #"error="invalid_token""#, nil, settings)
             case .refused(let reason):
@@ -209,7 +209,7 @@ extension ProtectedResourceEmulator {
                 return error(message["id"], -32600, "Missing session ID", .badRequest)
             }
             guard state.withLock({ $0.sessions.contains(id) }) else {
-                if settings.refusesLostSessions {
+                if settings.rejectsUnknownSessions {
                     return challenge("Bearer", #"error="invalid_token""#, nil, settings)
                 }
                 return error(message["id"], -32600, "Session not found", .notFound)

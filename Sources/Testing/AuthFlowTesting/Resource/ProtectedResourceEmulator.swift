@@ -131,7 +131,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     public func revokeAccessTokens() { state.withLock { $0.accessTokens = [:] } }
 
     /// Removes every client, as if a server that stores its clients in memory were restarted.
-    public func forgetClients() {
+    public func removeClients() {
         state.withLock { ($0.clients, $0.codes, $0.accessTokens, $0.refreshTokens) = ([:], [:], [:], [:]) }
     }
 
@@ -217,7 +217,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
             "authorization_endpoint": .string("\(settings.authorizationOrigin ?? base)/authorize"),
             "token_endpoint": .string("\(base)/token"),
             "response_types_supported": ["code"], "grant_types_supported": ["authorization_code", "refresh_token"],
-            "authorization_response_iss_parameter_supported": .bool(settings.announcesIssuer),
+            "authorization_response_iss_parameter_supported": .bool(settings.advertisesIssuer),
             "token_endpoint_auth_methods_supported": .array(settings.authenticationMethods.map(JSON.string)),
         ]
         json["code_challenge_methods_supported"] = settings.codeChallengeMethods.map { .array($0.map(JSON.string)) }

@@ -102,11 +102,11 @@ public struct ResourceScenario: Sendable {
             $0.migratesAfterFirstCall = true
         },
         ResourceScenario(21, "auth/iss-supported"),
-        ResourceScenario(22, "auth/iss-not-advertised") { ($0.announcesIssuer, $0.issuer) = (false, .missing) },
+        ResourceScenario(22, "auth/iss-not-advertised") { ($0.advertisesIssuer, $0.issuer) = (false, .missing) },
         ResourceScenario(23, "auth/iss-supported-missing") { $0.issuer = .missing },
         ResourceScenario(24, "auth/iss-wrong-issuer") { $0.issuer = .other("https://evil.example.com") },
         ResourceScenario(25, "auth/iss-unexpected") {
-            ($0.announcesIssuer, $0.issuer) = (false, .other("https://evil.example.com"))
+            ($0.advertisesIssuer, $0.issuer) = (false, .other("https://evil.example.com"))
         },
         ResourceScenario(26, "auth/iss-normalized") { $0.issuer = .withSlash },
         ResourceScenario(27, "auth/metadata-issuer-mismatch") { $0.issuerInMetadata = "https://attacker.example.com" },
@@ -180,14 +180,14 @@ public struct ResourceScenario: Sendable {
             $0.metadataPlace = .none
             $0.serverMetadata = []
         },
-        ResourceScenario(42, "initialize") { $0.servesPostAlone = false },
+        ResourceScenario(42, "initialize") { $0.supportsOnlyPOST = false },
         ResourceScenario(43, "sse-retry") {
-            $0.servesPostAlone = false
+            $0.supportsOnlyPOST = false
             $0.streams = true
             $0.breaksStreams = true
         },
         ResourceScenario(44, "elicitation-sep1034-client-defaults") {
-            $0.servesPostAlone = false
+            $0.supportsOnlyPOST = false
             $0.streams = true
         },
     ]

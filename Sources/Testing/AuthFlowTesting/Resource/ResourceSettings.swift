@@ -69,7 +69,7 @@ public struct ResourceSettings: Sendable {
     /// Whether every request is rejected with a challenge for a new scope.
     public var growsScopes = false
     /// Whether every token is rejected.
-    public var refusesTokens = false
+    public var rejectsTokens = false
     /// The authentication context class that the last sign-in must have requested (RFC 9470); nil for any.
     public var requiredACR: String?
     /// Whether every request with a token is rejected with status 403, without an error code.
@@ -79,7 +79,7 @@ public struct ResourceSettings: Sendable {
     /// Whether the resource's metadata names the second authorization server after the first call.
     public var migratesAfterFirstCall = false
     /// Whether the MCP server supports only POST, like the servers of the conformance suite.
-    public var servesPostAlone = true
+    public var supportsOnlyPOST = true
 
     /// The paths of the issuers; the first is trusted.
     public var issuerPaths = [""]
@@ -94,7 +94,7 @@ public struct ResourceSettings: Sendable {
     /// `scopes_supported` of the authorization server.
     public var serverScopes: [String]?
     /// `authorization_response_iss_parameter_supported`.
-    public var announcesIssuer = true
+    public var advertisesIssuer = true
     /// `iss` in authorization responses.
     public var issuer = Issuer.right
     /// Whether clients can register.
@@ -135,7 +135,7 @@ public struct ResourceSettings: Sendable {
     /// Whether its MCP server uses sessions (protocol version 2025-11-25 or earlier).
     public var hasSessions = false
     /// Whether an unknown session is rejected with status 401.
-    public var refusesLostSessions = false
+    public var rejectsUnknownSessions = false
     /// Whether responses are sent as event streams.
     public var streams = false
     /// Whether the streams of tool calls are interrupted and must be resumed.

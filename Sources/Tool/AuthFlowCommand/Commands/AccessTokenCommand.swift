@@ -123,7 +123,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
         }
 
         /// The error for a token that is not accepted; nil for an accepted token.
-        private static func failure(_ report: TokenReport) -> TokenIsNotAccepted? {
+        private static func failure(_ report: TokenReport) -> TokenRejected? {
             guard !report.isAccepted else { return nil }
             let skipped = report.steps.first { step in
                 if case .skipped = step.outcome { return true }
@@ -131,22 +131,22 @@ struct AccessTokenCommand: AsyncParsableCommand {
             }
             return switch report.steps.last?.outcome {
             case .undecided?:
-                TokenIsNotAccepted(
+                TokenRejected(
                     status: ExitStatus.network,
                     message: "It could not be determined whether the API would accept the token."
                 )
             case .passed? where skipped != nil, .skipped?:
-                TokenIsNotAccepted(
+                TokenRejected(
                     status: ExitStatus.network,
                     message: "Only the issuer can tell whether the token is active. To query it, add --introspect."
                 )
-            default: TokenIsNotAccepted(status: ExitStatus.failure, message: "The API would reject the token.")
+            default: TokenRejected(status: ExitStatus.failure, message: "The API would reject the token.")
             }
         }
     }
 }
 
-private struct TokenIsNotAccepted: CommandFailure {
+private struct TokenRejected: CommandFailure {
     let status: ExitCode
     let message: String
 }

@@ -21,12 +21,12 @@ struct AccountsCommand: AsyncParsableCommand {
             do {
                 try await client.selectAccount(select)
             } catch let error as AuthError where error.code == .loginRequired {
-                throw AccountIsUnknown(message: error.description)
+                throw AccountNotSignedIn(message: error.description)
             }
         }
         let accounts = try await client.accounts()
         guard json else {
-            if accounts.isEmpty { Terminal.talk("No account is signed in.") }
+            if accounts.isEmpty { Terminal.printMessage("No account is signed in.") }
             for account in accounts {
                 Terminal.result("\(DisplayText.sanitized(account.subject))  \(account.displayName)")
             }

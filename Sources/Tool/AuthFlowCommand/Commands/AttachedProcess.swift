@@ -18,7 +18,7 @@ enum AttachedProcess {
         unsafe sigemptyset(&none)
         unsafe pthread_sigmask(SIG_SETMASK, &none, nil)
         var (arguments, variables) = unsafe strings(command, environment)
-        guard !Signals.hasCome else { throw CancellationError() }
+        guard !Signals.hasArrived else { throw CancellationError() }
         unsafe execve(command[0], &arguments, &variables)
         throw failure(command, errno)
     }
@@ -81,7 +81,7 @@ extension AttachedProcess {
             }
         }
         // If a signal arrived before these handlers were installed, this process exits, so the program must not start.
-        guard !Signals.hasCome else { throw CancellationError() }
+        guard !Signals.hasArrived else { throw CancellationError() }
         var identifier: pid_t = 0
         unsafe pthread_sigmask(SIG_BLOCK, &all, &before)
         let status = unsafe posix_spawn(&identifier, command[0], nil, &attributes, &arguments, &variables)
@@ -94,9 +94,9 @@ extension AttachedProcess {
         return await withCheckedContinuation { continuation in
             let wait: @Sendable () -> Void = { [identifier] in
                 // A signal is forwarded to the process ID, which the system may reuse once the program's status is read.
-                ChildProgram.awaitEnd(of: identifier)
+                ChildProcess.waitForExit(of: identifier)
                 child.store(0, ordering: .sequentiallyConsistent)
-                let status = ChildProgram.end(of: identifier)
+                let status = ChildProcess.end(of: identifier)
                 continuation.resume(returning: status)
             }
             if !DetachedThread.run(wait) { wait() }

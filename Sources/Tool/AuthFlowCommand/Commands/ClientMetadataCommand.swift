@@ -69,7 +69,7 @@ struct ClientMetadataCommand: AsyncParsableCommand {
                     host: ToolEnvironment.host
                 )
             }
-            Terminal.talk("Authorization servers can use this document.")
+            Terminal.printMessage("Authorization servers can use this document.")
         }
     }
 }

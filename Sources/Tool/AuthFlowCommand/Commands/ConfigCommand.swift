@@ -214,7 +214,7 @@ struct ConfigCommand: AsyncParsableCommand {
             let content = try ConfigurationFile.contents(ofFile: path)
             // A file with errors would have to be trusted again after the errors are corrected.
             try ConfigCommand.checkKeys(of: path, content)
-            Terminal.talk(
+            Terminal.printMessage(
                 "\(try trust.trust(path, content: content)) is trusted with its current content. The programs and files that it names are not covered."
             )
         }
@@ -231,7 +231,7 @@ struct ConfigCommand: AsyncParsableCommand {
 
         func run() async throws {
             let wasTrusted = try ConfigurationTrust().untrust(path)
-            Terminal.talk(wasTrusted ? "\(path) is no longer trusted." : "\(path) was not trusted.")
+            Terminal.printMessage(wasTrusted ? "\(path) is no longer trusted." : "\(path) was not trusted.")
         }
     }
 

@@ -89,7 +89,7 @@ struct DevIDPCommand: AsyncParsableCommand {
             let machine = try machineClient.map { try Self.machineClient(keys: $0) }
             let clients = [.demo] + (webClient.map { [Self.webClient(of: $0)] } ?? []) + (machine.map { [$0] } ?? [])
             try await EmulatorServer.run(port: port) {
-                LoggedEmulator(try OIDCEmulator(issuer: $0, clients: clients), log: Terminal.talk)
+                LoggedEmulator(try OIDCEmulator(issuer: $0, clients: clients), log: Terminal.printMessage)
             } _: { logged in
                 let emulator = logged.base
                 emulator.accessTokenLifetime = tokenLifetime
@@ -104,7 +104,7 @@ struct DevIDPCommand: AsyncParsableCommand {
             }
         case .okta:
             try await EmulatorServer.run(port: port) {
-                LoggedEmulator(try OktaEmulator(origin: $0), log: Terminal.talk)
+                LoggedEmulator(try OktaEmulator(origin: $0), log: Terminal.printMessage)
             } _: { logged in
                 let emulator = logged.base
                 emulator.custom.accessTokenLifetime = tokenLifetime
@@ -113,7 +113,7 @@ struct DevIDPCommand: AsyncParsableCommand {
             }
         case .forgerock:
             try await EmulatorServer.run(port: port) {
-                LoggedEmulator(try ForgeRockEmulator(origin: $0), log: Terminal.talk)
+                LoggedEmulator(try ForgeRockEmulator(origin: $0), log: Terminal.printMessage)
             } _: { logged in
                 let emulator = logged.base
                 emulator.oauth.accessTokenLifetime = tokenLifetime
@@ -123,7 +123,7 @@ struct DevIDPCommand: AsyncParsableCommand {
             }
         case .github:
             try await EmulatorServer.run(port: port) {
-                LoggedEmulator(GitHubEmulator(origin: $0), log: Terminal.talk)
+                LoggedEmulator(GitHubEmulator(origin: $0), log: Terminal.printMessage)
             } _: { logged in
                 let emulator = logged.base
                 emulator.settings.accessTokenLifetime = tokenLifetime
@@ -158,12 +158,12 @@ struct DevIDPCommand: AsyncParsableCommand {
         if scenario == nil {
             settings.toolScopes = ["mcp:write"]
             settings.hasSessions = true
-            settings.servesPostAlone = false
+            settings.supportsOnlyPOST = false
         }
         settings.tokenLifetime = Int(tokenLifetime)
         settings.refreshes = scenario == nil
         try await EmulatorServer.run(port: port) { [settings] in
-            LoggedEmulator(ProtectedResourceEmulator(origin: $0, settings: settings), log: Terminal.talk)
+            LoggedEmulator(ProtectedResourceEmulator(origin: $0, settings: settings), log: Terminal.printMessage)
         } _: { logged in
             try await wait(
                 logged.base.resource,
@@ -174,7 +174,7 @@ struct DevIDPCommand: AsyncParsableCommand {
 
     private func wait(_ address: String, _ words: String) async throws {
         Terminal.result(address)
-        Terminal.talk("The test provider is running. Sign in as \(words) Press Ctrl-C to stop it.")
+        Terminal.printMessage("The test provider is running. Sign in as \(words) Press Ctrl-C to stop it.")
         while true { try await Task.sleep(for: .seconds(3600)) }
     }
 }

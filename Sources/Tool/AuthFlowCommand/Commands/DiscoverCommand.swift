@@ -32,7 +32,7 @@ struct DiscoverCommand: AsyncParsableCommand {
     static func issuer(_ text: String) async throws -> String {
         guard text.contains("@") else { return text }
         let issuer = try await WebFinger(transport: ToolEnvironment.transport).issuer(of: text)
-        Terminal.talk("The issuer of \(DisplayText.sanitized(text)) is \(issuer).")
+        Terminal.printMessage("The issuer of \(DisplayText.sanitized(text)) is \(issuer).")
         return issuer
     }
 }

@@ -22,7 +22,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
     func run() async throws {
         var findings = Findings()
-        if fix { mendPermissions(&findings) }
+        if fix { fixPermissions(&findings) }
         let launchEnvironment = LaunchEnvironment.current()
         Self.examine(launchEnvironment, &findings)
         Self.examinePorts(&findings)
@@ -43,7 +43,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
     /// Removes other users' write permissions, because a configuration file that they can write to is not used. The
     /// user must review any changes that other users may have made.
-    private func mendPermissions(_ findings: inout Findings) {
+    private func fixPermissions(_ findings: inout Findings) {
         guard options.issuer == nil, options.clientID == nil else { return }
         let path = ConfigurationChoice(option: options.config).path
         let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
@@ -81,7 +81,7 @@ struct DoctorCommand: AsyncParsableCommand {
     private static func examineRedirectPorts(_ client: AuthClient, _ findings: inout Findings) {
         for case .loopback(let host, let port?, _) in client.registration.redirectURIs.map(\.kind) {
             do {
-                _ = try LoopbackPort.tryOut(host: host, port: port)
+                _ = try LoopbackPort.probe(host: host, port: port)
                 findings.good("port", "\(host):\(port), from the redirect URI, is available")
             } catch let error as AuthError where error.code == .portBusy {
                 findings.bad("port", "\(host):\(port), from the redirect URI, is in use")
@@ -94,7 +94,7 @@ struct DoctorCommand: AsyncParsableCommand {
     private static func examinePorts(_ findings: inout Findings) {
         for host in ["127.0.0.1", "[::1]"] {
             do {
-                findings.good("port", "\(host):\(try LoopbackPort.tryOut(host: host)) is available")
+                findings.good("port", "\(host):\(try LoopbackPort.probe(host: host)) is available")
             } catch {
                 // The absence of IPv6 is not a problem.
                 let text = "none at \(host): \(error)"
@@ -202,7 +202,7 @@ struct DoctorCommand: AsyncParsableCommand {
     ) {
         if let methods = metadata.codeChallengeMethods, !methods.isEmpty, !methods.contains("S256") {
             findings.bad("PKCE", "the provider does not support S256")
-        } else if settings.requiresAnnouncedPKCE, metadata.codeChallengeMethods?.contains("S256") != true {
+        } else if settings.requiresAdvertisedPKCE, metadata.codeChallengeMethods?.contains("S256") != true {
             findings.bad("PKCE", "the provider does not advertise S256, which \"announced_pkce\" requires")
         }
         compareFeatures(settings, metadata, &findings)
@@ -303,11 +303,11 @@ struct DoctorCommand: AsyncParsableCommand {
                 findings.note("TLS", "none: the provider is on this machine")
             }
             let hasIDTokens = !client.isWithoutUser && client.registration.scopes.contains("openid")
-            let obstacles = try await client.client.server.obstacles(
+            let endpointProblems = try await client.client.server.endpointProblems(
                 idTokenAlgorithms: hasIDTokens ? client.client.idTokenAlgorithms(metadata) : nil
             )
-            for obstacle in obstacles { findings.bad(obstacle.name, "\(obstacle.error)") }
-            if metadata.jwksURI != nil, !obstacles.contains(where: { $0.name == "keys" }) {
+            for obstacle in endpointProblems { findings.bad(obstacle.name, "\(obstacle.error)") }
+            if metadata.jwksURI != nil, !endpointProblems.contains(where: { $0.name == "keys" }) {
                 findings.good("keys", "the provider's signing keys were fetched")
             }
             Self.compare(client.registration, metadata, &findings)

@@ -90,7 +90,7 @@ struct ExecCommand: AsyncParsableCommand {
         _ = await UnfinishedClients.drain()
         OpenDescriptors.keep(inherited)
         if let descriptor {
-            try hand(tokens.accessToken, over: descriptor)
+            try send(tokens.accessToken, over: descriptor)
         } else {
             environment[variable ?? TokenFormat.variable] = tokens.accessToken.exposed
         }
@@ -106,7 +106,7 @@ struct ExecCommand: AsyncParsableCommand {
     }
 
     /// Writes the token to a pipe that the program inherits.
-    private func hand(_ token: Secret, over descriptor: Int32) throws {
+    private func send(_ token: Secret, over descriptor: Int32) throws {
         var ends: [Int32] = [-1, -1]
         let bytes = Array("\(token.exposed)\n".utf8)
         // pipe(7): a write beyond the pipe's capacity would block, because no process reads from the pipe yet. The
@@ -155,7 +155,9 @@ struct ExecCommand: AsyncParsableCommand {
             }
             return credential.tokens
         } report: { error in
-            Terminal.talk("authflow: The token in the file could not be refreshed: \(ExitStatus.message(for: error))")
+            Terminal.printMessage(
+                "authflow: The token in the file could not be refreshed: \(ExitStatus.message(for: error))"
+            )
         }
         let refreshing = Task { await tokenFile.keepUpToDate(tokens) }
         let status: Result<Int32, any Error>
@@ -206,7 +208,7 @@ enum OpenDescriptors {
     }
 
     /// Whether 16 more descriptors are available. The runtime's scheduler crashes if it cannot open a descriptor.
-    static var haveRoom: Bool {
+    static var areAvailable: Bool {
         let opened = (0..<16).map { _ in unsafe open("/dev/null", O_RDONLY | O_CLOEXEC) }
         for descriptor in opened where descriptor >= 0 { close(descriptor) }
         return !opened.contains { $0 < 0 }

@@ -15,10 +15,10 @@ struct HandleRedirectCommand: AsyncParsableCommand {
 
     func run() async throws {
         let url = try url ?? Self.line()
-        let outcome = try RedirectHandOver().deliver(url)
+        let outcome = try RedirectHandoff().deliver(url)
         guard outcome != .taken else { return Notification.show("Return to the program that started the sign-in.") }
         let reason =
-            outcome == .nobody
+            outcome == .noListener
             ? "No login of this user on this machine is waiting for this redirect. Run authflow login again, or, if the login is waiting on another machine, paste the URL there."
             : "A login is waiting for a different redirect URI. Run authflow login again."
         // When the desktop runs this command, the user does not see the output.

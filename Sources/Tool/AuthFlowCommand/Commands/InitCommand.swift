@@ -91,11 +91,11 @@ struct InitCommand: AsyncParsableCommand {
         if let redirectURI { members["redirect_uri"] = .string(redirectURI) }
         let server = try provider.server(members)
         let metadata = try await server.metadata(with: \.registrationEndpoint)
-        Terminal.talk(provider.found(metadata))
+        Terminal.printMessage(provider.found(metadata))
         // Algorithms are checked only if the provider's metadata lists them; otherwise, the profile may specify them.
         let algorithms = metadata.idTokenSigningAlgorithms.map { _ in metadata.usableIDTokenAlgorithms }
-        for obstacle in try await server.obstacles(idTokenAlgorithms: algorithms) {
-            Terminal.talk("Warning: a sign-in will fail at \(obstacle.name). \(obstacle.error)")
+        for obstacle in try await server.endpointProblems(idTokenAlgorithms: algorithms) {
+            Terminal.printMessage("Warning: a sign-in will fail at \(obstacle.name). \(obstacle.error)")
         }
         if let scopes = provider.scopes(metadata, asked: scopes) { members["scopes"] = .array(scopes.map(JSON.string)) }
         let redirect = redirectURI ?? provider.redirectURI
@@ -103,10 +103,10 @@ struct InitCommand: AsyncParsableCommand {
         members.merge(client) { $1 }
         try writer.write(.object(members), as: profile)
         Terminal.result(writer.path)
-        Terminal.talk("The profile \"\(profile)\" was written.")
+        Terminal.printMessage("The profile \"\(profile)\" was written.")
         let choice = ProfileChoice(config: output == nil ? nil : writer.path, profile: profile)
         let command = ShellWord.line(["authflow", "login"] + choice.words)
-        guard try await wantsSignIn(orLater: command) else { return Terminal.talk("Sign in: \(command)") }
+        guard try await wantsSignIn(orLater: command) else { return Terminal.printMessage("Sign in: \(command)") }
         let signIn: SignIn
         do {
             signIn = try await choice.client().signIn()
@@ -124,7 +124,7 @@ struct InitCommand: AsyncParsableCommand {
         do {
             return try await !InitProvider.ask("Sign in now? [Y/n]", option: "--login").lowercased().hasPrefix("n")
         } catch is CancellationError {
-            Terminal.talk("\nThe profile was saved. Sign in later: \(command)")
+            Terminal.printMessage("\nThe profile was saved. Sign in later: \(command)")
             throw CancellationError()
         }
     }
@@ -175,14 +175,14 @@ struct InitCommand: AsyncParsableCommand {
         )
         // The response is needed to change or remove the registration (RFC 7592).
         try registrationFile.replace(with: try registered.metadata.exposed.serialized(indented: true))
-        Terminal.talk(
+        Terminal.printMessage(
             "Registered. The provider's response, which is needed to change the registration, is in \(registrationFile.path). Never commit it."
         )
         var members: [String: JSON] = ["client_id": .string(registered.clientID)]
         if let secret = registered.clientSecret {
             let place = PrivateFile("\(writer.path).\(profile).client-secret")
             try place.replace(with: Array("\(secret.exposed)\n".utf8))
-            Terminal.talk("Warning: \(place.path) contains the client secret. Never commit it.")
+            Terminal.printMessage("Warning: \(place.path) contains the client secret. Never commit it.")
             members["client_secret"] = ["file": .string(place.path)]
             members["client_authentication"] = .string(registered.authentication.method.rawValue)
         }

@@ -36,7 +36,7 @@ struct InitProvider {
             let presets = Known.presets.sorted { $0.title.lowercased() < $1.title.lowercased() }
             if LaunchEnvironment.current().hasTerminal {
                 for (index, preset) in presets.enumerated() {
-                    Terminal.talk("\(Terminal.column("  \(index + 1))", width: 6))\(preset.title)")
+                    Terminal.printMessage("\(Terminal.column("  \(index + 1))", width: 6))\(preset.title)")
                 }
             }
             while true {
@@ -52,7 +52,9 @@ struct InitProvider {
                     self = Self(issuer: try await DiscoverCommand.issuer(answer))
                     return
                 }
-                Terminal.talk("Enter a number from 1 to \(presets.count), or an issuer such as https://id.example.com.")
+                Terminal.printMessage(
+                    "Enter a number from 1 to \(presets.count), or an issuer such as https://id.example.com."
+                )
             }
         }
     }
@@ -149,13 +151,13 @@ struct InitProvider {
 
     /// Prints the values to enter at the provider.
     func explain(_ redirectURI: String) {
-        Terminal.talk("")
+        Terminal.printMessage("")
         for sentence in preset?.registration ?? [
             "Register a public client (a native application, without a client secret)."
         ] {
-            Terminal.talk("  - \(sentence)")
+            Terminal.printMessage("  - \(sentence)")
         }
-        if let console = preset?.console { Terminal.talk("  - At: \(console)") }
-        Terminal.talk("  - The redirect URI to enter:\n\n\(redirectURI)\n")
+        if let console = preset?.console { Terminal.printMessage("  - At: \(console)") }
+        Terminal.printMessage("  - The redirect URI to enter:\n\n\(redirectURI)\n")
     }
 }

@@ -55,7 +55,7 @@ struct KeysCommand: AsyncParsableCommand {
                 guard let pem = key.pem else { throw AuthError(.unsupported, "The key cannot be encoded as PEM.") }
                 try write(pem, publicKey: key.publicJWK)
                 if algorithm == .rsaOAEP {
-                    Terminal.talk(
+                    Terminal.printMessage(
                         #"In the configuration, specify the algorithm together with the file: {"file": "...", "algorithm": "RSA-OAEP"}."#
                     )
                 }
@@ -76,7 +76,7 @@ struct KeysCommand: AsyncParsableCommand {
                 throw AuthError(.invalidConfiguration, "\(path) already exists. Choose another name.")
             }
             try Terminal.result(["keys": [publicKey]])
-            Terminal.talk("Wrote \(path). Register this key set with the provider.")
+            Terminal.printMessage("Wrote \(path). Register this key set with the provider.")
         }
     }
 

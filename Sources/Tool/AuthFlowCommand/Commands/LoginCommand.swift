@@ -141,7 +141,7 @@ struct LoginCommand: AsyncParsableCommand {
             tokens: client.tokensWithoutSignIn
         )
         if client.credentials.store is MemoryTokenStore, !options.quiet {
-            Terminal.talk(
+            Terminal.printMessage(
                 "The tokens were not stored, because \"store\" is \"memory\": other commands cannot use them."
             )
         }
@@ -154,7 +154,7 @@ struct LoginCommand: AsyncParsableCommand {
         for case .privateUse(let scheme) in client.registration.redirectURIs.map(\.kind) {
             let handler = SchemeHandler(scheme: scheme)
             guard !handler.hasEntry else { continue }
-            Terminal.talk("To open \(scheme): URLs with this program, run: \(handler.installCommand)")
+            Terminal.printMessage("To open \(scheme): URLs with this program, run: \(handler.installCommand)")
         }
     }
 
@@ -176,9 +176,9 @@ struct LoginCommand: AsyncParsableCommand {
             let mark = "<!-- A login, recorded by authflow -->\n"
             let page = mark + trace.html(title: "authflow login")
             try PrivateFile(place.path).write(Array(page.utf8), markedBy: Array(mark.utf8))
-            Terminal.talk("The trace was written to \(path).")
+            Terminal.printMessage("The trace was written to \(path).")
         } catch {
-            Terminal.talk("Warning: the trace could not be written: \(error)")
+            Terminal.printMessage("Warning: the trace could not be written: \(error)")
         }
     }
 }

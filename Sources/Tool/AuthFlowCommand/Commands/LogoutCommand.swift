@@ -38,24 +38,24 @@ struct LogoutCommand: AsyncParsableCommand {
         if let choice = resource.choice(options) {
             let client = try choice.client()
             if local {
-                Terminal.talk(
+                Terminal.printMessage(
                     try await client.signOutLocally() ? "Signed out on this machine." : "No user was signed in."
                 )
                 return
             }
-            return try say(try await DelayNotice().during { try await client.signOut() }, of: choice.address)
+            return try report(try await DelayNotice().during { try await client.signOut() }, of: choice.address)
         }
         let redirects = TerminalRedirects()
         let client = try options.choice.client(observer: redirects.observer)
         // Fails before anything is removed, rather than after it.
         if browser { try client.methods.createUserAgents() }
-        await forgetAWSKeys(of: client)
+        await removeAWSKeys(of: client)
         if local {
             // An unreadable record is kept only if --account is given; an account in the configuration is not sufficient.
             let hadTokens = try await client.signOutLocally(discardingUnreadable: options.account == nil)
-            await forgetAWSKeys(of: client)
+            await removeAWSKeys(of: client)
             guard hadTokens || options.account == nil else { throw unknownAccount }
-            return Terminal.talk(hadTokens ? "Signed out on this machine." : absence(client))
+            return Terminal.printMessage(hadTokens ? "Signed out on this machine." : absence(client))
         }
         let wasEnded = try await isEnded(client)
         let signOut = try await redirects.accepting(for: client) {
@@ -64,26 +64,26 @@ struct LogoutCommand: AsyncParsableCommand {
             }
             return try await client.signOut(endingSession: true)
         }
-        await forgetAWSKeys(of: client)
+        await removeAWSKeys(of: client)
         if options.account != nil, signOut.credential == nil, !wasEnded { throw unknownAccount }
         if wasEnded, signOut.credential == nil {
-            Terminal.talk("The session had already ended. Its record was removed from this machine.")
+            Terminal.printMessage("The session had already ended. Its record was removed from this machine.")
             guard browser else { return }
-            Terminal.talk(
+            Terminal.printMessage(
                 "Your session at the provider may still be active: the stored record of the ended session is not sufficient to sign out there."
             )
-            throw ExitStatus.signedOutHereOnly
+            throw ExitStatus.signedOutLocallyOnly
         }
-        guard signOut.credential != nil else { return Terminal.talk(absence(client)) }
+        guard signOut.credential != nil else { return Terminal.printMessage(absence(client)) }
         if !options.quiet, let next = await currentUser(client) {
-            Terminal.talk("\(next.displayName) is the current account.")
+            Terminal.printMessage("\(next.displayName) is the current account.")
         }
-        try say(signOut, tokens: client.tokensWithoutSignIn)
+        try report(signOut, tokens: client.tokensWithoutSignIn)
     }
 
-    private var unknownAccount: AccountIsUnknown {
+    private var unknownAccount: AccountNotSignedIn {
         let account = DisplayText.sanitized(options.account ?? "", limit: 80)
-        return AccountIsUnknown(message: "The account \"\(account)\" is not signed in.")
+        return AccountNotSignedIn(message: "The account \"\(account)\" is not signed in.")
     }
 
     private func absence(_ client: AuthClient) -> String {
@@ -110,49 +110,49 @@ struct LogoutCommand: AsyncParsableCommand {
 
     /// Removes the credentials before the sign-out, which may be interrupted, and after it, because a program may have
     /// obtained new credentials in the meantime.
-    private func forgetAWSKeys(of client: AuthClient) async {
+    private func removeAWSKeys(of client: AuthClient) async {
         let choice = options.choice
         do {
             try await AWSKeys.forget(try choice.file().profile(choice.profile), client)
         } catch {
-            Terminal.talk("Warning: AWS credentials may remain in the store: \(ExitStatus.message(for: error))")
+            Terminal.printMessage("Warning: AWS credentials may remain in the store: \(ExitStatus.message(for: error))")
         }
     }
 
     /// - Parameters:
     ///   - resource: The URL of a protected resource; nil for a profile.
     ///   - tokens: A description of the tokens of a profile that does not sign in users; nil for a user.
-    private func say(_ signOut: SignOut, of resource: String? = nil, tokens: String? = nil) throws {
-        guard let credential = signOut.credential else { return Terminal.talk("No user was signed in.") }
+    private func report(_ signOut: SignOut, of resource: String? = nil, tokens: String? = nil) throws {
+        guard let credential = signOut.credential else { return Terminal.printMessage("No user was signed in.") }
         if !options.quiet {
-            Terminal.talk(
+            Terminal.printMessage(
                 resource.map { "Signed out of \($0) on this machine." }
                     ?? tokens.map { "The \($0), were removed." }
                     ?? "\(credential.displayName) is signed out on this machine."
             )
         }
         let isDone = [
-            say(
+            report(
                 signOut.revocation,
                 done: "The tokens were revoked.",
                 otherwise: "The tokens may remain valid, and signing out again will not revoke them"
             ),
-            say(
+            report(
                 signOut.endSession,
                 done: "The sign-out on the provider's page was completed.",
                 otherwise: "Your session at the provider may still be active"
             ),
         ]
-        guard isDone.allSatisfy({ $0 }) else { throw ExitStatus.signedOutHereOnly }
+        guard isDone.allSatisfy({ $0 }) else { throw ExitStatus.signedOutLocallyOnly }
     }
 
     /// - Returns: Whether the step succeeded or was not necessary.
-    private func say(_ outcome: SignOut.Outcome, done: String, otherwise: String) -> Bool {
+    private func report(_ outcome: SignOut.Outcome, done: String, otherwise: String) -> Bool {
         if let reason = outcome.obstacle {
-            Terminal.talk("\(otherwise): \(reason)")
+            Terminal.printMessage("\(otherwise): \(reason)")
             return false
         }
-        if case .done = outcome, !options.quiet { Terminal.talk(done) }
+        if case .done = outcome, !options.quiet { Terminal.printMessage(done) }
         return true
     }
 }
@@ -169,7 +169,7 @@ extension SignOut.Outcome {
 }
 
 /// The error for an account that is not signed in. A command to sign in would not be helpful here.
-struct AccountIsUnknown: CommandFailure {
+struct AccountNotSignedIn: CommandFailure {
     let message: String
     var status: ExitCode { ExitStatus.loginRequired }
 }

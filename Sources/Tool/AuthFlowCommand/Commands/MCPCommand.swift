@@ -56,7 +56,7 @@ struct MCPCommand: AsyncParsableCommand {
                 launchEnvironment: environment,
                 signsInOnDemand: !noBrowser,
                 // After the user closes a tab, another tab is not opened immediately.
-                restAfterFailure: .seconds(60),
+                cooldownAfterFailure: .seconds(60),
                 showsSteps: false
             )
             var settings = MCPBridge.Options()
@@ -133,7 +133,7 @@ struct MCPCommand: AsyncParsableCommand {
             if json {
                 try Terminal.result(.array(all))
             } else if try await KnownResources(store: store).addresses().isEmpty {
-                Terminal.talk("You are not signed in to any protected resource.")
+                Terminal.printMessage("You are not signed in to any protected resource.")
             }
         }
     }

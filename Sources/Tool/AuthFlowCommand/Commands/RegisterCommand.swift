@@ -93,10 +93,12 @@ extension RegisterCommand {
             try create(registrationFile, registered.metadata.exposed.serialized(indented: true))
             let members = members(registered, issuer: issuer, secretFile: secretFile)
             try writer.write(members, as: profile)
-            Terminal.talk("Registered. The provider's response is in \(registrationFile).")
+            Terminal.printMessage("Registered. The provider's response is in \(registrationFile).")
             let secrets = (registered.clientSecret == nil ? [] : [secretFile]) + [registrationFile]
-            Terminal.talk("Warning: secrets are stored in \(secrets.joined(separator: " and ")). Never commit them.")
-            Terminal.talk("Sign in: \(ShellWord.line(["authflow", "login", "--config", output]))")
+            Terminal.printMessage(
+                "Warning: secrets are stored in \(secrets.joined(separator: " and ")). Never commit them."
+            )
+            Terminal.printMessage("Sign in: \(ShellWord.line(["authflow", "login", "--config", output]))")
             try Terminal.result(["profiles": .object([profile: members])])
         }
 

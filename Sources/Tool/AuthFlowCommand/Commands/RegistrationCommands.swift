@@ -66,7 +66,7 @@ enum RegistrationCommands {
             let place = try Place(config: config)
             var all: [JSON] = []
             for (issuer, origin) in try await place.registrations(address) {
-                let registrations = KeptRegistrations(store: place.store, for: origin)
+                let registrations = StoredRegistrations(store: place.store, for: origin)
                 guard let kept = try await registrations.registration(at: issuer, for: place.redirectURI) else {
                     continue
                 }
@@ -90,7 +90,7 @@ enum RegistrationCommands {
             if json {
                 try Terminal.result(.array(all))
             } else if all.isEmpty {
-                Terminal.talk(address == nil ? "There are no registrations." : Place.absence(config))
+                Terminal.printMessage(address == nil ? "There are no registrations." : Place.absence(config))
             }
         }
     }
@@ -114,12 +114,14 @@ enum RegistrationCommands {
             if let old {
                 await unregister(old, place, name: "The old registration")
             } else {
-                Terminal.talk("The old registration, if any, is still used for other resources of the same server.")
+                Terminal.printMessage(
+                    "The old registration, if any, is still used for other resources of the same server."
+                )
             }
-            Terminal.talk(
+            Terminal.printMessage(
                 "Registered with \(new.issuer) as \(DisplayText.sanitized(new.clientID, limit: 300)). Sign in. Run: \(choice.loginCommand)"
             )
-            guard RegistrationCommands.isRevoked(signOut, address) else { throw ExitStatus.signedOutHereOnly }
+            guard RegistrationCommands.isRevoked(signOut, address) else { throw ExitStatus.signedOutLocallyOnly }
         }
     }
 
@@ -137,10 +139,10 @@ enum RegistrationCommands {
 
         func run() async throws {
             let place = try Place(config: config)
-            var all: [(registrations: KeptRegistrations, kept: KeptRegistration)] = []
+            var all: [(registrations: StoredRegistrations, kept: StoredRegistration)] = []
             var origins = Set([try Endpoint(address, name: "URL").origin])
             for (issuer, origin) in try await place.registrations(address) {
-                let registrations = KeptRegistrations(store: place.store, for: origin)
+                let registrations = StoredRegistrations(store: place.store, for: origin)
                 guard let kept = try await registrations.registration(at: issuer, for: place.redirectURI) else {
                     continue
                 }
@@ -158,10 +160,10 @@ enum RegistrationCommands {
                     else { continue }
                     let signOut = try await client.signOut()
                     guard signOut.credential != nil else { continue }
-                    Terminal.talk("Signed out of \(DisplayText.sanitized(resource)) on this machine.")
+                    Terminal.printMessage("Signed out of \(DisplayText.sanitized(resource)) on this machine.")
                     if !RegistrationCommands.isRevoked(signOut, resource) { areRevoked = false }
                 } catch let error as AuthError {
-                    Terminal.talk("Warning: tokens for \(DisplayText.sanitized(resource)) may remain: \(error)")
+                    Terminal.printMessage("Warning: tokens for \(DisplayText.sanitized(resource)) may remain: \(error)")
                     areRevoked = false
                 }
             }
@@ -169,29 +171,29 @@ enum RegistrationCommands {
             for (registrations, kept) in all {
                 try await registrations.remove(at: kept.issuer, for: place.redirectURI, clientID: kept.clientID)
                 isRemoved = true
-                Terminal.talk("The registration with \(kept.issuer) was removed from this machine.")
+                Terminal.printMessage("The registration with \(kept.issuer) was removed from this machine.")
                 await unregister(kept, place, name: "The registration")
             }
             if !isRemoved {
-                Terminal.talk(Place.absence(config))
+                Terminal.printMessage(Place.absence(config))
             }
-            guard areRevoked else { throw ExitStatus.signedOutHereOnly }
+            guard areRevoked else { throw ExitStatus.signedOutLocallyOnly }
         }
     }
 
     /// Whether a sign-out revoked the tokens; if not, prints the reason.
     private static func isRevoked(_ signOut: SignOut, _ resource: String) -> Bool {
         guard let reason = signOut.revocation.obstacle else { return true }
-        Terminal.talk("The tokens for \(Redaction.url(resource)) may remain valid: \(reason)")
+        Terminal.printMessage("The tokens for \(Redaction.url(resource)) may remain valid: \(reason)")
         return false
     }
 
-    private static func unregister(_ kept: KeptRegistration, _ place: Place, name: String) async {
+    private static func unregister(_ kept: StoredRegistration, _ place: Place, name: String) async {
         do {
             try await kept.unregister(transport: place.transport, host: ToolEnvironment.host)
-            Terminal.talk("\(name) was removed at \(kept.issuer).")
+            Terminal.printMessage("\(name) was removed at \(kept.issuer).")
         } catch {
-            Terminal.talk(
+            Terminal.printMessage(
                 "\(name) may remain at \(kept.issuer): \((error as? AuthError)?.description ?? "the removal failed.")"
             )
         }

@@ -28,11 +28,13 @@ struct SchemeCommand: AsyncParsableCommand {
                 try handler.install(program: program, replacing: replace)
             } catch {
                 if !replace, let other = handler.program, other != program {
-                    Terminal.talk("To take over the scheme from \(other), run: \(handler.installCommand) --replace")
+                    Terminal.printMessage(
+                        "To take over the scheme from \(other), run: \(handler.installCommand) --replace"
+                    )
                 }
                 throw error
             }
-            Terminal.talk("\(handler.scheme): opens with \(program), as registered in \(handler.entryPath).")
+            Terminal.printMessage("\(handler.scheme): opens with \(program), as registered in \(handler.entryPath).")
         }
     }
 
@@ -43,7 +45,9 @@ struct SchemeCommand: AsyncParsableCommand {
 
         func run() async throws {
             let handler = try scheme.handler()
-            Terminal.talk(try handler.remove() ? "\(handler.scheme): registration removed." : "Nothing was registered.")
+            Terminal.printMessage(
+                try handler.remove() ? "\(handler.scheme): registration removed." : "Nothing was registered."
+            )
         }
     }
 

@@ -18,8 +18,8 @@ extension StoreCommand {
         func run() async throws {
             let (profile, store) = try StoreCommand.store(options)
             // A second instance, as in another process: it is notified of removals only through the store.
-            let another = try StoreCommand.store(options).store
-            guard let sessions = store as? any SessionTokenStore, let others = another as? any SessionTokenStore,
+            let secondInstance = try StoreCommand.store(options).store
+            guard let sessions = store as? any SessionTokenStore, let others = secondInstance as? any SessionTokenStore,
                 !(store is MemoryTokenStore)
             else {
                 throw AuthError(
@@ -27,23 +27,23 @@ extension StoreCommand {
                     "The store of the profile \(profile.name) does not support sessions shared by several processes. Use SQLite, PostgreSQL or Redis."
                 )
             }
-            let trial = StoreTrial(store: sessions, another: others, host: ToolEnvironment.host)
+            let trial = StoreProbe(store: sessions, secondInstance: others, host: ToolEnvironment.host)
             let isWell = await trial.run { line in Terminal.result(line) }
-            if !isWell { throw StoreIsNotWell() }
+            if !isWell { throw StoreCheckFailed() }
         }
     }
 }
 
-private struct StoreIsNotWell: CommandFailure {
+private struct StoreCheckFailed: CommandFailure {
     let status = ExitStatus.storage
     let message = "The store failed a check."
 }
 
 /// Checks the operations of a store, in dependency order.
-private struct StoreTrial {
+private struct StoreProbe {
     let store: any SessionTokenStore
     /// A second instance of the store, as in another process.
-    let another: any SessionTokenStore
+    let secondInstance: any SessionTokenStore
     let host: HostServices
 
     private var key: RecordKey {
@@ -78,7 +78,7 @@ private struct StoreTrial {
             )
         else { return false }
         let messages = RemovalMessages(digest: key.digest)
-        another.observeRemovals { messages.receive($0) }
+        secondInstance.observeRemovals { messages.receive($0) }
         guard await step("write", { try await write(key, since: elapsed) }) else { return false }
         let removal = await step("removal", { try await remove(key, messages) })
         let records = await step("records", { try await count() })
@@ -104,8 +104,8 @@ private struct StoreTrial {
             guard try await store.remove([key]).map(\.key) == [key], try await store.bytes(for: key) == nil else {
                 throw AuthError(.storageFailed, "The record was not removed.")
             }
-            for _ in 0..<50 where !messages.hasCome { try await host.clock.sleep(for: .milliseconds(20)) }
-            if messages.hasCome { return "other processes are notified" }
+            for _ in 0..<50 where !messages.hasArrived { try await host.clock.sleep(for: .milliseconds(20)) }
+            if messages.hasArrived { return "other processes are notified" }
         }
         throw AuthError(
             .storageFailed,
@@ -154,13 +154,13 @@ private struct StoreTrial {
 /// Records whether the store has sent a notification of a record's removal.
 private final class RemovalMessages: Sendable {
     private let digest: [UInt8]
-    private let isThere = Atomic(false)
+    private let arrived = Atomic(false)
 
     init(digest: [UInt8]) { self.digest = digest }
 
-    var hasCome: Bool { isThere.load(ordering: .relaxed) }
+    var hasArrived: Bool { arrived.load(ordering: .relaxed) }
 
     func receive(_ other: [UInt8]?) {
-        if other == digest { isThere.store(true, ordering: .relaxed) }
+        if other == digest { arrived.store(true, ordering: .relaxed) }
     }
 }

@@ -45,7 +45,7 @@ struct StoreCommand: AsyncParsableCommand {
             guard try PrivateFile(path).create(with: Array(text.utf8)) else {
                 throw AuthError(.storageFailed, "\(path) already exists.")
             }
-            Terminal.talk("Wrote \(path). Without this file, the records that it encrypts cannot be read.")
+            Terminal.printMessage("Wrote \(path). Without this file, the records that it encrypts cannot be read.")
         }
     }
 
@@ -70,7 +70,7 @@ struct StoreCommand: AsyncParsableCommand {
                 )
             }
             let (rewrapped, left) = try await encrypted.rewrap()
-            Terminal.talk("Rewrapped with the first key: \(rewrapped) records.")
+            Terminal.printMessage("Rewrapped with the first key: \(rewrapped) records.")
             guard left == 0 else {
                 throw AuthError(
                     .leaseBusy,
@@ -95,7 +95,7 @@ struct StoreCommand: AsyncParsableCommand {
                 throw AuthError(.unsupported, "The store of the profile \(profile.name) is not an SQLite database.")
             }
             let path = try await database.setDamagedDatabaseAside()
-            Terminal.talk("Renamed to \(path). All users must sign in again.")
+            Terminal.printMessage("Renamed to \(path). All users must sign in again.")
         }
     }
 
@@ -111,10 +111,10 @@ struct StoreCommand: AsyncParsableCommand {
         func run() async throws {
             let (profile, store) = try StoreCommand.database(options, as: PostgreSQLTokenStore.self)
             guard let database = store else {
-                return Terminal.talk("The store of the profile \(profile.name) needs no preparation.")
+                return Terminal.printMessage("The store of the profile \(profile.name) needs no preparation.")
             }
             let (before, now) = try await database.migrate()
-            Terminal.talk(
+            Terminal.printMessage(
                 before == now
                     ? "The tables are up to date: version \(now)."
                     : "The tables were migrated from version \(before) to version \(now)."

@@ -30,7 +30,7 @@ struct TryCommand: AsyncParsableCommand {
         let signIn = try await EmulatorServer.run { issuer in
             try OIDCEmulator(issuer: issuer)
         } _: { emulator in
-            Terminal.talk(
+            Terminal.printMessage(
                 "The test provider is running at \(emulator.issuer). Sign in as alice with the password wonderland."
             )
             let registration = try ClientRegistration(clientID: OIDCEmulator.Client.demo.id) {

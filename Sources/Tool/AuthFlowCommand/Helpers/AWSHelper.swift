@@ -42,7 +42,7 @@ extension CredentialCommand {
                     throw AuthError(.accountMismatch, "Another sign-in has replaced this one. Try again.")
                 }
                 let transport = try profile.transport(environment: ToolEnvironment.host.environment)
-                let keys = try await AWSKeys.exchanging(token, settings, transport)
+                let keys = try await AWSKeys.assumeRole(token, settings, transport)
                 try await store.write(keys.stored(for: credential), under: lease)
                 return keys
             }
@@ -127,7 +127,7 @@ struct AWSKeys {
     }
 
     /// Calls the AssumeRoleWithWebIdentity action of the AWS Security Token Service (STS).
-    static func exchanging(
+    static func assumeRole(
         _ token: Secret,
         _ settings: CredentialHelperSettings.AWS,
         _ transport: any HTTPTransport

@@ -32,7 +32,7 @@ extension CredentialCommand {
                     )
                 default: try refuse("unknown operation")
                 }
-            } catch let error as HelperAnswered {
+            } catch let error as HelperDeclined {
                 throw error
             } catch {
                 // The calling programs show the error message from standard output.
@@ -95,7 +95,7 @@ extension CredentialCommand {
 
         private func refuse(_ message: String) throws {
             Terminal.result(message)
-            throw HelperAnswered()
+            throw HelperDeclined()
         }
     }
 }

@@ -36,10 +36,10 @@ enum HelperTokens {
         }
         if let current = lasting(credential) { return current }
         // If a refresh after the ID Token's expiry returned no new ID Token, the next refresh will not either.
-        let isHopeless =
+        let cannotRefresh =
             credential.tokens.refreshToken == nil
             || credential.tokens.verifiedIDToken.map { credential.obtainedAt >= $0.expiresAt } ?? false
-        guard !isHopeless else { throw expired }
+        guard !cannotRefresh else { throw expired }
         // One process refreshes, and the others use its result.
         let refreshed = try await client.credential(replacing: credential.tokens.accessToken)
         if let current = lasting(refreshed) { return current }
@@ -64,7 +64,7 @@ enum HelperTokens {
 }
 
 /// A negative response from a helper, in the calling program's protocol. It has already been printed.
-struct HelperAnswered: CommandFailure {
+struct HelperDeclined: CommandFailure {
     var status: ExitCode { ExitStatus.failure }
     var message: String { "" }
 }

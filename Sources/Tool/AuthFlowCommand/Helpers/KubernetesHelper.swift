@@ -136,6 +136,6 @@ private struct ExecInformation {
 extension Endpoint {
     /// Whether two API server URLs identify the same server. Behind one host, the path may select the cluster.
     fileprivate func isSame(as other: Endpoint) -> Bool {
-        origin == other.origin && path.droppingLastSlash == other.path.droppingLastSlash && query == other.query
+        origin == other.origin && path.droppingTrailingSlash == other.path.droppingTrailingSlash && query == other.query
     }
 }

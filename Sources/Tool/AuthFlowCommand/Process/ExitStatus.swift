@@ -18,7 +18,7 @@ enum ExitStatus {
     static let network = ExitCode(7)
     static let storage = ExitCode(8)
     /// A sign-out that removed the credential, but left tokens or a session at the provider.
-    static let signedOutHereOnly = ExitCode(9)
+    static let signedOutLocallyOnly = ExitCode(9)
     static let cancelled = ExitCode(130)
 
     /// The status for an error.

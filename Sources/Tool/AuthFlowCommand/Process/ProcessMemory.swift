@@ -7,7 +7,7 @@ enum ProcessMemory {
     /// resets the attribute.
     ///
     /// Linux only: macOS does not write core dumps by default.
-    static func keepToItself() {
+    static func disableCoreDumps() {
         // Some TLS libraries write the keys of every connection into the file that this variable names.
         unsafe unsetenv("SSLKEYLOGFILE")
         #if os(Linux)

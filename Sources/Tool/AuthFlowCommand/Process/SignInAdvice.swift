@@ -82,7 +82,7 @@ enum SignInAdvice {
     }
 
     /// Records that the profile or the user has selected a specific account.
-    static func chooseOneAccount() { chosen.withLock { $0?.addsAccount = false } }
+    static func recordAccountSelection() { chosen.withLock { $0?.addsAccount = false } }
 }
 
 extension RequiredAuthentication {

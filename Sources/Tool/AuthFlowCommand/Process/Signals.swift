@@ -23,10 +23,10 @@ enum Signals {
     private static let wakeUp = Atomic<Int32>(-1)
     private static let reader = Atomic<Int32>(-1)
 
-    private static let came = Atomic(false)
+    private static let arrived = Atomic(false)
 
     /// Whether a signal has been received.
-    static var hasCome: Bool { came.load(ordering: .sequentiallyConsistent) }
+    static var hasArrived: Bool { arrived.load(ordering: .sequentiallyConsistent) }
 
     /// Installs the handlers.
     /// - Returns: Whether the handlers were installed; false when no more files can be opened.
@@ -65,7 +65,7 @@ enum Signals {
         var limit = grace
         while true {
             switch next(until: first + limit) {
-            case nil where limit < longestGrace && UnfinishedClients.hasSent: limit = longestGrace
+            case nil where limit < longestGrace && UnfinishedClients.hasPendingResponse: limit = longestGrace
             case nil: _exit(ExitStatus.cancelled.rawValue)
             case SIGINT?, SIGQUIT?:
                 if first.duration(to: .now) > copies { _exit(ExitStatus.cancelled.rawValue) }
@@ -93,7 +93,7 @@ enum Signals {
         let handler: @convention(c) (Int32) -> Void = { number in
             let errorNumber = errno
             var byte = UInt8(truncatingIfNeeded: number)
-            Signals.came.store(true, ordering: .sequentiallyConsistent)
+            Signals.arrived.store(true, ordering: .sequentiallyConsistent)
             _ = unsafe write(Signals.wakeUp.load(ordering: .sequentiallyConsistent), &byte, 1)
             errno = errorNumber
         }

@@ -17,12 +17,12 @@ enum UnfinishedClients {
     private static let state = Mutex(State())
 
     /// The messages about requests in progress: before and after waiting for them.
-    struct Words: Sendable {
+    struct Messages: Sendable {
         /// The message before the wait; nil if the wait is short, because no refresh token was sent.
         let began: String?
         /// The message after the requests have completed; nil if there is no result to report.
         let done: String?
-        let late: String
+        let timedOut: String
     }
 
     private static let signsOut = Mutex(false)
@@ -30,21 +30,23 @@ enum UnfinishedClients {
     /// Records that the requests in progress belong to a sign-out.
     static func noteSignOut() { signsOut.withLock { $0 = true } }
 
-    static var words: Words {
+    static var messages: Messages {
         if signsOut.withLock({ $0 }) {
-            return Words(
+            return Messages(
                 began: "Revoking the tokens at the provider. Press Ctrl-C again to stop waiting.",
                 done: "The provider has responded. You are signed out on this machine; see: \(SignInAdvice.status)",
-                late:
+                timedOut:
                     "You are signed out on this machine. Tokens that the provider has not revoked remain valid until they expire."
             )
         }
-        guard hasSent else { return Words(began: nil, done: nil, late: "The request did not finish in time.") }
-        return Words(
+        guard hasPendingResponse else {
+            return Messages(began: nil, done: nil, timedOut: "The request did not finish in time.")
+        }
+        return Messages(
             began:
                 "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop immediately, which may end your session.",
             done: "The request has finished, and any new token was stored. See: \(SignInAdvice.status)",
-            late: "The request did not finish in time. You may have to sign in again."
+            timedOut: "The request did not finish in time. You may have to sign in again."
         )
     }
 
@@ -65,7 +67,7 @@ enum UnfinishedClients {
     }
 
     /// Whether a refresh token was sent and its response is still pending or being stored.
-    static var hasSent: Bool { all.contains { $0.hasSent } }
+    static var hasPendingResponse: Bool { all.contains { $0.hasPendingResponse } }
 
     /// Whether a client has unfinished work.
     static var isBusy: Bool { all.contains { $0.hasUnfinishedWork } }
@@ -75,7 +77,7 @@ enum UnfinishedClients {
     /// - Returns: Whether everything was stored.
     static func drain() async -> Bool {
         stopSending()
-        let limit = hasSent ? longestGrace : grace
+        let limit = hasPendingResponse ? longestGrace : grace
         return await withTaskGroup(of: Bool.self) { group in
             for client in all { group.addTask { await client.drain(within: limit) } }
             return await group.reduce(true) { $0 && $1 }
@@ -85,10 +87,10 @@ enum UnfinishedClients {
 
 /// A client whose requests can outlive the command that sent them.
 protocol UnfinishedClient: Sendable {
-    var hasSent: Bool { get }
+    var hasPendingResponse: Bool { get }
     var hasUnfinishedWork: Bool { get }
     func stopSending()
-    func drain(within patience: Duration) async -> Bool
+    func drain(within waitTimeout: Duration) async -> Bool
 }
 
 extension AuthClient: UnfinishedClient {}

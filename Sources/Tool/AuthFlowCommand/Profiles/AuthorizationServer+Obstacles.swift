@@ -2,7 +2,7 @@ import AuthFlow
 
 extension AuthorizationServer {
     /// An endpoint that cannot be used from this machine.
-    struct Obstacle: Sendable {
+    struct EndpointProblem: Sendable {
         /// `keys`, or the name of an endpoint in the metadata.
         let name: String
         let error: any Error
@@ -14,9 +14,9 @@ extension AuthorizationServer {
     /// The endpoints are only probed: any response shows that the server can be reached.
     /// - Parameter algorithms: The accepted algorithms for ID Tokens; nil if there are no ID Tokens.
     /// - Throws: Any error from fetching the metadata, or `CancellationError`.
-    func obstacles(idTokenAlgorithms algorithms: [SignatureAlgorithm]?) async throws -> [Obstacle] {
+    func endpointProblems(idTokenAlgorithms algorithms: [SignatureAlgorithm]?) async throws -> [EndpointProblem] {
         let metadata = try await metadata()
-        var obstacles: [Obstacle] = []
+        var endpointProblems: [EndpointProblem] = []
         var origins: Set<String> = metadata.document == nil ? [] : [(try? Endpoint(issuer))?.origin ?? issuer]
         if let place = metadata.jwksURI {
             origins.insert(place.origin)
@@ -25,7 +25,7 @@ extension AuthorizationServer {
                 if let algorithms { try requireKey(for: algorithms, in: keys) }
             } catch {
                 try Task.checkCancellation()
-                obstacles.append(Obstacle(name: "keys", error: error))
+                endpointProblems.append(EndpointProblem(name: "keys", error: error))
             }
         }
         for (name, endpoint) in metadata.endpoints {
@@ -34,16 +34,16 @@ extension AuthorizationServer {
                 _ = try await transport.send(TransportRequest(.head, endpoint, timeout: .seconds(10)))
             } catch {
                 try Task.checkCancellation()
-                obstacles.append(Obstacle(name: name, error: error))
+                endpointProblems.append(EndpointProblem(name: name, error: error))
             }
         }
-        return obstacles
+        return endpointProblems
     }
 
     private func requireKey(for algorithms: [SignatureAlgorithm], in keys: [JWK]) throws(AuthError) {
         // A client secret is the key for the other algorithms.
         let isVerifiable = algorithms.contains { algorithm in
-            !SignatureAlgorithm.asymmetric.contains(algorithm) || keys.contains { $0.fits(algorithm) }
+            !SignatureAlgorithm.asymmetric.contains(algorithm) || keys.contains { $0.supports(algorithm) }
         }
         guard !isVerifiable else { return }
         let names = algorithms.map(\.rawValue).joined(separator: ", ")

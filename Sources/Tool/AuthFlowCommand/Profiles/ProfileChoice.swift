@@ -87,7 +87,7 @@ struct ProfileChoice: Hashable {
                 observer(event)
             }
         )
-        if client.options.account != nil { SignInAdvice.chooseOneAccount() }
+        if client.options.account != nil { SignInAdvice.recordAccountSelection() }
         UnfinishedClients.add(client)
         return client
     }

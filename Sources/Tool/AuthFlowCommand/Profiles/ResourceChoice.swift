@@ -30,7 +30,7 @@ struct ResourceChoice: Hashable {
             } catch let error as AuthError
                 where choice.origin == .workingDirectory && error.code == .invalidConfiguration
             {
-                Terminal.talk("Not using \(ConfigurationChoice.localName): it is unreadable or not trusted.")
+                Terminal.printMessage("Not using \(ConfigurationChoice.localName): it is unreadable or not trusted.")
             }
         }
         return nil
@@ -43,7 +43,7 @@ struct ResourceChoice: Hashable {
         userAgent: String? = nil,
         launchEnvironment: LaunchEnvironment = .current(environment: ToolEnvironment.host.environment),
         signsInOnDemand: Bool = false,
-        restAfterFailure: Duration = .zero,
+        cooldownAfterFailure: Duration = .zero,
         showsSteps: Bool = true,
         transport: (any HTTPTransport) -> any HTTPTransport = { $0 },
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
@@ -60,7 +60,7 @@ struct ResourceChoice: Hashable {
         options.acrValues = authentication.acrValues
         options.maxAge = authentication.maxAge.map { .seconds($0) }
         options.signsInOnDemand = signsInOnDemand
-        options.restAfterFailure = restAfterFailure
+        options.cooldownAfterFailure = cooldownAfterFailure
         options.assumesAuthorizationServerAtOrigin = assumesOrigin
         let file = try Self.file(choice.config)
         let client: ResourceClient
@@ -99,7 +99,7 @@ struct ResourceChoice: Hashable {
                 observer: progress(launchEnvironment, showsSteps, observer)
             )
         }
-        SignInAdvice.choose(profileWords, address: shownAddress, signIn: signInWords)
+        SignInAdvice.choose(profileArguments, address: shownAddress, signIn: signInArguments)
         UnfinishedClients.add(client)
         return client
     }
@@ -107,11 +107,11 @@ struct ResourceChoice: Hashable {
     /// The URL, or a placeholder for a URL with a query, which may contain a key and must not be repeated.
     private var shownAddress: String { address.contains("?") ? "URL" : address }
 
-    private var profileWords: [String] {
+    private var profileArguments: [String] {
         (choice.config.map { ["--config", $0] } ?? []) + (choice.profile.map { ["--profile", $0] } ?? [])
     }
 
-    private var signInWords: [String] {
+    private var signInArguments: [String] {
         scopes.flatMap { ["--scope", $0] } + (resource.map { ["--resource", $0] } ?? [])
             + (assumesOrigin ? ["--assume-origin"] : []) + authentication.words
     }
@@ -125,7 +125,7 @@ struct ResourceChoice: Hashable {
 
     /// The command that signs in with this choice.
     var loginCommand: String {
-        ShellWord.line(["authflow", "login", shownAddress] + profileWords + signInWords)
+        ShellWord.line(["authflow", "login", shownAddress] + profileArguments + signInArguments)
     }
 
     /// The transport for requests to the resource.

@@ -8,7 +8,7 @@ struct DelayNotice {
     var delay = Duration.seconds(3)
     /// Prints the notice; nil if standard error is not a terminal.
     var say: (@Sendable (String) -> Void)? =
-        isatty(STDERR_FILENO) != 0 ? { @Sendable text in Terminal.talk(text) } : nil
+        isatty(STDERR_FILENO) != 0 ? { @Sendable text in Terminal.printMessage(text) } : nil
 
     /// Performs an operation that prints nothing while it waits.
     func during<Success>(_ operation: () async throws -> Success) async rethrows -> Success {

@@ -90,7 +90,7 @@ extension Credential {
     /// - Parameter isRenewable: Whether the client obtains tokens without user interaction.
     func end(isRenewable: Bool = false) -> AuthError? {
         guard state(isRenewable: isRenewable) == .ended else { return nil }
-        let reason = isRefused ? "the provider has rejected the refresh request" : "there is no refresh token"
+        let reason = requiresSignIn ? "the provider has rejected the refresh request" : "there is no refresh token"
         return AuthError(.loginRequired, "The access token has expired, and \(reason). Sign in again.")
     }
 
@@ -98,6 +98,6 @@ extension Credential {
     func state(isRenewable: Bool = false) -> State {
         if tokens.expiresAt.map({ Date() < $0 }) ?? true { return .fresh }
         if isRenewable, identity == nil, tokens.refreshToken == nil { return .expired }
-        return tokens.refreshToken == nil || isRefused ? .ended : .expired
+        return tokens.refreshToken == nil || requiresSignIn ? .ended : .expired
     }
 }

@@ -13,13 +13,13 @@ enum Terminal {
     private static let failure = Atomic(false)
 
     /// Whether the reader of the results has closed the pipe, as `head` does. This requires no error message.
-    static var hasLostReader: Bool { lostReader.load(ordering: .relaxed) }
+    static var isBrokenPipe: Bool { brokenPipe.load(ordering: .relaxed) }
 
-    private static let lostReader = Atomic(false)
+    private static let brokenPipe = Atomic(false)
 
     private static func note(failure number: Int32) {
         failure.store(true, ordering: .relaxed)
-        if number == EPIPE { lostReader.store(true, ordering: .relaxed) }
+        if number == EPIPE { brokenPipe.store(true, ordering: .relaxed) }
     }
 
     /// Whether a result was printed, in whole or in part.
@@ -50,7 +50,7 @@ enum Terminal {
     }
 
     /// Prints a message for the user.
-    static func talk(_ text: String) {
+    static func printMessage(_ text: String) {
         _ = SystemCall.write(Array("\(visible(text))\n".utf8), to: STDERR_FILENO)
     }
 
@@ -92,28 +92,28 @@ struct Progress: Sendable {
     var showsSteps = true
 
     /// Prints which user agent or flow was chosen, and why.
-    private func tellChoice(_ event: FlowEvent) {
+    private func printChoice(_ event: FlowEvent) {
         guard event.step == .userAgentChoice else {
             let (what, why) = (event.details["passed_over"] ?? "", event.details["reason"] ?? "")
-            return Terminal.talk("Not using \(what): \(DisplayText.sanitized(why))")
+            return Terminal.printMessage("Not using \(what): \(DisplayText.sanitized(why))")
         }
         let because = event.details["because"].map { ", because \(DisplayText.sanitized($0))" } ?? ""
-        Terminal.talk("User agent: \(event.details["name"] ?? "")\(because)")
-        if let others = event.details["passed_over"] { Terminal.talk("  not \(DisplayText.sanitized(others))") }
+        Terminal.printMessage("User agent: \(event.details["name"] ?? "")\(because)")
+        if let others = event.details["passed_over"] { Terminal.printMessage("  not \(DisplayText.sanitized(others))") }
     }
 
     func callAsFunction(_ event: FlowEvent) {
-        if isVerbose { Terminal.talk("\(event)") }
+        if isVerbose { Terminal.printMessage("\(event)") }
         switch (event.step, event.progress) {
         case (.userAgentChoice, .note), (.flowChoice, .note):
             guard showsSteps else { break }
-            tellChoice(event)
+            printChoice(event)
         case (.authorizationRequest, .note):
             guard showsSteps, let issuer = event.details["issuer"], let resource = event.details["resource"] else {
                 break
             }
             let scopes = event.details["scopes"] ?? ""
-            Terminal.talk(
+            Terminal.printMessage(
                 "Signing in at \(DisplayText.sanitized(issuer)) for \(DisplayText.sanitized(resource))"
                     + (scopes.isEmpty ? "." : ", scopes: \(DisplayText.sanitized(scopes)).")
             )
@@ -122,30 +122,32 @@ struct Progress: Sendable {
                 let what = event.details["purpose"] == "signOut" ? "Sign out" : "Sign in"
                 let opens = event.details["opens"] == "yes" ? " It opens automatically if a browser is available:" : ""
                 // On a separate line, so that the complete URL can be copied, however long it is.
-                Terminal.talk("\(what) at this URL.\(opens)\n\n\(url)\n")
+                Terminal.printMessage("\(what) at this URL.\(opens)\n\n\(url)\n")
                 if let port = event.details["port"].flatMap({ Int($0) }),
                     let command = launchEnvironment.forwardingCommand(port: port)
                 {
-                    Terminal.talk("To use a browser on your own machine, first run this command there:  \(command)")
+                    Terminal.printMessage(
+                        "To use a browser on your own machine, first run this command there:  \(command)"
+                    )
                 }
                 let advice = SignInAdvice.doctor.map { " If the page shows an error, see what to register: \($0)" }
-                Terminal.talk("Waiting for you to finish (Ctrl-C to stop).\(advice ?? "")")
+                Terminal.printMessage("Waiting for you to finish (Ctrl-C to stop).\(advice ?? "")")
             } else if event.details["ignored"] != nil {
-                Terminal.talk(
+                Terminal.printMessage(
                     "A redirect without the expected state was ignored. If the page in the browser shows an error, press Ctrl-C to stop."
                 )
             } else if let browser = event.details["browser"] {
-                Terminal.talk("Browser: \(DisplayText.sanitized(browser))")
+                Terminal.printMessage("Browser: \(DisplayText.sanitized(browser))")
             }
         case (.storing, .failed):
             let advice = SignInAdvice.doctor.map { " To find out why, run: \($0)" }
-            Terminal.talk(
+            Terminal.printMessage(
                 "Warning: the credential could not be stored, so it will be lost when this command exits.\(advice ?? "")"
             )
         case (.sharing, .failed):
-            Terminal.talk("Warning: the sign-in could not be shared with the other apps in the group.")
+            Terminal.printMessage("Warning: the sign-in could not be shared with the other apps in the group.")
         case (let step, .succeeded) where showsSteps:
-            Terminal.talk("  ok  \(step)")
+            Terminal.printMessage("  ok  \(step)")
         default:
             break
         }

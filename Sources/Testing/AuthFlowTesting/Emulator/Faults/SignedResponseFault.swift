@@ -5,7 +5,7 @@ public struct SignedResponseFault: Sendable {
     var claims: EmulatorFault.Change = { _ in }
     var header: EmulatorFault.Change = { _ in }
     var text: @Sendable (String) -> String = { $0 }
-    var beside: @Sendable (inout FormParameters) -> Void = { _ in }
+    var unsignedParameters: @Sendable (inout FormParameters) -> Void = { _ in }
     var algorithm: SignatureAlgorithm?
 
     /// Changes claims.
@@ -25,7 +25,7 @@ public struct SignedResponseFault: Sendable {
     public static func redirect(
         _ change: @escaping @Sendable (inout FormParameters) -> Void
     ) -> SignedResponseFault {
-        SignedResponseFault(beside: change)
+        SignedResponseFault(unsignedParameters: change)
     }
 
     /// Signs with another algorithm.
@@ -53,7 +53,7 @@ public struct SignedResponseFault: Sendable {
         text: { $0.split(separator: ".", omittingEmptySubsequences: false).prefix(2).joined(separator: ".") + "." }
     )
     /// The code is sent together with the signed response, unsigned.
-    public static let codeBeside = redirect { $0.append("code", "stolen") }
+    public static let unsignedCode = redirect { $0.append("code", "stolen") }
     /// The response is not signed at all.
     public static let plain = redirect { parameters in
         parameters["response"] = nil

@@ -3,7 +3,7 @@ import AuthFlowEssentials
 package import Glibc
 
 /// Starts child processes that do not inherit the streams, terminal, signal handling or environment of this process.
-package enum ChildProgram {
+package enum ChildProcess {
     /// `POSIX_SPAWN_SETSID` from spawn.h of glibc and musl, not visible to Swift because GNU extensions are disabled.
     private static let newSession: Int32 = 0x80
 
@@ -38,7 +38,7 @@ package enum ChildProgram {
             unsafe posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", mode, 0)
         }
         if let output { unsafe posix_spawn_file_actions_adddup2(&actions, output, 1) }
-        unsafe closeTheRest(&actions)
+        unsafe closeOtherDescriptors(&actions)
 
         var arguments = unsafe command.map { unsafe strdup($0) } + [nil]
         var variables = unsafe environment.map { unsafe strdup("\($0.key)=\($0.value)") } + [nil]
@@ -89,7 +89,7 @@ package enum ChildProgram {
     }
 
     /// Waits for a program to exit without reaping it, so that its process ID stays reserved.
-    package static func awaitEnd(of identifier: pid_t) {
+    package static func waitForExit(of identifier: pid_t) {
         var information = unsafe siginfo_t()
         while unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}
     }
@@ -107,7 +107,7 @@ package enum ChildProgram {
     }
 
     /// Prevents the browser from inheriting the open descriptors of this process, such as the loopback socket.
-    private static func closeTheRest(_ actions: UnsafeMutablePointer<posix_spawn_file_actions_t>) {
+    private static func closeOtherDescriptors(_ actions: UnsafeMutablePointer<posix_spawn_file_actions_t>) {
         // A GNU extension (glibc 2.34), looked up at run time. It closes the descriptors that are open when the
         // program starts, including any that another thread has just opened.
         typealias CloseFrom = @convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32

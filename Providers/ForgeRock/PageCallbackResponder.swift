@@ -3,7 +3,7 @@ import AuthFlow
 /// Answers the questions that a page passes to its app: `{"authId": ..., "callbacks": [...]}`, as a string.
 ///
 /// The handlers are the same as for a tree without a browser.
-public struct PageQuestions: Sendable {
+public struct PageCallbackResponder: Sendable {
     /// The maximum size of a message, in bytes.
     private static let maximumSize = 64 * 1024
 
@@ -12,7 +12,7 @@ public struct PageQuestions: Sendable {
     /// Creates an instance.
     /// - Parameter handlers: The handlers that answer the questions, tried in order.
     public init(handlers: [any CallbackHandler]) {
-        self.handlers = handlers + [PassiveCallbacks()]
+        self.handlers = handlers + [PassiveCallbackHandler()]
     }
 
     /// Answers a message.
@@ -28,6 +28,6 @@ public struct PageQuestions: Sendable {
             _ = try await handlers.answer(&callback, in: step)
             step.callbacks[index] = callback
         }
-        return String(decoding: try step.answered.serialized(), as: UTF8.self)
+        return String(decoding: try step.answeredJSON.serialized(), as: UTF8.self)
     }
 }

@@ -4,22 +4,22 @@ import Testing
 
 @testable import AuthFlowOAuth
 
-@Suite struct AuthenticationDemandTests {
+@Suite struct AuthenticationRequirementsTests {
     @Test func readsMaxAgeAndEssentialClaims() throws {
-        #expect(try AuthenticationDemand(["scope": "openid"]) == AuthenticationDemand())
-        #expect(try AuthenticationDemand(["max_age": "0"]).maximumAge == 0)
+        #expect(try AuthenticationRequirements(["scope": "openid"]) == AuthenticationRequirements())
+        #expect(try AuthenticationRequirements(["max_age": "0"]).maximumAge == 0)
         let claims = #"{"id_token":{"acr":{"essential":true,"values":["a","b"]},"auth_time":{"essential":true}}}"#
-        let demand = try AuthenticationDemand(["claims": claims])
+        let demand = try AuthenticationRequirements(["claims": claims])
         #expect(demand.essentialACRValues == ["a", "b"])
         #expect(demand.maximumAge == .infinity)
-        #expect(try AuthenticationDemand(["claims": claims, "max_age": "60"]).maximumAge == 60)
+        #expect(try AuthenticationRequirements(["claims": claims, "max_age": "60"]).maximumAge == 60)
         let one = #"{"id_token":{"acr":{"essential":true,"value":"a"}}}"#
-        #expect(try AuthenticationDemand(["claims": one]).essentialACRValues == ["a"])
+        #expect(try AuthenticationRequirements(["claims": one]).essentialACRValues == ["a"])
         let any = #"{"id_token":{"acr":{"essential":true}}}"#
-        #expect(try AuthenticationDemand(["claims": any]).essentialACRValues == [])
+        #expect(try AuthenticationRequirements(["claims": any]).essentialACRValues == [])
         // Only essential claims are requirements (OIDC Core section 5.5.1).
         let voluntary = #"{"id_token":{"acr":{"values":["a"]},"auth_time":null}}"#
-        #expect(try AuthenticationDemand(["claims": voluntary]) == AuthenticationDemand())
+        #expect(try AuthenticationRequirements(["claims": voluntary]) == AuthenticationRequirements())
     }
 
     @Test(
@@ -27,6 +27,6 @@ import Testing
             as [FormParameters]
     )
     func rejectsMalformedMaxAgeAndClaims(_ parameters: FormParameters) {
-        expectError(.invalidConfiguration) { try AuthenticationDemand(parameters) }
+        expectError(.invalidConfiguration) { try AuthenticationRequirements(parameters) }
     }
 }

@@ -4,7 +4,7 @@ public import AuthFlowStorage
 public import AuthFlowTransport
 
 /// A stored dynamic registration with an authorization server (RFC 7591).
-public struct KeptRegistration: Sendable {
+public struct StoredRegistration: Sendable {
     /// The issuer. The registration is never sent to another issuer.
     public let issuer: String
 
@@ -103,7 +103,7 @@ public struct KeptRegistration: Sendable {
     func isUsable(at now: Date) -> Bool { !isRetired && secretExpiresAt.map { now + 60 < $0 } ?? true }
 }
 
-extension KeptRegistration {
+extension StoredRegistration {
     /// Deletes the registration at the authorization server (RFC 7592 section 2.3).
     /// - Throws: ``AuthError`` with `unsupported` when the server returned no client configuration endpoint, `provider_rejected` when it
     ///   rejects the request.
@@ -137,7 +137,7 @@ extension KeptRegistration {
     }
 }
 
-extension KeptRegistration: CustomStringConvertible, WithoutReflection {
+extension StoredRegistration: CustomStringConvertible, NonReflectable {
     /// The `client_id` and the issuer.
     public var description: String { "\(clientID) at \(issuer)" }
 }
@@ -150,7 +150,7 @@ extension RecordKey.Kind {
     /// A list of records of another kind.
     package static let list: Self = "list"
     /// The lock held during a sign-in, and the `SignInHistory`.
-    package static let signInTurn: Self = "sign_in_turn"
+    package static let signInLock: Self = "sign_in_turn"
 }
 
 /// The dynamic registrations for the resources of one origin, by issuer and redirect URI. A resource of another origin that lists the
@@ -158,7 +158,7 @@ extension RecordKey.Kind {
 ///
 /// MCP authorization, "Authorization Server Binding": registrations "MUST" be stored by issuer and "MUST NOT" be used with
 /// another issuer.
-public struct KeptRegistrations: Sendable {
+public struct StoredRegistrations: Sendable {
     private let store: any TokenStore
     private let origin: String
 
@@ -181,7 +181,7 @@ public struct KeptRegistrations: Sendable {
         at issuer: String,
         for redirectURI: RedirectURI = .loopback,
         clientID: String? = nil
-    ) async throws -> KeptRegistration? {
+    ) async throws -> StoredRegistration? {
         if let present = try await read(key(issuer, redirectURI)),
             clientID.map({ present.clientID.isIdentical(to: $0) }) ?? true
         {
@@ -191,9 +191,9 @@ public struct KeptRegistrations: Sendable {
         return try await read(key(issuer, redirectURI, clientID))
     }
 
-    private func read(_ key: RecordKey) async throws -> KeptRegistration? {
+    private func read(_ key: RecordKey) async throws -> StoredRegistration? {
         guard let bytes = try await store.bytes(for: key), let json = try? JSON(parsing: bytes),
-            let kept = KeptRegistration(json), kept.issuer.isIdentical(to: key.issuer)
+            let kept = StoredRegistration(json), kept.issuer.isIdentical(to: key.issuer)
         else { return nil }
         return kept
     }
@@ -205,9 +205,9 @@ public struct KeptRegistrations: Sendable {
     func registration(
         at issuer: String,
         for redirectURI: RedirectURI,
-        where isWanted: (KeptRegistration) -> Bool,
-        orElse register: nonisolated(nonsending) () async throws -> KeptRegistration
-    ) async throws -> KeptRegistration {
+        where isWanted: (StoredRegistration) -> Bool,
+        orElse register: nonisolated(nonsending) () async throws -> StoredRegistration
+    ) async throws -> StoredRegistration {
         let key = self.key(issuer, redirectURI)
         return try await store.withLease(on: key) { lease in
             if let kept = try await read(key), isWanted(kept) { return kept }
@@ -218,13 +218,13 @@ public struct KeptRegistrations: Sendable {
     }
 
     /// Stores a registration, which replaces the current one. Resources with tokens from the replaced registration continue to use it.
-    func keep(_ registration: KeptRegistration, for redirectURI: RedirectURI) async throws {
+    func save(_ registration: StoredRegistration, for redirectURI: RedirectURI) async throws {
         try await store.withLease(on: key(registration.issuer, redirectURI)) { lease in
             try await write(registration, for: redirectURI, lease)
         }
     }
 
-    private func write(_ registration: KeptRegistration, for redirectURI: RedirectURI, _ lease: Lease) async throws {
+    private func write(_ registration: StoredRegistration, for redirectURI: RedirectURI, _ lease: Lease) async throws {
         let bytes = try registration.json.serialized()
         let own = key(registration.issuer, redirectURI, registration.clientID)
         try await store.withLease(on: own) { lease in try await store.write(bytes, under: lease) }
@@ -256,7 +256,7 @@ public struct KeptRegistrations: Sendable {
         at issuer: String,
         for redirectURI: RedirectURI = .loopback,
         clientID: String? = nil
-    ) async throws -> KeptRegistration? {
+    ) async throws -> StoredRegistration? {
         let key = self.key(issuer, redirectURI)
         return try await store.withLease(on: key) { lease in
             let kept = try await registration(at: issuer, for: redirectURI, clientID: clientID)

@@ -10,10 +10,10 @@ import Dispatch
 /// The waiting process listens on a Unix domain socket that only its user can connect to, in a directory that only its user
 /// can access. The socket's name is a hash of the sign-in's state, so the other process can derive it from the
 /// redirect, and the redirect need not contain the socket's path.
-public struct RedirectHandOver: Sendable {
+public struct RedirectHandoff: Sendable {
     /// The maximum size of a message, in bytes, and the timeout for reading it, in milliseconds.
     private static let maximumSize = 64 * 1024
-    private static let patience: Int32 = 2000
+    private static let waitTimeout: Int32 = 2000
 
     private let directory: String
 
@@ -44,13 +44,13 @@ public struct RedirectHandOver: Sendable {
         /// A process is waiting, but not for this redirect.
         case refused
         /// No process is waiting.
-        case nobody
+        case noListener
     }
 
     /// Passes a redirect to the process that waits for it.
     /// - Throws: ``/AuthFlow/AuthError`` when the directory cannot be trusted.
     public func deliver(_ url: String) throws(AuthError) -> Outcome {
-        guard FileManager.default.fileExists(atPath: directory) else { return .nobody }
+        guard FileManager.default.fileExists(atPath: directory) else { return .noListener }
         try PrivateFile.createDirectory(directory)
         removeLeftovers()
         // The parameters are in the query or in the fragment, depending on the response mode, which only the waiting process
@@ -58,12 +58,12 @@ public struct RedirectHandOver: Sendable {
         let states = url.unicodeScalars.split { $0 == "?" || $0 == "#" }.dropFirst()
             .compactMap { RedirectResponse.parameters(in: Substring($0))?["state"] }
         guard let state = states.first, let descriptor = LocalSocket.connect(to: path(for: Secret(state))) else {
-            return .nobody
+            return .noListener
         }
         defer { close(descriptor) }
         LocalSocket.write(Array("\(url)\n".utf8), to: descriptor)
-        let response = LocalSocket.readLine(from: descriptor, maximumSize: 32, patience: Self.patience)
-        return response.flatMap(Outcome.init(rawValue:)) ?? .nobody
+        let response = LocalSocket.readLine(from: descriptor, maximumSize: 32, waitTimeout: Self.waitTimeout)
+        return response.flatMap(Outcome.init(rawValue:)) ?? .noListener
     }
 
     /// Waits for a redirect while `body` runs.
@@ -88,7 +88,7 @@ public struct RedirectHandOver: Sendable {
             let peer = accept(descriptor, nil, nil)
             guard peer >= 0 else { return }
             defer { close(peer) }
-            let url = LocalSocket.readLine(from: peer, maximumSize: Self.maximumSize, patience: Self.patience)
+            let url = LocalSocket.readLine(from: peer, maximumSize: Self.maximumSize, waitTimeout: Self.waitTimeout)
             guard let url, isAnswer(url), case .enqueued = redirect.yield(url) else {
                 return LocalSocket.write(Array("\(Outcome.refused.rawValue)\n".utf8), to: peer)
             }

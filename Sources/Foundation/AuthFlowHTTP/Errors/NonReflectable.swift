@@ -1,7 +1,7 @@
 /// A value whose contents are hidden from mirrors, and thus from `dump` and debugger summaries.
-public protocol WithoutReflection: CustomReflectable {}
+public protocol NonReflectable: CustomReflectable {}
 
-extension WithoutReflection {
+extension NonReflectable {
     /// A mirror without children.
     public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

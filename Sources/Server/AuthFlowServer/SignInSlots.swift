@@ -2,7 +2,7 @@ import Synchronization
 
 /// The slots for the sign-ins, or the front-channel logouts, that a process handles concurrently for one provider: at
 /// most 32, so that the database and the provider retain capacity for users who are already signed in.
-final class SignInPlaces: Sendable {
+final class SignInSlots: Sendable {
     static let limit = 32
 
     private let taken = Atomic(0)
@@ -11,12 +11,12 @@ final class SignInPlaces: Sendable {
     /// - Returns: Whether a slot was free.
     func enter() -> Bool {
         guard taken.add(1, ordering: .relaxed).newValue > Self.limit else { return true }
-        leave()
+        release()
         return false
     }
 
     /// The number of slots in use.
     var count: Int { min(taken.load(ordering: .relaxed), Self.limit) }
 
-    func leave() { taken.subtract(1, ordering: .relaxed) }
+    func release() { taken.subtract(1, ordering: .relaxed) }
 }

@@ -1,40 +1,40 @@
 import AuthFlowOAuth
 import Synchronization
 
-/// The visits of a client that are waiting for their redirect. A redirect that arrives in another way, for
+/// The redirects that the sign-ins and sign-outs of a client wait for. A redirect that arrives in another way, for
 /// example because the system opened an app with it or the user pasted it, also ends the wait.
-final class WaitingVisits: Sendable {
-    private struct Visit {
+final class PendingRedirects: Sendable {
+    private struct PendingRedirect {
         let options: RedirectOptions
         let redirectURI: String
-        let arrival: AsyncStream<RedirectArrival>.Continuation
+        let arrival: AsyncStream<ReceivedRedirect>.Continuation
     }
 
-    private let visits = Mutex<[UInt64: Visit]>([:])
+    private let pending = Mutex<[UInt64: PendingRedirect]>([:])
     private let next = Atomic<UInt64>(0)
 
-    /// Passes a redirect to the visit that it belongs to.
-    /// - Returns: Whether there was such a visit.
+    /// Passes a redirect to the session that waits for it.
+    /// - Returns: Whether there was such a session.
     func resume(with url: String) -> Bool {
-        let visits = visits.withLock { Array($0.values) }
-        for visit in visits {
-            guard let response = visit.options.response(in: url, at: visit.redirectURI) else { continue }
-            if case .terminated = visit.arrival.yield(.response(response)) { return false }
-            visit.arrival.finish()
+        for redirect in pending.withLock({ Array($0.values) }) {
+            guard let response = redirect.options.response(in: url, at: redirect.redirectURI) else { continue }
+            if case .terminated = redirect.arrival.yield(.response(response)) { return false }
+            redirect.arrival.finish()
             return true
         }
         return false
     }
 
     /// Visits a URL in a session of a user agent, unless the redirect arrives in another way first.
-    func visit(_ url: String, in session: RedirectSession, _ options: RedirectOptions) async throws -> RedirectArrival {
-        let (arrivals, arrival) = AsyncStream<RedirectArrival>.makeStream(bufferingPolicy: .bufferingOldest(1))
+    func visit(_ url: String, in session: RedirectSession, _ options: RedirectOptions) async throws -> ReceivedRedirect
+    {
+        let (arrivals, arrival) = AsyncStream<ReceivedRedirect>.makeStream(bufferingPolicy: .bufferingOldest(1))
         let number = next.add(1, ordering: .relaxed).newValue
-        visits.withLock {
-            $0[number] = Visit(options: options, redirectURI: session.redirectURI, arrival: arrival)
+        pending.withLock {
+            $0[number] = PendingRedirect(options: options, redirectURI: session.redirectURI, arrival: arrival)
         }
-        defer { visits.withLock { $0[number] = nil } }
-        return try await withThrowingTaskGroup(of: RedirectArrival?.self) { group in
+        defer { pending.withLock { $0[number] = nil } }
+        return try await withThrowingTaskGroup(of: ReceivedRedirect?.self) { group in
             group.addTask { try await session.arrival(from: url) }
             group.addTask {
                 for await arrival in arrivals { return arrival }
@@ -50,7 +50,7 @@ final class WaitingVisits: Sendable {
 }
 
 /// The reason why the last response to a visit was ignored: if no other response arrives, it is the best explanation.
-package final class VisitNotes: Sendable {
+package final class IgnoredResponseReason: Sendable {
     private let reason = Mutex<String?>(nil)
 
     package init() {}

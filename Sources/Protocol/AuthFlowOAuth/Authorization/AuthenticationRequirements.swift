@@ -5,7 +5,7 @@ import AuthFlowJSON
 ///
 /// It is parsed from the request as sent, so that every requirement is checked, whether it comes from the
 /// configuration, the app or an adapter.
-struct AuthenticationDemand: Sendable, Hashable {
+struct AuthenticationRequirements: Sendable, Hashable {
     /// `max_age`, in seconds: the maximum time since the user's authentication; infinite when only `auth_time` was requested.
     var maximumAge: Double?
 

@@ -4,7 +4,7 @@ import Synchronization
 
 /// Runs calls to a connection serially on a separate thread, because a call may block on disk I/O. The thread exists
 /// only while there are calls.
-final class SQLiteLane: Sendable {
+final class SQLiteExecutor: Sendable {
     private struct State {
         var jobs: [@Sendable () -> Void] = []
         var isRunning = false
@@ -87,7 +87,7 @@ final class SQLiteLane: Sendable {
     }
 
     /// Returns a connection to the file that is currently at the path. Data written to a removed file would be
-    /// invisible to other processes, and lost when this process exits. Called only on the lane's thread.
+    /// invisible to other processes, and lost when this process exits. Called only on the executor's thread.
     private func connection() throws(DatabaseFailure) -> SQLiteConnection {
         let (found, log) = (file.identity, file.logIdentity)
         if var opened = state.withLock({ $0.opened }) {

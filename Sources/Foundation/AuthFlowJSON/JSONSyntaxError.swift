@@ -1,7 +1,7 @@
 /// An error in JSON text that a user has written: the position of the unexpected text, and the expected token.
 ///
 /// JSON parsers report different positions for the same error; this position does not depend on the parser.
-package struct JSONMistake: Sendable {
+package struct JSONSyntaxError: Sendable {
     /// The token that was expected.
     package enum Expected: Sendable {
         case key, colon, comma, end, closingQuote, escape, number

@@ -2,20 +2,20 @@ import AuthFlow
 import Synchronization
 
 /// Cancels a response body that has been idle for too long.
-final class SilenceWatch: Sendable {
+final class IdleTimeout: Sendable {
     private let task: Task<Void, Never>
     private let counter = Counter()
 
     /// The number of checks within the limit. More than one check is needed to detect silence promptly.
-    private static let looks = 4
+    private static let checksPerTimeout = 4
 
     init(_ body: ResponseBody, limit: Duration, clock: any Clock<Duration>) {
         task = Task { [counter] in
             var (last, silent) = (counter.value, 0)
-            while (try? await clock.sleep(for: limit / Self.looks)) != nil {
+            while (try? await clock.sleep(for: limit / Self.checksPerTimeout)) != nil {
                 silent = counter.value == last ? silent + 1 : 0
                 last = counter.value
-                guard silent >= Self.looks else { continue }
+                guard silent >= Self.checksPerTimeout else { continue }
                 return body.cancel(
                     throwing: AuthError(.timedOut, "The server sent no data for \(limit.formattedSeconds).")
                 )
@@ -30,6 +30,6 @@ final class SilenceWatch: Sendable {
         func add() { count.add(1, ordering: .relaxed) }
     }
 
-    func hear() { counter.add() }
+    func recordActivity() { counter.add() }
     func end() { task.cancel() }
 }

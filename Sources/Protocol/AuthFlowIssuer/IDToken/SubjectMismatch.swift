@@ -1,14 +1,14 @@
 package import AuthFlowHTTP
 
 /// The cause of an error: the provider has issued tokens for another user.
-package struct AnotherUser: Error {
+package struct SubjectMismatch: Error {
     package init() {}
 }
 
 extension AuthError {
     /// Whether the provider has issued tokens for another user. The session then ends, because the response does
     /// not contain this user's new refresh token.
-    package var isOfAnotherUser: Bool {
-        underlyingError is AnotherUser || (underlyingError as? AuthError)?.isOfAnotherUser == true
+    package var isSubjectMismatch: Bool {
+        underlyingError is SubjectMismatch || (underlyingError as? AuthError)?.isSubjectMismatch == true
     }
 }

@@ -9,7 +9,7 @@ import Testing
 
 /// Redirects that do not arrive through the user agent, but are pasted or come from an app's URL handler or another
 /// process.
-@Suite struct RedirectArrivalTests {
+@Suite struct ReceivedRedirectTests {
     private static let redirectURI = "com.example.app:/callback"
 
     private func options(
@@ -38,13 +38,13 @@ import Testing
         Ignored(parameters: "response=eyJhbGciOiJSU0EtT0FFUC0yNTYifQ.a.b.c.d", reason: "cannot be read"),
     ]) func theTimeoutAdviceExplainsWhyAResponseWasIgnored(_ test: Ignored) throws {
         let options = try options()
-        #expect(options.notes.advice.isEmpty)
+        #expect(options.ignoredResponseReason.advice.isEmpty)
         #expect(!options.accepts("\(Self.redirectURI)?\(test.parameters)", at: Self.redirectURI))
-        #expect(options.notes.advice.contains(test.reason), "\(options.notes.advice)")
+        #expect(options.ignoredResponseReason.advice.contains(test.reason), "\(options.ignoredResponseReason.advice)")
         // A different URL is unrelated to this sign-in.
         let other = try self.options()
         #expect(!other.accepts("https://example.com/?\(test.parameters)", at: Self.redirectURI))
-        #expect(other.notes.advice.isEmpty)
+        #expect(other.ignoredResponseReason.advice.isEmpty)
     }
 
     struct Arrival: CustomTestStringConvertible {
@@ -99,19 +99,18 @@ import Testing
 
     // MARK: From another process
 
-    private func withFolder(_ body: (_ folder: String, _ handOver: RedirectHandOver) async throws -> Void) async throws
-    {
+    private func withFolder(_ body: (_ folder: String, _ handoff: RedirectHandoff) async throws -> Void) async throws {
         let folder = "/tmp/authflow-\(UUID().uuidString.prefix(8))"
         defer { try? FileManager.default.removeItem(atPath: folder) }
-        try await body(folder, RedirectHandOver(directory: folder))
+        try await body(folder, RedirectHandoff(directory: folder))
     }
 
     /// Some providers encode descriptions in Latin-1.
     @Test(arguments: ["", "#", "&error_description=f%FCr"])
     func receivesTheRedirectFromAnotherProcess(_ suffix: String) async throws {
-        try await withFolder { folder, handOver in
-            let agent = SystemBrowserUserAgent(launcher: nil, handOver: handOver)
-            let outcomes = Mutex<[RedirectHandOver.Outcome]>([])
+        try await withFolder { folder, handoff in
+            let agent = SystemBrowserUserAgent(launcher: nil, handoff: handoff)
+            let outcomes = Mutex<[RedirectHandoff.Outcome]>([])
             let names = Mutex<[String]>([])
             let response = try await agent.withRedirectSession(try options()) { session in
                 #expect(session.redirectURI == Self.redirectURI)
@@ -127,30 +126,30 @@ import Testing
                     "com.example.app:/callback?code=1&state=the-right-state\(suffix)",
                 ] {
                     // This background thread blocks, as a separate process would.
-                    let outcome = try await Self.inBackground { try handOver.deliver(url) }
+                    let outcome = try await Self.inBackground { try handoff.deliver(url) }
                     outcomes.withLock { $0.append(outcome) }
                 }
                 return try await response
             }
             #expect(response == "com.example.app:/callback?code=1&state=the-right-state\(suffix)")
-            #expect(outcomes.withLock { $0 } == [.nobody, .nobody, .refused, .refused, .taken])
+            #expect(outcomes.withLock { $0 } == [.noListener, .noListener, .refused, .refused, .taken])
             // The socket's name does not reveal the state, and the socket is removed afterwards.
             #expect(names.withLock { $0 }.allSatisfy { $0.count == 37 && !$0.contains("the-right") })
             #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)
-            #expect(try handOver.deliver(response) == .nobody)
+            #expect(try handoff.deliver(response) == .noListener)
         }
     }
 
     @Test func deliveringARedirectCreatesNoDirectoryIfNoSignInIsPending() async throws {
-        try await withFolder { folder, handOver in
-            let outcome = try handOver.deliver("com.example.app:/callback?state=x")
-            #expect(outcome == .nobody)
+        try await withFolder { folder, handoff in
+            let outcome = try handoff.deliver("com.example.app:/callback?state=x")
+            #expect(outcome == .noListener)
             #expect(!FileManager.default.fileExists(atPath: folder))
         }
     }
 
     @Test func removesTheSocketsOfKilledProcesses() async throws {
-        try await withFolder { folder, handOver in
+        try await withFolder { folder, handoff in
             try FileManager.default.createDirectory(
                 atPath: folder,
                 withIntermediateDirectories: true,
@@ -158,14 +157,14 @@ import Testing
             )
             try Self.leaveDeadSocket("\(folder)/dead.sock")
             try Data().write(to: URL(fileURLWithPath: "\(folder)/note.txt"))
-            #expect(try handOver.deliver("com.example.app:/callback?state=x") == .nobody)
+            #expect(try handoff.deliver("com.example.app:/callback?state=x") == .noListener)
             #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == ["note.txt"])
         }
     }
 
     /// A sign-in that was suspended with Ctrl-Z listens but does not respond.
     @Test func doesNotWaitForASuspendedSignIn() async throws {
-        try await withFolder { folder, handOver in
+        try await withFolder { folder, handoff in
             try FileManager.default.createDirectory(
                 atPath: folder,
                 withIntermediateDirectories: true,
@@ -175,27 +174,27 @@ import Testing
             let listener = try LocalSocket.listen(at: path)
             var callers: [Int32] = []
             while let caller = LocalSocket.connect(to: path) { callers.append(caller) }
-            #expect(try handOver.deliver("com.example.app:/callback?state=x") == .nobody)
+            #expect(try handoff.deliver("com.example.app:/callback?state=x") == .noListener)
             #expect(FileManager.default.fileExists(atPath: path))
             for descriptor in callers + [listener] { close(descriptor) }
         }
     }
 
     @Test func rejectsAWorldWritableSocketDirectory() async throws {
-        try await withFolder { folder, handOver in
+        try await withFolder { folder, handoff in
             try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
             try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: folder)
-            expectError(.storageFailed) { try handOver.deliver("com.example.app:/callback?state=x") }
+            expectError(.storageFailed) { try handoff.deliver("com.example.app:/callback?state=x") }
             await expectError(.storageFailed) {
-                try await SystemBrowserUserAgent(launcher: nil, handOver: handOver)
+                try await SystemBrowserUserAgent(launcher: nil, handoff: handoff)
                     .withRedirectSession(try options()) { _ in }
             }
         }
     }
 
     @Test func cancellationLeavesNoSocketBehind() async throws {
-        try await withFolder { folder, handOver in
-            let agent = SystemBrowserUserAgent(launcher: nil, handOver: handOver)
+        try await withFolder { folder, handoff in
+            let agent = SystemBrowserUserAgent(launcher: nil, handoff: handoff)
             let (starts, start) = AsyncStream<Void>.makeStream()
             let options = try options { event in if event.url != nil { start.finish() } }
             let task = Task {
