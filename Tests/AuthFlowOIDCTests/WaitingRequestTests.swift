@@ -37,7 +37,7 @@ import Testing
     /// A store in which a test can make leases expire.
     private final class TermStore: TokenStore {
         private let base = MemoryTokenStore()
-        let expiry = Lease.Expiry(lasting: .seconds(600))
+        let term = Lease.Term(lasting: .seconds(600))
 
         func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
         func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
@@ -46,7 +46,7 @@ import Testing
             _ body: (Lease) async throws -> Return
         ) async throws -> Return {
             try await base.withLease(on: key) { lease in
-                try await body(Lease(key: lease.key, fence: lease.fence, expiry: expiry))
+                try await body(Lease(key: lease.key, fence: lease.fence, term: term))
             }
         }
     }
@@ -78,7 +78,7 @@ import Testing
         transport.wait(beforeSending: {
             // The first lease expires; the next one remains valid.
             let isFirst = waits.add(1, ordering: .relaxed).oldValue == 0
-            store.expiry.extend(until: isFirst ? .zero : .seconds(600))
+            store.term.extend(until: isFirst ? .zero : .seconds(600))
         })
         _ = try? await client.refresh()
         // Whatever the result of the call, no request was sent under the lost lease.

@@ -68,11 +68,11 @@ public struct Lease: Sendable, Hashable {
     /// That holder's operation may be incomplete.
     public let isAfterAbandonedLease: Bool
 
-    private let expiry: Expiry?
+    private let term: Term?
     private let isHeld: (@Sendable () -> Bool)?
 
     /// The period for which a lease is held, measured by its holder's clock. The store extends it with every renewal.
-    public final class Expiry: Sendable {
+    public final class Term: Sendable {
         private let elapsed: @Sendable () -> Duration
         private let end: Mutex<Duration>
         /// The period before the end of the term during which no request is sent, because another holder could take
@@ -105,12 +105,12 @@ public struct Lease: Sendable, Hashable {
     ///   - key: The key.
     ///   - fence: A number that is unique among all leases on the key.
     ///   - isAfterAbandonedLease: Whether a previous holder never released its lease.
-    ///   - expiry: The expiry of the lease; default: until it is released.
-    public init(key: RecordKey, fence: UInt64, isAfterAbandonedLease: Bool = false, expiry: Expiry? = nil) {
+    ///   - term: The term of the lease; default: until it is released.
+    public init(key: RecordKey, fence: UInt64, isAfterAbandonedLease: Bool = false, term: Term? = nil) {
         self.key = key
         self.fence = fence
         self.isAfterAbandonedLease = isAfterAbandonedLease
-        self.expiry = expiry
+        self.term = term
         self.isHeld = nil
     }
 
@@ -119,7 +119,7 @@ public struct Lease: Sendable, Hashable {
         self.key = key
         self.fence = fence
         self.isAfterAbandonedLease = false
-        self.expiry = nil
+        self.term = nil
         self.isHeld = isHeld
     }
 
@@ -128,7 +128,7 @@ public struct Lease: Sendable, Hashable {
     /// it before the request reaches the provider.
     /// - Throws: ``AuthError`` with `lease_lost`.
     public func requireRemainingTime() throws(AuthError) {
-        if expiry?.isNearExpiry == true || isHeld?() == false { throw Self.lost }
+        if term?.isNearExpiry == true || isHeld?() == false { throw Self.lost }
     }
 
     /// Compares the keys and the fences.

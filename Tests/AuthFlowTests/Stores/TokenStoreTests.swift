@@ -202,26 +202,26 @@ import Testing
 
     @Test func aLeaseInTheLastThirdOfItsDurationPermitsNoRequest() throws {
         let time = VirtualTime()
-        let expiry = Lease.Expiry(lasting: .seconds(15), clock: time.host.clock)
-        let lease = Lease(key: key, fence: 1, expiry: expiry)
+        let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
+        let lease = Lease(key: key, fence: 1, term: term)
         time.advance(by: .seconds(9))
         try lease.requireRemainingTime()
         time.advance(by: .seconds(1))
         expectError(.leaseLost) { try lease.requireRemainingTime() }
-        expiry.extend(until: .seconds(25))
+        term.extend(until: .seconds(25))
         try lease.requireRemainingTime()
     }
 
     /// A renewal whose response arrives after the lease has expired must not permit requests after that expiry.
     @Test func aLateLeaseRenewalDoesNotShortenTheSafetyMargin() throws {
         let time = VirtualTime()
-        let expiry = Lease.Expiry(lasting: .seconds(15), clock: time.host.clock)
-        let lease = Lease(key: key, fence: 1, expiry: expiry)
-        let asked = expiry.now
+        let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
+        let lease = Lease(key: key, fence: 1, term: term)
+        let asked = term.now
         time.advance(by: .seconds(18))
-        expiry.extend(until: asked + .seconds(15))
+        term.extend(until: asked + .seconds(15))
         expectError(.leaseLost) { try lease.requireRemainingTime() }
-        expiry.extend(until: expiry.now + .seconds(15))
+        term.extend(until: term.now + .seconds(15))
         time.advance(by: .seconds(11))
         expectError(.leaseLost) { try lease.requireRemainingTime() }
     }
@@ -229,10 +229,10 @@ import Testing
     /// The response to a lease request may take a long time, even if the lease is short.
     @Test func aLeaseGrantedAfterALongWaitPermitsRequests() throws {
         let time = VirtualTime()
-        let expiry = Lease.Expiry(lasting: .seconds(15), clock: time.host.clock)
+        let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
         time.advance(by: .seconds(90))
-        expiry.extend(until: .seconds(105))
-        let lease = Lease(key: key, fence: 1, expiry: expiry)
+        term.extend(until: .seconds(105))
+        let lease = Lease(key: key, fence: 1, term: term)
         try lease.requireRemainingTime()
         time.advance(by: .seconds(10))
         expectError(.leaseLost) { try lease.requireRemainingTime() }
