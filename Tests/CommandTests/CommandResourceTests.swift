@@ -113,7 +113,8 @@ import Testing
     }
 
     /// The profile's own token would not be restricted to the resource.
-    @Test func curlPrefersATokenForTheResourceToTheTokenOfTheProfile() async throws {
+    @Test(arguments: ["", "?q=1", "/", "/part"])
+    func curlPrefersATokenForTheResourceToTheTokenOfTheProfile(_ suffix: String) async throws {
         var settings = ResourceSettings()
         settings.registers = false
         settings.grants = ["client_credentials"]
@@ -128,11 +129,12 @@ import Testing
             ]
             return try? String(decoding: JSON.object(["profiles": ["robot": profile]]).serialized(), as: UTF8.self)
         } _: { emulator, run async throws in
-            let choice = [emulator.resource, "--config", "authflow.json", "--profile", "robot"]
-            #expect(try await run(["login"] + choice).status == 0)
-            let ping = ["-d", #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#]
-            let call = try await run(["curl"] + choice + ping)
-            #expect(call.status == 0, "\(call.standardError)")
+            let choice = ["--config", "authflow.json", "--profile", "robot"]
+            #expect(try await run(["login", emulator.resource] + choice).status == 0)
+            let call = ["-d", #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, emulator.resource + suffix]
+            let outcome = try await run(["curl"] + choice + call)
+            #expect(!suffix.isEmpty || outcome.status == 0, "\(outcome.standardError)")
+            #expect(emulator.requests.last == "POST /mcp\(suffix.prefix { $0 != "?" })", "\(outcome.standardError)")
             #expect(emulator.requests.count { $0 == "POST /token" } == 1)
         }
     }

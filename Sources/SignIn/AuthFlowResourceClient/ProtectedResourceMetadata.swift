@@ -97,7 +97,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
 extension Endpoint {
     /// Whether a server could find a dot segment (RFC 3986 section 3.3) in the path: some servers decode a path repeatedly, treat an
     /// encoded slash or a backslash as a slash, or remove parameters (`..;v=1`) from a segment.
-    var hasDotSegments: Bool {
+    package var hasDotSegments: Bool {
         var plain: [UInt8] = []
         for byte in path.utf8 {
             plain.append(byte)

@@ -31,11 +31,7 @@ struct ConfigCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            var choice = options.choice
-            if let path {
-                choice.config = try ConfigCommand.trusted(path)
-            }
-            let file = try choice.file()
+            let file = try path.map { try ConfigCommand.file($0) } ?? options.choice.file()
             var findings = CheckFindings()
             for name in try options.profile.map({ [try file.profile($0).name] }) ?? file.profileNames {
                 guard findings.issues.count <= ConfigurationError.limit else { break }
@@ -141,34 +137,39 @@ struct ConfigCommand: AsyncParsableCommand {
         }
     }
 
-    /// Requires that the user has trusted an `authflow.json`, because a check runs the programs that the file names.
-    /// - Returns: The path of the file that was trusted.
-    private static func trusted(_ path: String) throws -> String {
+    /// Reads a file for a check. The user must have trusted an `authflow.json`, because a check runs the programs that the file names.
+    private static func file(_ path: String) throws -> ConfigurationFile {
         // This applies to every file with this name in any directory, and to a symbolic link if the link or its target has
         // this name. Some file systems are case-insensitive.
         let url = URL(fileURLWithPath: path)
         let names = [url, url.resolvingSymlinksInPath()].map { $0.lastPathComponent.lowercased() }
-        guard names.contains(ConfigurationChoice.localName) else { return path }
+        guard names.contains(ConfigurationChoice.localName) else {
+            return try ConfigurationChoice(option: path).file()
+        }
+        // Read once, so that the content that was compared is the content that is used.
         let content = try ConfigurationFile.contents(ofFile: path)
         guard try ConfigurationTrust().verdict(on: path, content: content) != .trusted else {
-            return ConfigurationTrust.resolved(path)
+            return try file(ConfigurationTrust.resolved(path), with: content)
         }
-        try checkKeys(of: path, content)
+        try checkKeys(of: try file(path, with: content))
         throw AuthError(
             .invalidConfiguration,
             "The keys in \(DisplayText.sanitized(path, limit: 1000)) are valid, but the file is not trusted, so the programs that it names are not run. Review it, then run: authflow config trust \(ShellWord.quoted(path))"
         )
     }
 
-    /// Validates the keys and values of a file without reading secrets or starting programs.
-    /// - Throws: ``AuthFlowConfiguration/ConfigurationError`` with every issue.
-    private static func checkKeys(of path: String, _ content: [UInt8]) throws {
-        let file = try ConfigurationFile(
+    private static func file(_ path: String, with content: [UInt8]) throws -> ConfigurationFile {
+        try ConfigurationFile(
             text: content,
             name: path,
             directory: ConfigurationFile.directory(of: path),
             presets: Known.presets
         )
+    }
+
+    /// Validates the keys and values of a file without reading secrets or starting programs.
+    /// - Throws: ``AuthFlowConfiguration/ConfigurationError`` with every issue.
+    private static func checkKeys(of file: ConfigurationFile) throws {
         var issues: [ConfigurationIssue] = []
         func check(_ body: () throws -> Void) throws {
             do { try body() } catch let error as ConfigurationError { issues += error.issues }
@@ -213,7 +214,7 @@ struct ConfigCommand: AsyncParsableCommand {
             }
             let content = try ConfigurationFile.contents(ofFile: path)
             // A file with errors would have to be trusted again after the errors are corrected.
-            try ConfigCommand.checkKeys(of: path, content)
+            try ConfigCommand.checkKeys(of: try ConfigCommand.file(path, with: content))
             Terminal.printMessage(
                 "\(try trust.trust(path, content: content)) is trusted with its current content. The programs and files that it names are not covered."
             )

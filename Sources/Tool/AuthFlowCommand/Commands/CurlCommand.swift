@@ -63,9 +63,11 @@ struct CurlCommand: AsyncParsableCommand {
         }
         Terminal.result(bytes: response.body)
         guard response.status < 400 else {
+            let isRejection = response.status == 401
+            let advice = isRejection ? " Sign in again: \(SignInAdvice.command ?? "authflow login")" : ""
             throw AuthError(
-                response.status == 401 ? .accessTokenRejected : .invalidResponse,
-                "\(Redaction.url(choice.address)) responded with status \(response.status).",
+                isRejection ? .accessTokenRejected : .invalidResponse,
+                "\(Redaction.url(choice.address)) responded with status \(response.status).\(advice)",
                 providerError: await sender.providerError(in: response),
                 status: response.status
             )
@@ -109,25 +111,59 @@ struct CurlCommand: AsyncParsableCommand {
     private func sender(_ choice: ResourceChoice, _ target: Endpoint) async throws -> Sender {
         var choice = choice
         if let at { choice.address = at }
-        // A profile for one account has no tokens for resources.
-        let client = Result { try choice.client(signsInOnDemand: signIn) }
-        // A token that is restricted to the resource takes precedence.
-        if let api = try apiChoice(choice, target), try await (try? client.get())?.status()?.credential == nil {
-            return .api(try api.client(), signsIn: signIn)
+        guard let (file, profile) = try apiProfile(choice, target) else {
+            return .resource(try choice.client(signsInOnDemand: signIn))
         }
-        return .resource(try client.get())
+        // The profile's client is created once, because a program may have to be run for its secret.
+        let client = try file.choice.client(in: file.content)
+        // A profile for one account has no tokens for resources.
+        guard client.options.account == nil else { return .api(client, signsIn: signIn) }
+        // A token that is restricted to a resource takes precedence.
+        for address in Self.resources(covering: target) {
+            choice.address = address
+            if file.content.profileNames(for: address).contains(profile.name) {
+                return .resource(try choice.client(for: client, of: profile, signsInOnDemand: signIn))
+            }
+            let resource = try choice.client(for: client, of: profile, signsInOnDemand: false)
+            guard try await resource.status()?.credential != nil else { continue }
+            do {
+                _ = try await resource.freshCredential()
+                return .resource(resource)
+            } catch let error as AuthError where error.code == .loginRequired {
+                // The sign-in has ended, so its token takes precedence no longer.
+            }
+        }
+        SignInAdvice.choose(file.choice.words, signIn: [])
+        return .api(client, signsIn: signIn)
     }
 
-    /// The choice of the profile, if the profile names the origin of the URL as that of an API, but not the URL as a resource.
-    private func apiChoice(_ choice: ResourceChoice, _ target: Endpoint) throws -> ProfileChoice? {
+    /// The URLs of the resources that a request could be for: the URL itself, and its parent paths.
+    private static func resources(covering target: Endpoint) -> [String] {
+        var addresses = [target.url]
+        // The meaning of "." and ".." depends on the server.
+        guard !target.hasDotSegments else { return addresses }
+        var path = target.path[...]
+        while true {
+            let address = "\(target.origin)\(path)"
+            if address != addresses.last { addresses.append(address) }
+            guard let slash = path.lastIndex(of: "/") else { return addresses }
+            path = path[..<slash]
+        }
+    }
+
+    /// The profile and its file, if the profile names the origin of the URL as that of an API.
+    private func apiProfile(
+        _ choice: ResourceChoice,
+        _ target: Endpoint
+    ) throws -> (file: (content: ConfigurationFile, choice: ProfileChoice), profile: Profile)? {
         guard at == nil, choice.resource == nil, choice.scopes.isEmpty, !choice.assumesOrigin,
-            let name = choice.choice.profile, let file = try ResourceChoice.file(choice.choice.config),
-            try file.content.profile(name).apiOrigins().contains(where: { $0.origin == target.origin }),
-            !file.content.profileNames(for: choice.address).contains(name)
+            let name = choice.choice.profile, let file = try ResourceChoice.file(choice.choice.config)
         else { return nil }
-        var profile = choice.choice
-        profile.config = file.path
-        return profile
+        let profile = try file.content.profile(name)
+        guard try profile.apiOrigins().contains(where: { $0.origin == target.origin }) else { return nil }
+        var chosen = choice.choice
+        chosen.config = file.path
+        return ((file.content, chosen), profile)
     }
 
     /// The fields that the transport sets: RFC 9112 sections 3.2, 6.1 and 6.2, and RFC 9110 sections 7.6.1, 7.8 and 10.1.1.

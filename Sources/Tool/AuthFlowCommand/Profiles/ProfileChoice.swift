@@ -53,12 +53,14 @@ struct ProfileChoice: Hashable {
     }
 
     /// - Parameters:
+    ///   - file: The file with the profile, if it has been read: a file that is read again may have changed since it was checked.
     ///   - flows: The flows, overriding the profile; default: the profile's flows.
     ///   - userAgent: The user agent, overriding the profile; default: the profile's user agent.
     ///   - launchEnvironment: The environment in which the program runs.
     ///   - transport: Wraps the network transport.
     ///   - observer: Receives every event, in addition to the progress output.
     func client(
+        in file: ConfigurationFile? = nil,
         flows: [SignInFlow]? = nil,
         userAgent: String? = nil,
         launchEnvironment: LaunchEnvironment = .current(environment: ToolEnvironment.host.environment),
@@ -66,7 +68,7 @@ struct ProfileChoice: Hashable {
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
         let progress = Progress(isVerbose: isVerbose, launchEnvironment: launchEnvironment, showsSteps: !isQuiet)
-        let profile = try file().profile(profile)
+        let profile = try (file ?? self.file()).profile(profile)
         var chosen = self
         chosen.profile = profile.name
         SignInAdvice.choose(chosen.words, signIn: account.map { ["--account", $0] } ?? [])

@@ -54,39 +54,34 @@ struct ResourceChoice: Hashable {
                 "--client-id and --issuer cannot be combined with the URL of a resource."
             )
         }
-        var options = ResourceClient.Options()
-        options.scopes = scopes
-        options.resource = resource
-        options.acrValues = authentication.acrValues
-        options.maxAge = authentication.maxAge.map { .seconds($0) }
-        options.signsInOnDemand = signsInOnDemand
-        options.cooldownAfterFailure = cooldownAfterFailure
-        options.assumesAuthorizationServerAtOrigin = assumesOrigin
+        let options = clientOptions(signsInOnDemand, cooldownAfterFailure)
+        let observer = progress(launchEnvironment, showsSteps, observer)
+        // Read once, so that the file that is trusted is the file that is used.
         let file = try Self.file(choice.config)
-        let client: ResourceClient
-        if let profile = try profileName(in: file?.content) {
+        if let name = try profileName(in: file?.content) {
             var profileChoice = choice
-            profileChoice.profile = profile
+            profileChoice.profile = name
             // Nil if the file in the working directory was ignored.
             profileChoice.config = file?.path
+            let content = try file?.content ?? profileChoice.file()
             let configured = try profileChoice.client(
+                in: content,
                 userAgent: userAgent,
                 launchEnvironment: launchEnvironment,
                 transport: transport,
                 observer: observer
             )
-            client = try ResourceClient(
-                address,
-                client: configured,
-                options: options,
-                transport: transport(
-                    try profileChoice.file().profile(profile).transport(environment: ToolEnvironment.host.environment)
-                ),
-                observer: progress(launchEnvironment, showsSteps, observer)
+            let profile = try content.profile(name)
+            return try client(
+                for: configured,
+                options,
+                transport(try profile.transport(environment: ToolEnvironment.host.environment)),
+                observer
             )
-        } else {
-            let settings = file?.content.resourceClient ?? ResourceClientSettings()
-            client = try ResourceClient(
+        }
+        let settings = file?.content.resourceClient ?? ResourceClientSettings()
+        return added(
+            try ResourceClient(
                 address,
                 settings: settings,
                 userAgents: Known.userAgents,
@@ -96,9 +91,54 @@ struct ResourceChoice: Hashable {
                 options: options,
                 transport: transport(try settings.transport(environment: ToolEnvironment.host.environment)),
                 host: ToolEnvironment.host,
-                observer: progress(launchEnvironment, showsSteps, observer)
+                observer: observer
             )
-        }
+        )
+    }
+
+    /// The client that uses the client of a profile.
+    func client(for configured: AuthClient, of profile: Profile, signsInOnDemand: Bool) throws -> ResourceClient {
+        try client(
+            for: configured,
+            clientOptions(signsInOnDemand),
+            try profile.transport(environment: ToolEnvironment.host.environment),
+            progress(.current(environment: ToolEnvironment.host.environment), true, { _ in })
+        )
+    }
+
+    private func client(
+        for configured: AuthClient,
+        _ options: ResourceClient.Options,
+        _ transport: any HTTPTransport,
+        _ observer: @escaping @Sendable (FlowEvent) -> Void
+    ) throws -> ResourceClient {
+        added(
+            try ResourceClient(
+                address,
+                client: configured,
+                options: options,
+                transport: transport,
+                observer: observer
+            )
+        )
+    }
+
+    private func clientOptions(
+        _ signsInOnDemand: Bool,
+        _ cooldownAfterFailure: Duration = .zero
+    ) -> ResourceClient.Options {
+        var options = ResourceClient.Options()
+        options.scopes = scopes
+        options.resource = resource
+        options.acrValues = authentication.acrValues
+        options.maxAge = authentication.maxAge.map { .seconds($0) }
+        options.signsInOnDemand = signsInOnDemand
+        options.cooldownAfterFailure = cooldownAfterFailure
+        options.assumesAuthorizationServerAtOrigin = assumesOrigin
+        return options
+    }
+
+    private func added(_ client: ResourceClient) -> ResourceClient {
         SignInAdvice.choose(profileArguments, address: shownAddress, signIn: signInArguments)
         UnfinishedClients.add(client)
         return client
