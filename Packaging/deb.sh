@@ -10,13 +10,17 @@ output=$(realpath "$2")
 cd "$(dirname "$0")/.."
 fail() { echo "deb.sh: $*" >&2; exit 1; }
 
-needed=$(readelf --dynamic --wide "$tool" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+dynamic=$(readelf --dynamic --wide "$tool")
+needed=$(sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' <<<"$dynamic")
 if grep -qE '^lib(swift|_?Foundation|dispatch)' <<<"$needed"; then
   fail "$tool needs Swift's libraries at run time; build it with: make release"
 fi
 # A file beside the program must not replace a library of the system.
-if readelf --dynamic --wide "$tool" | grep -qE '\((RPATH|RUNPATH)\)'; then
+if grep -qE '\((RPATH|RUNPATH)\)' <<<"$dynamic"; then
   fail "$tool searches other directories for libraries; build it with: make release"
+fi
+if grep -qa 'icudt[0-9]' "$tool"; then
+  fail "$tool contains Foundation's Unicode data, so a module imports Foundation instead of AuthFlowEssentials"
 fi
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH

@@ -218,6 +218,80 @@ import Testing
         }
     }
 
+    /// A record as another version or a damaged disk leaves it.
+    struct Damage: CustomTestStringConvertible {
+        let testDescription: String
+        let change: @Sendable (JSON) throws -> [UInt8]
+    }
+
+    private static func replacing(_ name: String, _ value: JSON) -> @Sendable (JSON) throws -> [UInt8] {
+        { try JSON.object(($0.object ?? [:]).merging([name: value]) { $1 }).serialized() }
+    }
+
+    @Test(arguments: [
+        Damage(testDescription: "not JSON") { _ in Array("x".utf8) },
+        Damage(testDescription: "empty") { _ in [] },
+        Damage(testDescription: "an array") { _ in Array("[]".utf8) },
+        Damage(testDescription: "without sign-ins") { _ in Array("{}".utf8) },
+        Damage(testDescription: "a newer method", change: replacing("identification", "federation")),
+        Damage(testDescription: "a wrong type", change: replacing("scopes", "x")),
+        Damage(testDescription: "an empty client ID", change: replacing("client_id", "")),
+        Damage(testDescription: "another sign-in that is damaged", change: replacing("others", [["issuer": "x"]])),
+    ])
+    func aDamagedRecordPreventsTheSignOutAndALocalSignOutRemovesTheTokens(_ damage: Damage) async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            let key = RecordKey(name: scene.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
+            try await store.set(
+                try damage.change(try JSON(parsing: try #require(try await store.bytes(for: key)))),
+                for: key
+            )
+            let client = try scene.client(store: store)
+            await expectError(.credentialUnusable) { _ = try await client.signOut() }
+            await expectError(.credentialUnusable) { _ = try await Self.list(client) }
+            #expect(try await client.signOutLocally())
+            #expect(try await client.signOut().credential == nil)
+            // The removed tokens are not used again.
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            #expect(scene.emulator.authorizations.count == 2)
+        }
+    }
+
+    /// The tokens are no longer in the store, so no later sign-out reports that they were not revoked.
+    @Test func aSignOutWhoseRecordCannotBeWrittenReportsTheRevocation() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = RecordFailingStore()
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            store.fails.store(true, ordering: .relaxed)
+            let client = try scene.client(store: store)
+            let error = await #expect(throws: AuthError.self) { _ = try await client.signOut() }
+            #expect(error?.code == .storageFailed)
+            #expect(error?.message.contains("The tokens that were removed") == true, "\(error?.message ?? "")")
+        }
+    }
+
+    /// A store that cannot write the records of resources.
+    private final class RecordFailingStore: TokenStore {
+        let fails = Atomic(false)
+        private let base = MemoryTokenStore()
+
+        func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
+
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+            guard lease.key.kind != .protectedResource || !fails.load(ordering: .relaxed) else {
+                throw AuthError(.storageFailed, "The record cannot be removed.")
+            }
+            try await base.write(bytes, under: lease)
+        }
+
+        func withLease<Return: Sendable>(on key: RecordKey, _ body: (Lease) async throws -> Return) async throws
+            -> Return
+        {
+            try await base.withLease(on: key, body)
+        }
+    }
+
     @Test func signOutRemovesTokensIssuedToAClientOtherThanTheConfiguredOne() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let store = MemoryTokenStore()

@@ -250,7 +250,7 @@ import Testing
         store.fail(true, afterWriting: isRemoved)
         let error = await #expect(throws: AuthError.self) { try await client.signOut() }
         #expect(error?.code == .storageFailed)
-        #expect(error?.message.hasSuffix("The tokens were revoked.") == isRemoved)
+        #expect(error?.message.hasSuffix("The tokens that were removed have been revoked.") == isRemoved)
         #expect(life.scene.emulator.receivedRequests.contains { $0.path == "/revoke" } == isRemoved)
     }
 

@@ -180,8 +180,12 @@ public struct FileTokenStore: TokenStore {
                     let next = try place.openLock()
                     lock.release()
                     lock = next
+                    // Each holder has the full time.
+                    waited = .zero
                     (lastRenewal, timeSinceRenewal) = (lock.renewedAt, .zero)
                 case .busy:
+                    // The lock was handed over, so it can be locked.
+                    (replacement, replaced) = (.zero, .zero)
                     guard waited < waitTimeout else {
                         let holder = lock.holder.map { "Process \($0)" } ?? "Another process"
                         throw AuthError(
@@ -222,17 +226,22 @@ public struct FileTokenStore: TokenStore {
     /// Runs `body` while no other process can replace a key's lock file or write under its lock. The directory lock
     /// is held only briefly.
     private func withDirectoryLock(_ body: () async throws -> Void) async throws {
-        var waited = Duration.zero
+        var (waited, pause) = (Duration.zero, Duration.milliseconds(2))
         while true {
             if let lock = try PrivateFile.lockDirectory(directory) {
                 defer { lock.release() }
                 return try await body()
             }
             guard waited < waitTimeout else {
-                throw AuthError(.storageFailed, "Timed out while another process was writing to \(directory).")
+                throw AuthError(
+                    .storageFailed,
+                    "Another process has locked \(directory) for \(waitTimeout.formattedSeconds). If it is suspended, resume it or terminate it."
+                )
             }
-            try await clock.sleep(for: .milliseconds(2))
-            waited += .milliseconds(2)
+            try await clock.sleep(for: pause)
+            waited += pause
+            // A short write is the usual reason, a suspended process the exception.
+            if waited > .seconds(1) { pause = .milliseconds(50) }
         }
     }
 

@@ -41,7 +41,7 @@ struct KnownResource: Sendable, Hashable {
     /// Decodes the output of ``json``; nil when a required value is missing or invalid.
     init?(_ json: JSON) {
         guard let resource = json["resource"]?.string, let issuer = json["issuer"]?.string,
-            let clientID = json["client_id"]?.string, let scopes = json["scopes"]?.strings,
+            let clientID = json["client_id"]?.string, !clientID.isEmpty, let scopes = json["scopes"]?.strings,
             let identification = json["identification"]?.string.flatMap(ClientIdentification.init)
         else { return nil }
         self.init(

@@ -10,12 +10,14 @@ extension ResourceClient {
     /// - Throws: The same errors as ``AuthClient/signOut(revokingTokens:endingSession:)``,
     ///   after every sign-out has been attempted.
     public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
-        let results = try await signOut(of: try await signIns()) { client in
+        let (results, failure) = await signOut(of: try await signIns()) { client in
             try await client.signOut(revokingTokens: revokingTokens)
         }
+        let revocation = SignOut.Outcome.combining(results.map(\.revocation))
+        if let failure { throw revocation.added(to: failure) }
         return SignOut(
             credential: results.lazy.compactMap(\.credential).first,
-            revocation: .combining(results.map(\.revocation)),
+            revocation: revocation,
             endSession: results.first?.endSession ?? .nothingToDo
         )
     }
@@ -25,16 +27,57 @@ extension ResourceClient {
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
     public func signOutLocally() async throws -> Bool {
+        let signIns: [KnownResource]
         do {
-            return try await signOut(of: try await signIns(), endsUnfinished: true) {
-                try await $0.signOutLocally()
-            }.contains(true)
-        } catch let error as AuthError where error.code == .credentialUnusable {
-            // The record cannot be read, so it cannot name any sign-ins.
+            signIns = try await self.signIns()
+        } catch let error as AuthError where [.credentialUnusable, .storageFailed].contains(error.code) {
+            let (_, failure) = await end(await possibleSignIns()) { try await $0.signOutLocally() }
             try await store.withLease(on: recordKey) { try await store.write(nil, under: $0) }
             state.withLock { ($0.known, $0.isLoaded) = (nil, true) }
+            await removeFromList()
+            if let failure { throw failure }
             return true
         }
+        let (results, failure) = await signOut(of: signIns, endsUnfinished: true) { try await $0.signOutLocally() }
+        if let failure { throw failure }
+        return results.contains(true)
+    }
+
+    /// Whether a sign-in is in progress, here or in another process, whose tokens may be stored after a sign-out.
+    package func hasSignInInProgress() async throws -> Bool {
+        try await record().unfinished.contains { $0.end >= host.now() }
+    }
+
+    /// The sign-ins whose tokens may be in the store although the record does not name them, because it cannot be read. A client with a
+    /// client ID metadata document is not among them, because its issuers are unknown.
+    private func possibleSignIns() async -> [KnownResource] {
+        var clients: [(issuer: String, clientID: String, ClientIdentification)] = []
+        if let registered { clients.append((registered.server.issuer, registered.registration.clientID, .registered)) }
+        for (issuer, origin) in (try? await KnownResources(store: store).registrations()) ?? []
+        where origin == address.origin {
+            guard let kept = try? await registrations.registration(at: issuer, for: redirectURI) else { continue }
+            clients.append((issuer, kept.clientID, .dynamic))
+        }
+        // Metadata may name a parent path as the resource.
+        var (resources, path) = ([options.resource ?? address.resourceIdentifier, address.origin], address.path[...])
+        while let slash = path.lastIndex(of: "/"), resources.count < 32 {
+            path = path[..<slash]
+            resources.append("\(address.origin)\(path)")
+        }
+        let record = ResourceRecord(salvaging: try? await store.bytes(for: recordKey))
+        return record.all
+            + clients.flatMap { issuer, clientID, identification in
+                Set(resources).map {
+                    KnownResource(
+                        resource: $0,
+                        issuer: issuer,
+                        clientID: clientID,
+                        identification: identification,
+                        scopes: [],
+                        usesDPoP: false
+                    )
+                }
+            }
     }
 
     /// Ends the sign-ins with other servers and clients: their tokens must not be used again if the resource
@@ -44,7 +87,7 @@ extension ResourceClient {
         // An unfinished sign-in may be another process's.
         let ended = record.unfinished.filter { $0.end < host.now() }.map(\.signIn)
         let others = (record.others + ended).filter { record.current?.sharesTokens(with: $0) != true }
-        if !others.isEmpty { _ = try? await signOut(of: others) { try await $0.signOut() } }
+        if !others.isEmpty { _ = await signOut(of: others) { try await $0.signOut() } }
     }
 
     /// Removes from the store every registration that was replaced or that
@@ -71,7 +114,10 @@ extension ResourceClient {
         for name in names + [recordName] {
             let url = name.split(separator: " ").last.map(String.init) ?? ""
             guard let endpoint = try? Endpoint(url), endpoint.origin == address.origin else { continue }
-            let record = ResourceRecord(try await store.bytes(for: Self.recordKey(name)))
+            // The sign-ins in a record that cannot be read are unknown.
+            guard let record = try? ResourceRecord(try await store.bytes(for: Self.recordKey(name))) else {
+                return true
+            }
             let isNamed = record.all.contains {
                 $0.issuer.isIdentical(to: issuer) && $0.clientID.isIdentical(to: clientID)
             }
@@ -89,17 +135,31 @@ extension ResourceClient {
         return [known] + all
     }
 
-    /// Ends several sign-ins concurrently, so that neither an error nor a server that does not respond leaves
-    /// the tokens of the others in the store.
+    /// Ends several sign-ins, and removes them from the record.
     /// - Parameter endsUnfinished: Whether unfinished sign-ins are removed from the record.
-    /// - Returns: The results, in the order of the sign-ins.
-    /// - Throws: The first error, after every sign-out has been attempted.
+    /// - Returns: The results, in the order of the sign-ins, and the first error, after every sign-out has been attempted.
     private func signOut<Outcome: Sendable>(
         of signIns: [KnownResource],
         endsUnfinished: Bool = false,
         _ body: @escaping @Sendable (AuthClient) async throws -> Outcome
-    ) async throws -> [Outcome] {
-        let results = await withTaskGroup(of: (Int, Result<[Outcome], any Error>).self) { group in
+    ) async -> (results: [Outcome], failure: (any Error)?) {
+        let (results, failure) = await end(signIns, body)
+        do {
+            try await forget(signIns.indices.filter { results[$0] != nil }.map { signIns[$0] }, endsUnfinished)
+        } catch {
+            return (signIns.indices.flatMap { results[$0] ?? [] }, failure ?? error)
+        }
+        return (signIns.indices.flatMap { results[$0] ?? [] }, failure)
+    }
+
+    /// Ends several sign-ins concurrently, so that neither an error nor a server that does not respond leaves
+    /// the tokens of the others in the store.
+    /// - Returns: The results of those that ended, by the index of the sign-in, and the first error.
+    private func end<Outcome: Sendable>(
+        _ signIns: [KnownResource],
+        _ body: @escaping @Sendable (AuthClient) async throws -> Outcome
+    ) async -> (results: [Int: [Outcome]], failure: (any Error)?) {
+        let all = await withTaskGroup(of: (Int, Result<[Outcome], any Error>).self) { group in
             for (number, known) in signIns.enumerated() {
                 group.addTask { [self] in
                     do {
@@ -111,11 +171,12 @@ extension ResourceClient {
                     }
                 }
             }
-            return await group.reduce(into: [:]) { $0[$1.0] = $1.1 }
+            return await group.reduce(into: [Int: Result<[Outcome], any Error>]()) { $0[$1.0] = $1.1 }
         }
-        let done = signIns.indices.filter { if case .success? = results[$0] { true } else { false } }
-        try await forget(done.map { signIns[$0] }, endsUnfinished)
-        return try signIns.indices.flatMap { try results[$0]?.get() ?? [] }
+        let failure = signIns.indices.lazy.compactMap { number -> (any Error)? in
+            if case .failure(let error)? = all[number] { error } else { nil }
+        }.first
+        return (all.compactMapValues { try? $0.get() }, failure)
     }
 
     /// Removes sign-ins from the record, except those with tokens in the store: a user may have signed in again in the

@@ -191,13 +191,13 @@ public final class ResourceClient: Sendable {
         return known
     }
 
-    func record() async throws -> ResourceRecord { ResourceRecord(try await store.bytes(for: recordKey)) }
+    func record() async throws -> ResourceRecord { try ResourceRecord(try await store.bytes(for: recordKey)) }
 
     /// - Returns: The changed record.
     @discardableResult
     func changeRecord(_ body: (inout ResourceRecord) async throws -> Void) async throws -> ResourceRecord {
         try await store.withLease(on: recordKey) { lease in
-            var record = ResourceRecord(try await store.bytes(under: lease))
+            var record = try ResourceRecord(try await store.bytes(under: lease))
             try await body(&record)
             try await store.write(try record.bytes, under: lease)
             return record

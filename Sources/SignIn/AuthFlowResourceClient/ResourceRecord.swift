@@ -24,15 +24,50 @@ struct ResourceRecord: Sendable, Hashable {
     /// The maximum number of other sign-ins, and of unfinished sign-ins.
     private static let limit = 16
 
-    /// Decodes the output of ``bytes``. A record that cannot be decoded is treated as empty.
-    init(_ bytes: [UInt8]?) {
-        guard let json = bytes.flatMap({ try? JSON(parsing: $0) }) else { return }
-        current = KnownResource(json)
-        others = (json["others"]?.array ?? []).compactMap { KnownResource($0) }
-        unfinished = (json["unfinished"]?.array ?? []).compactMap { json in
-            guard let signIn = KnownResource(json), let end = json["end"]?.number else { return nil }
-            return Unfinished(id: json["id"]?.string ?? "", signIn: signIn, end: Date(secondsSince1970: end))
+    /// A record without sign-ins.
+    init() {}
+
+    /// Decodes the output of ``bytes``.
+    /// - Throws: ``AuthError`` with `credential_unusable` when a sign-in cannot be decoded, because a sign-out would not find its tokens.
+    init(_ bytes: [UInt8]?) throws(AuthError) {
+        let (record, isComplete) = Self.decoded(bytes)
+        guard isComplete else {
+            throw AuthError(
+                .credentialUnusable,
+                "The record of the sign-ins at a resource is damaged, or a newer version wrote it. Sign out locally, which removes it, and sign in again."
+            )
         }
+        self = record
+    }
+
+    /// Decodes the sign-ins that can be decoded, so that their tokens can be removed.
+    init(salvaging bytes: [UInt8]?) { self = Self.decoded(bytes).record }
+
+    private static func decoded(_ bytes: [UInt8]?) -> (record: Self, isComplete: Bool) {
+        guard let bytes else { return (Self(), true) }
+        guard let json = try? JSON(parsing: bytes), let members = json.object else { return (Self(), false) }
+        var (record, isComplete) = (Self(), true)
+        func signIn(_ json: JSON) -> KnownResource? {
+            if let known = KnownResource(json) { return known }
+            isComplete = false
+            // A newer version may know other methods. The tokens are stored under the same key.
+            let identification = JSON.string(ClientIdentification.registered.rawValue)
+            return KnownResource(.object((json.object ?? [:]).merging(["identification": identification]) { $1 }))
+        }
+        func list(_ name: String) -> [JSON] {
+            guard let value = members[name] else { return [] }
+            isComplete = isComplete && value.array != nil
+            return value.array ?? []
+        }
+        if members.keys.contains(where: { $0 != "others" && $0 != "unfinished" }) { record.current = signIn(json) }
+        record.others = list("others").compactMap(signIn)
+        for json in list("unfinished") {
+            guard let signIn = signIn(json) else { continue }
+            isComplete = isComplete && json["end"]?.number != nil
+            let end = Date(secondsSince1970: json["end"]?.number ?? 0)
+            record.unfinished.append(Unfinished(id: json["id"]?.string ?? "", signIn: signIn, end: end))
+        }
+        return (record, isComplete && !record.all.isEmpty)
     }
 
     /// The record to store; nil when there are no sign-ins.

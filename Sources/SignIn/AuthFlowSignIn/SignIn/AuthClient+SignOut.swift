@@ -20,6 +20,19 @@ public struct SignOut: Sendable {
             outcomes.first { ![.done, .nothingToDo].contains($0) } ?? outcomes.first { $0 == .done } ?? .nothingToDo
         }
 
+        /// Adds the outcome of a revocation to the error of a sign-out that failed later or in part, because no later sign-out finds the removed tokens.
+        package func added(to error: any Error) -> any Error {
+            guard let error = error as? AuthError else { return error }
+            let sentence: String
+            switch self {
+            case .nothingToDo: return error
+            case .done: sentence = "The tokens that were removed have been revoked."
+            case .unsupported(let reason): sentence = "The tokens that were removed were not revoked: \(reason)"
+            case .failed(let cause): sentence = "The tokens that were removed could not be revoked: \(cause.message)"
+            }
+            return error.withMessage("\(error.message) \(sentence)", because: error)
+        }
+
         /// Compares two outcomes. Failures are equal when their codes are equal.
         public static func == (left: Outcome, right: Outcome) -> Bool {
             switch (left, right) {
@@ -98,8 +111,12 @@ extension AuthClient {
                 }
                 return await group.reduce(into: [Int: Ended]()) { $0[$1.0] = $1.1 }
             }
-            let ended = try all.indices.compactMap { try results[$0]?.get() }
-            return (ended.first?.credential, .combining(ended.map(\.revocation)))
+            let ended = all.indices.compactMap { (try? results[$0]?.get()) ?? nil }
+            let revocation = SignOut.Outcome.combining(ended.map(\.revocation))
+            for case .failure(let error) in all.indices.compactMap({ results[$0] }) {
+                throw revocation.added(to: error)
+            }
+            return (ended.first?.credential, revocation)
         }
         guard let removed else { return SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo) }
         let ended = try await outcome(of: .endSession, isAsked: endingSession, reporter) {
@@ -127,10 +144,8 @@ extension AuthClient {
             // If the store has removed the record although it reports a failure, no later sign-out would find the tokens.
             guard revokesTokens, let found, let isPresent = try? await managed.hasTokens(of: found.account), !isPresent
             else { return .failure(error) }
-            let isRevoked = (try? await revoke(found)) == .done
-            let outcome =
-                isRevoked ? "The tokens were revoked." : "The tokens are no longer stored, but were not revoked."
-            return .failure(error.withMessage("\(error.message) \(outcome)", because: error))
+            let outcome = try? await revoke(found)
+            return .failure((outcome ?? .failed(error)).added(to: error))
         } catch {
             return .failure(error)
         }

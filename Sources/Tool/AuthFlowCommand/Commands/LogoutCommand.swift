@@ -37,13 +37,21 @@ struct LogoutCommand: AsyncParsableCommand {
         UnfinishedClients.noteSignOut()
         if let choice = resource.choice(options) {
             let client = try choice.client()
+            // A local sign-out also removes a record that cannot be read.
+            let isInProgress = (try? await client.hasSignInInProgress()) == true
             if local {
                 Terminal.printMessage(
                     try await client.signOutLocally() ? "Signed out on this machine." : "No user was signed in."
                 )
-                return
+            } else {
+                try report(try await DelayNotice().during { try await client.signOut() }, of: choice.address)
             }
-            return try report(try await DelayNotice().during { try await client.signOut() }, of: choice.address)
+            if isInProgress {
+                Terminal.printMessage(
+                    "Another sign-in is in progress, or was interrupted. If it succeeds, its tokens are stored."
+                )
+            }
+            return
         }
         let redirects = TerminalRedirects()
         let client = try options.choice.client(observer: redirects.observer)
