@@ -14,15 +14,15 @@ public import WebKit
     /// returns the answer.
     public static let name = "callback"
 
-    private let questions: PageCallbackResponder
+    private let responder: PageCallbackResponder
     private let origin: Endpoint
 
     /// Creates a bridge.
     /// - Parameters:
-    ///   - questions: Answers the questions of the page.
+    ///   - responder: Answers the questions of the page.
     ///   - origin: The only origin whose questions are answered.
-    public init(questions: PageCallbackResponder, origin: Endpoint) {
-        self.questions = questions
+    public init(responder: PageCallbackResponder, origin: Endpoint) {
+        self.responder = responder
         self.origin = origin
     }
 
@@ -38,7 +38,7 @@ public import WebKit
         guard message.frameInfo.isMainFrame, site.`protocol` == origin.scheme, site.host == origin.host,
             port == origin.port,
             let text = message.body as? String,
-            let answer = try? await questions.answer(text)
+            let answer = try? await responder.answer(text)
         else { return (nil, "No answer.") }
         // The reply resolves a promise of the requesting page. A page that is loaded in the meantime does not receive the reply.
         return (answer, nil)

@@ -56,11 +56,11 @@ extension UserAgentFactory {
                 password: try options[keys.password],
                 answers: try options[keys.answers]
             )
-            let asking: [any CallbackHandler] = ask.map { [InteractiveCallbackHandler($0, show: show)] } ?? []
+            let interactive: [any CallbackHandler] = ask.map { [InteractiveCallbackHandler($0, show: show)] } ?? []
             let driver = TreeDriver(
                 realm: realm,
                 tree: try options[keys.tree],
-                handlers: [configured] + asking,
+                handlers: [configured] + interactive,
                 allowsConsent: try options[keys.consent] == "allow",
                 host: host
             )

@@ -37,10 +37,10 @@ extension ForgeRockProvider: ProviderAdapter {
         let address = try Endpoint("\(realm.oauthURL)/.well-known/openid-configuration")
         var metadata = try await context.discover(at: address)
         // Some versions advertise a revocation endpoint that does not exist.
-        if let announced = metadata.revocationEndpoint?.url, announced.hasSuffix("/revoke"),
-            !announced.hasSuffix("/token/revoke")
+        if let advertised = metadata.revocationEndpoint?.url, advertised.hasSuffix("/revoke"),
+            !advertised.hasSuffix("/token/revoke")
         {
-            metadata.revocationEndpoint = try Endpoint("\(announced.dropLast("revoke".count))token/revoke")
+            metadata.revocationEndpoint = try Endpoint("\(advertised.dropLast("revoke".count))token/revoke")
         }
         return metadata
     }

@@ -45,13 +45,13 @@ extension TreeDriver: LoginDriver {
     public func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
         let query = FormURLEncoding.decode(page.endpoint.query ?? "") ?? [:]
         guard page.endpoint.origin == realm.origin else {
-            throw refusal(page, "is not at \(realm.origin), so no answers were sent to it")
+            throw rejection(page, "is not at \(realm.origin), so no answers were sent to it")
         }
         // The sign-in page has no fixed URL. It is recognized by its `goto` parameter, which contains the authorization
         // endpoint.
         if let goto = query["goto"].flatMap({ try? Endpoint($0, name: "goto") }), goto.path.hasSuffix("/authorize") {
-            guard goto.origin == realm.origin else { throw refusal(page, "continues to another site") }
-            guard !page.hasTypedCredentials else { throw refusal(page, "asks for a second sign-in") }
+            guard goto.origin == realm.origin else { throw rejection(page, "continues to another site") }
+            guard !page.hasTypedCredentials else { throw rejection(page, "asks for a second sign-in") }
             try await walk(tree ?? query["service"], in: browser)
             return .visit(goto, typesCredentials: true)
         }
@@ -80,7 +80,7 @@ extension TreeDriver: LoginDriver {
                 )
             )
         }
-        throw refusal(page, "is neither a sign-in nor a consent page (status \(page.response.status))")
+        throw rejection(page, "is neither a sign-in nor a consent page (status \(page.response.status))")
     }
 
     public func beginSignOut(in browser: HeadlessBrowser) async throws {
@@ -141,7 +141,7 @@ extension TreeDriver: LoginDriver {
         try await browser.setCookie("\(name)=\(token); Path=/; HttpOnly\(isSecure)", from: Endpoint(realm.restURL))
     }
 
-    private func refusal(_ page: HeadlessPage, _ reason: String) -> AuthError {
+    private func rejection(_ page: HeadlessPage, _ reason: String) -> AuthError {
         AuthError(.userAgentFailed, "The page at \(page.endpoint) \(reason).")
     }
 
@@ -198,8 +198,8 @@ extension TreeDriver: LoginDriver {
             }
             if callback.type == "PollingWaitCallback" {
                 // "waitTime" is a string, in milliseconds.
-                let asked = callback.output("waitTime")
-                let milliseconds = asked?.string.flatMap { Int($0) } ?? asked?.integer.map(Int.init) ?? 1000
+                let waitTime = callback.output("waitTime")
+                let milliseconds = waitTime?.string.flatMap { Int($0) } ?? waitTime?.integer.map(Int.init) ?? 1000
                 wait = max(
                     wait,
                     min(max(.milliseconds(min(milliseconds, 3_600_000)), Self.minimumWait), Self.maximumWait)

@@ -101,9 +101,13 @@ extension OktaProvider {
         if let own = tokens?.deviceSecret { return own }
         let subject = tokens?.verifiedIDToken?.claims["sub"]?.string
         if let shared = try await sharedSecret(of: subject, in: context) { return shared.deviceSecret }
-        let end = try await context.sharedCredentials?.value(for: issuer).flatMap { SharedSignOut($0.exposed) }
-        guard let end, end.clientID == context.registration.clientID, end.subject == subject else { return nil }
-        return end.unrevoked
+        let sharedSignOut = try await context.sharedCredentials?.value(for: issuer).flatMap {
+            SharedSignOut($0.exposed)
+        }
+        guard let sharedSignOut, sharedSignOut.clientID == context.registration.clientID,
+            sharedSignOut.subject == subject
+        else { return nil }
+        return sharedSignOut.unrevoked
     }
 
     /// Checks that the ID Token and the device secret belong together: `ds_hash`, which is computed like `at_hash`, and `sid`.
@@ -162,11 +166,10 @@ extension OktaProvider: SharedSignIn {
     /// Names the app that signed the user out of all apps, if any.
     public func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? {
         let shared = try? await context.sharedCredentials?.value(for: issuer)
-        guard let end = shared.flatMap({ SharedSignOut($0.exposed) }), end.subject == credential.identity?.subject
-        else {
-            return nil
-        }
-        return "signed out in the app \(DisplayText.sanitized(end.clientID, limit: 60))"
+        guard let sharedSignOut = shared.flatMap({ SharedSignOut($0.exposed) }),
+            sharedSignOut.subject == credential.identity?.subject
+        else { return nil }
+        return "signed out in the app \(DisplayText.sanitized(sharedSignOut.clientID, limit: 60))"
     }
 }
 
@@ -194,7 +197,7 @@ extension OktaProvider: TokenRevoking {
         }
         // Regardless of the response, no app may use the secret from now on.
         let isUnrevoked = failure != nil && signOut == .allAppsWithSecretInAddress
-        let end = SharedSignOut(
+        let sharedSignOut = SharedSignOut(
             clientID: context.registration.clientID,
             subject: subject,
             unrevoked: isUnrevoked ? shared?.deviceSecret ?? credential.tokens.deviceSecret : nil
@@ -204,7 +207,7 @@ extension OktaProvider: TokenRevoking {
             let isAnother = current.map { !secrets.contains($0.deviceSecret) } ?? false
             // The sign-out page must still revoke the secret in the existing record, so the record is retained.
             let isAwaited = old.flatMap { SharedSignOut($0.exposed) }?.unrevoked != nil
-            return isAnother || isAwaited ? old : RedactedJSON(end.json)
+            return isAnother || isAwaited ? old : RedactedJSON(sharedSignOut.json)
         }
         if let failure { throw failure }
     }

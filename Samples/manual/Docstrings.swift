@@ -200,7 +200,7 @@ extension ProviderFactory {
     }
 }
 
-func keep(_ client: OAuthClient, _ store: any TokenStore, for cookie: Secret) async throws -> String {
+func save(_ client: OAuthClient, _ store: any TokenStore, for cookie: Secret) async throws -> String {
     let pending = PendingAuthorizations(store: store)
     let request = try await client.authorizationRequest()
     try await pending.save(request, for: cookie)

@@ -38,8 +38,8 @@ import Testing
                 answers: [key: Secret("123456"), "": Secret("never")]
             )
             _ = try await scene.client(handlers: [configured]).signIn()
-            let asking = InteractiveCallbackHandler { _, _ in "123456" }
-            _ = try await scene.client(handlers: [ForgeRockScene.alice, asking]).signIn()
+            let interactive = InteractiveCallbackHandler { _, _ in "123456" }
+            _ = try await scene.client(handlers: [ForgeRockScene.alice, interactive]).signIn()
         }
     }
 
@@ -128,7 +128,7 @@ import Testing
     }
 
     /// The most common second factor: a push notification with a cancel option, which is not selected while polling.
-    @Test(arguments: [false, true]) func signsInThroughATreeWithAPushNotification(_ isAsking: Bool) async throws {
+    @Test(arguments: [false, true]) func signsInThroughATreeWithAPushNotification(_ isInteractive: Bool) async throws {
         let time = VirtualTime()
         try await ForgeRockScene.with(.inProcess, now: { time.now }) { scene in
             let polls = Mutex(0)
@@ -158,15 +158,18 @@ import Testing
                 },
             ])
             let shown = Mutex<[String]>([])
-            let asking = InteractiveCallbackHandler { question, _ in
+            let interactive = InteractiveCallbackHandler { question, _ in
                 question == "User Name" ? "alice" : "wonderland"
             } show: { text in
                 shown.withLock { $0.append(text) }
             }
-            _ = try await scene.client(handlers: isAsking ? [asking] : [ForgeRockScene.alice], host: time.host).signIn()
+            _ = try await scene.client(
+                handlers: isInteractive ? [interactive] : [ForgeRockScene.alice],
+                host: time.host
+            ).signIn()
             #expect(polls.withLock { $0 } == 50)
             // The text is displayed once, not at every poll.
-            #expect(shown.withLock { $0 } == (isAsking ? ["Choose 42 on your phone.", "Waiting ..."] : []))
+            #expect(shown.withLock { $0 } == (isInteractive ? ["Choose 42 on your phone.", "Waiting ..."] : []))
         }
     }
 
@@ -195,13 +198,13 @@ import Testing
             let shown = Mutex<[String]>([])
             let asked = Mutex<[String]>([])
             let typed = Mutex(["maybe", "3", "2"])
-            let asking = InteractiveCallbackHandler { question, _ in
+            let interactive = InteractiveCallbackHandler { question, _ in
                 asked.withLock { $0.append(question) }
                 return typed.withLock { $0.isEmpty ? "" : $0.removeFirst() }
             } show: { text in
                 shown.withLock { $0.append(text) }
             }
-            _ = try await scene.client(handlers: [ForgeRockScene.alice, asking]).signIn()
+            _ = try await scene.client(handlers: [ForgeRockScene.alice, interactive]).signIn()
             // The choices are numbered from 1, and the prompt is repeated after invalid input.
             #expect(asked.withLock { $0 } == Array(repeating: "Sure?  1) No  2) Yes", count: 3))
             let texts = shown.withLock { $0 }
@@ -231,8 +234,8 @@ import Testing
                 .userNameAndPassword,
             ])
             let typed = Mutex(["2", "Rome"])
-            let asking = InteractiveCallbackHandler { _, _ in typed.withLock { $0.removeFirst() } }
-            _ = try await scene.client(handlers: [ForgeRockScene.alice, asking]).signIn()
+            let interactive = InteractiveCallbackHandler { _, _ in typed.withLock { $0.removeFirst() } }
+            _ = try await scene.client(handlers: [ForgeRockScene.alice, interactive]).signIn()
             #expect(seen.withLock { $0 } == ["City?", "Rome"])
         }
     }

@@ -195,12 +195,12 @@ import Testing
             #expect(seen.withLock { $0 } == test.expected)
             // The result is the same when the user is prompted.
             let questions = Mutex<[String]>([])
-            let asking = InteractiveCallbackHandler { question, isSecret in
+            let interactive = InteractiveCallbackHandler { question, isSecret in
                 questions.withLock { $0.append(question) }
                 #expect(isSecret == (question == "Password"))
                 return question == "User Name" ? "alice" : question == "Password" ? "wonderland" : given
             }
-            _ = try await scene.client(handlers: [asking]).signIn()
+            _ = try await scene.client(handlers: [interactive]).signIn()
             #expect(seen.withLock { $0 } == test.expected)
             #expect(questions.withLock { $0.count } == 3)
         }
@@ -291,11 +291,11 @@ import Testing
             }
             #expect(error?.code == .accessDenied)
             let count = Mutex(0)
-            let asking = InteractiveCallbackHandler { _, _ in
+            let interactive = InteractiveCallbackHandler { _, _ in
                 count.withLock { $0 += 1 }
                 return "1"
             }
-            await expectError(.userAgentFailed) { try await scene.client(handlers: [asking]).signIn() }
+            await expectError(.userAgentFailed) { try await scene.client(handlers: [interactive]).signIn() }
             #expect(count.withLock { $0 } == 40)
         }
     }
@@ -345,7 +345,7 @@ import Testing
     }
 }
 
-@Suite struct PageQuestionsTests {
+@Suite struct PageCallbackResponderTests {
     private static let page = PageCallbackResponder(handlers: [ForgeRockScene.alice])
 
     @Test func answersTheCallbacksOfAPage() async throws {

@@ -510,7 +510,7 @@ import Glibc
         #expect(names.withLock { $0 } == ["task 7"])
     }
 
-    @Test func theRequestTimeoutEqualsTheSilenceTimeoutOfAStream() async throws {
+    @Test func theRequestTimeoutEqualsTheIdleTimeoutOfAStream() async throws {
         let timeouts = Mutex<[Duration]>([])
         let transport = StreamTransport { request in
             timeouts.withLock { $0.append(request.timeout) }
@@ -520,7 +520,7 @@ import Glibc
             )
         }
         var options = MCPBridge.Options()
-        options.silence = .seconds(3600)
+        options.idleTimeout = .seconds(3600)
         let answers = AsyncStream<[UInt8]>.makeStream()
         let bridge = MCPBridge(client: try Self.client(transport), transport: transport, options: options) {
             answers.continuation.yield($0)

@@ -154,23 +154,23 @@ import Testing
         }
     }
 
-    /// The first lease on the sign-in page is lost before the page is opened, as after a pause.
+    /// The first lease on the sign-in lock is lost before the page is opened, as after a pause.
     @Test func aPageIsNotOpenedUnderALostLease() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
-            let store = LostTurnStore()
+            let store = LostSignInLockStore()
             let status = try await Self.list(try scene.client(store: store))
             #expect(status == 200)
             #expect(scene.emulator.authorizations.count == 1)
-            #expect(store.turns == 2)
+            #expect(store.acquisitions == 2)
         }
     }
 
     /// A store in which the first lease on the sign-in page is lost at once.
-    private final class LostTurnStore: TokenStore {
+    private final class LostSignInLockStore: TokenStore {
         private let base = MemoryTokenStore()
         private let count = Mutex(0)
 
-        var turns: Int { count.withLock { $0 } }
+        var acquisitions: Int { count.withLock { $0 } }
 
         func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
         func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
@@ -377,9 +377,9 @@ import Testing
             let emulator = ProtectedResourceEmulator(origin: origin, settings: settings)
             let scene = ResourceScene(emulator: emulator, transport: InProcessTransport(emulator))
             #expect(try await Self.list(try scene.client(store: store)) == 200)
-            let kept = try await StoredRegistrations(store: store, for: origin).registration(at: origin)
+            let stored = try await StoredRegistrations(store: store, for: origin).registration(at: origin)
             uris.formUnion(
-                Set(try #require(kept).redirectURIs.map { $0.uri.split(separator: "/").last.map(String.init) ?? "" })
+                Set(try #require(stored).redirectURIs.map { $0.uri.split(separator: "/").last.map(String.init) ?? "" })
             )
         }
         #expect(uris.count == 2)

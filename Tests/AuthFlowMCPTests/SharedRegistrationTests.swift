@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    private func kept(_ clientID: String) async throws -> StoredRegistration? {
+    private func stored(_ clientID: String) async throws -> StoredRegistration? {
         try await StoredRegistrations(store: store, for: scene.emulator.origin)
             .registration(at: scene.emulator.origin, clientID: clientID)
     }
@@ -63,17 +63,17 @@ import Testing
         // The second resource still has tokens issued to the old client, and can refresh and revoke them.
         _ = try await second.freshCredential()
         #expect(try await second.status()?.clientID == clientID)
-        #expect(try await kept(clientID) != nil)
+        #expect(try await stored(clientID) != nil)
         #expect(try await second.signOut().credential != nil)
-        #expect(try await kept(clientID) == nil)
+        #expect(try await stored(clientID) == nil)
     }
 
     @Test func aRetiredRegistrationIsRemovedAtTheLastSignOut() async throws {
         let clientID = try await mistake()
         _ = try await first.signOut()
-        #expect(try await kept(clientID) != nil)
+        #expect(try await stored(clientID) != nil)
         _ = try await second.signOut()
-        #expect(try await kept(clientID) == nil)
+        #expect(try await stored(clientID) == nil)
     }
 
     @Test func renewingARetiredRegistrationRegistersOnce() async throws {

@@ -282,7 +282,6 @@ import Testing
         }
     }
 
-    /// The client must not wait for child processes that a command leaves running.
     @Test func doesNotWaitForChildProcessesThatACommandLeavesRunning() async throws {
         try await withFile { path in
             #expect(unsafe mkfifo(path, 0o600) == 0)
@@ -315,7 +314,6 @@ import Testing
         }
     }
 
-    /// A token that was obtained for one subject is not returned for another.
     @Test func aTokenForOneSubjectIsNotReturnedForAnother() async throws {
         let scene = try Scene()
         let key = try PrivateKey()

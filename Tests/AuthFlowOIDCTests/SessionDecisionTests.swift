@@ -273,15 +273,15 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
         Race(signedIn: nil, ended: "S", subject: nil, mayEnd: false),
     ])
     func aSignInDetectsAConcurrentLogoutThatMayEndIt(_ test: Race) {
-        let left = Set(LogoutRecord.left(by: Self.token(test.subject, sid: test.ended)))
-        #expect(left.isDisjoint(with: LogoutRecord.concerning("alice", session: test.signedIn)) != test.mayEnd)
-        #expect(left.isDisjoint(with: LogoutRecord.concerning("bob", session: "U")))
+        let stored = Set(LogoutRecordSubject.stored(by: Self.token(test.subject, sid: test.ended)))
+        #expect(stored.isDisjoint(with: LogoutRecordSubject.concerning("alice", session: test.signedIn)) != test.mayEnd)
+        #expect(stored.isDisjoint(with: LogoutRecordSubject.concerning("bob", session: "U")))
     }
 
     @Test func aLogoutDoesNotEndALaterSignIn() throws {
         let time = start.timeIntervalSince1970
-        #expect(LogoutRecord.ends(try credential("alice", at: start), at: time))
-        #expect(LogoutRecord.ends(try credential("alice", at: start - 1), at: time))
-        #expect(!LogoutRecord.ends(try credential("alice", at: start + 1), at: time))
+        #expect(LogoutRecordSubject.ends(try credential("alice", at: start), at: time))
+        #expect(LogoutRecordSubject.ends(try credential("alice", at: start - 1), at: time))
+        #expect(!LogoutRecordSubject.ends(try credential("alice", at: start + 1), at: time))
     }
 }

@@ -221,7 +221,7 @@ import Testing
         }
     }
 
-    // MARK: Visits from other sites
+    // MARK: Navigations from other sites
 
     @Test func aCrossSiteLinkResumesTheExistingSession() async throws {
         try await WebScene.run { web in
@@ -250,7 +250,7 @@ import Testing
         }
     }
 
-    /// The URL cannot be repeated, but the visit still must not replace a session whose Strict cookie the browser did not send.
+    /// The URL cannot be repeated, but the navigation still must not replace a session whose Strict cookie the browser did not send.
     @Test(arguments: ["/login?\\", "/login?x=\(String(repeating: "x", count: 2048))"])
     func aCrossSiteLoginLinkWithAnInvalidURLResumesWithoutItsQuery(_ path: String) async throws {
         try await WebScene.run { web in
@@ -260,7 +260,7 @@ import Testing
         }
     }
 
-    @Test func aCrossSiteVisitWithoutASessionRedirectsToTheProviderOnResume() async throws {
+    @Test func aCrossSiteLinkWithoutASessionRedirectsToTheProviderOnResume() async throws {
         try await WebScene.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             // The page does not redirect automatically if the URL already has the marker.

@@ -190,12 +190,12 @@ import Testing
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
             scene.emulator.custom.fault = .idToken(.claim("ds_hash", "AAAAAAAAAAAAAAAAAAAAAA"))
-            let passedOver = Mutex<[String]>([])
+            let skipReasons = Mutex<[String]>([])
             let calendar = try scene.app("calendar") { event in
-                if let reason = event.details["reason"] { passedOver.withLock { $0.append(reason) } }
+                if let reason = event.details["reason"] { skipReasons.withLock { $0.append(reason) } }
             }
             await expectError(.userAgentFailed) { try await calendar.signIn() }
-            #expect(passedOver.withLock { $0 }.contains { $0.contains("ds_hash") })
+            #expect(skipReasons.withLock { $0 }.contains { $0.contains("ds_hash") })
             scene.emulator.custom.fault = nil
             _ = try await scene.app("calendar").signIn()
         }

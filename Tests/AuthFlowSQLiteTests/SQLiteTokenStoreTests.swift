@@ -262,15 +262,15 @@ import Glibc
     }
 
     @Test(arguments: [(1 << 16 | 7, true), (2 << 16 | 7, false), (1, true)])
-    func usesANewerSchemaOnlyIfItIsCompatible(_ mark: Int, _ isUsable: Bool) async throws {
+    func usesANewerSchemaOnlyIfItIsCompatible(_ userVersion: Int, _ isUsable: Bool) async throws {
         let key = key("user")
         let first = try store()
         try await first.withLease(on: key) { try await first.write([1], under: $0) }
-        try SQLiteFiles.make(folder.file, "PRAGMA user_version = \(mark)")
+        try SQLiteFiles.make(folder.file, "PRAGMA user_version = \(userVersion)")
         if isUsable {
             #expect(try await store().bytes(for: key) == [1])
             // The newer program's tables remain unchanged.
-            #expect(try SQLiteFiles(folder.file).number("PRAGMA user_version") == mark)
+            #expect(try SQLiteFiles(folder.file).number("PRAGMA user_version") == userVersion)
         } else {
             let error = await #expect(throws: AuthError.self) { try await store().bytes(for: key) }
             #expect(error?.message.contains("Upgrade the program") == true)
@@ -348,7 +348,6 @@ import Glibc
         #expect(FileManager.default.fileExists(atPath: "\(folder.path)/real/sessions/a.sqlite"))
     }
 
-    /// Old messages are removed, even if they were not read.
     @Test func oldMessagesAreDeletedEvenIfUnread() async throws {
         let (store, key) = (try store(), key("user"))
         _ = try await store.bytes(for: key)
@@ -421,7 +420,7 @@ import Glibc
         let result = unsafe authflow_sqlite_open(path, &database)
         try #require(result == 0)
         // The last connection to close briefly locks the file, on a separate thread.
-        if let database = unsafe database { unsafe authflow_sqlite_set_patience(database, 20_000) }
+        if let database = unsafe database { unsafe authflow_sqlite_set_busy_timeout(database, 20_000) }
     }
 
     deinit { if let database = unsafe database { unsafe authflow_sqlite_close(database) } }

@@ -325,7 +325,6 @@ import Testing
         }
     }
 
-    /// An idle connection that the server has closed is replaced.
     @Test func anIdleConnectionThatTheServerClosedIsReplaced() async throws {
         try await ScriptedServer.run([.receive, .send(Self.response)], [.receive, .send(Self.response)]) { server in
             for _ in 0..<2 {

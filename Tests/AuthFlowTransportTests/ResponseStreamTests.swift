@@ -64,14 +64,14 @@ import Testing
         let body = ResponseBody(limit: 10)
         let (room, hasRoom) = AsyncStream<Void>.makeStream()
         body.onSpaceAvailable { hasRoom.yield() }
-        #expect(body.offer(Array(repeating: 1, count: 8)) == .taken)
+        #expect(body.offer(Array(repeating: 1, count: 8)) == .accepted)
         #expect(body.offer([2, 2, 2]) == .bufferFull)
         #expect(body.offer([2, 2, 2]) == .bufferFull)
         let iterator = body.makeAsyncIterator()
         #expect(try await iterator.next()?.count == 8)
         for await _ in room { break }
         // A part of any size is accepted when the buffer is empty.
-        #expect(body.offer(Array(repeating: 3, count: 100)) == .taken)
+        #expect(body.offer(Array(repeating: 3, count: 100)) == .accepted)
         body.cancel()
         #expect(body.offer([4]) == .ended)
     }

@@ -113,13 +113,13 @@ public enum CommandHarness {
         )
         let identifier = child.identifier
         onStart?(identifier)
-        async let said = Self.onThread {
+        async let errorOutput = Self.onThread {
             Self.read(child.standardError) { text in
                 if onTalk?(text) == true { kill(identifier, SIGINT) }
             }
         }
         async let printed = Self.onThread { Self.read(child.output) { _ in } }
-        let (outputText, standardErrorText) = await (printed, said)
+        let (outputText, standardErrorText) = await (printed, errorOutput)
         return Outcome(
             status: await Self.onThread { child.end() },
             output: outputText,

@@ -309,8 +309,8 @@ import Testing
                     #expect(attributes[.posixPermissions] as? Int == 0o600)
                 }
             }
-            let said = emulator.receivedRequests.compactMap { $0.request.headerFields[.userAgent] }
-            #expect(said.contains("Mozilla/5.0 (AuthFlow test)"))
+            let userAgents = emulator.receivedRequests.compactMap { $0.request.headerFields[.userAgent] }
+            #expect(userAgents.contains("Mozilla/5.0 (AuthFlow test)"))
         }
     }
 

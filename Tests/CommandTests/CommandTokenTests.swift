@@ -80,7 +80,6 @@ import Testing
         Set(try FileManager.default.contentsOfDirectory(atPath: "\(folder)/store"))
     }
 
-    /// With a profile, `authflow curl` sends the profile's token only to the APIs that the profile lists.
     @Test func curlSendsAProfilesTokenOnlyToItsAPIs() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

@@ -5,8 +5,8 @@ import Testing
 /// The notice that a waiting command prints.
 @Suite struct DelayNoticeTests {
     @Test(.timeLimit(.minutes(1))) func theDelayNoticeIsPrintedWhileTheCommandIsWaiting() async throws {
-        let (notices, said) = AsyncStream.makeStream(of: String.self)
-        let notice = DelayNotice(delay: .zero) { said.yield($0) }
+        let (notices, continuation) = AsyncStream.makeStream(of: String.self)
+        let notice = DelayNotice(delay: .zero) { continuation.yield($0) }
         // The operation ends only after the notice.
         let text = await notice.during { await notices.first { _ in true } }
         #expect(text?.contains("Ctrl-C") == true)
@@ -15,6 +15,6 @@ import Testing
     @Test func theDelayNoticeIsNotPrintedForAFastCommandOrWithoutATerminal() async {
         let fast = DelayNotice(delay: .seconds(3_600)) { _ in Issue.record("printed") }
         #expect(await fast.during { 1 } == 1)
-        #expect(await DelayNotice(delay: .zero, say: nil).during { 2 } == 2)
+        #expect(await DelayNotice(delay: .zero, notify: nil).during { 2 } == 2)
     }
 }

@@ -91,8 +91,11 @@ private struct Comparison {
         )
         switch (taken, expected) {
         case (.busy, .busy): break
-        case (.taken(let fence, let isAfterAbandonedLease), .taken(let modelFence, let modelIsAfterUnfinished)):
-            #expect(isAfterAbandonedLease == modelIsAfterUnfinished, "call \(number): take after an unfinished lease")
+        case (.taken(let fence, let isAfterAbandonedLease), .taken(let modelFence, let modelIsAfterAbandonedLease)):
+            #expect(
+                isAfterAbandonedLease == modelIsAfterAbandonedLease,
+                "call \(number): take after an abandoned lease"
+            )
             let new = (
                 table: HeldLease(digest: key.digest, owner: owner, fence: fence),
                 model: HeldLease(digest: key.digest, owner: owner, fence: modelFence)

@@ -23,7 +23,7 @@ import Synchronization
                 // Each input has a separate seed, so that it can be reproduced individually.
                 let own = seed &* 1_000_003 &+ UInt64(number)
                 current.withLock { $0 = (target.name, number) }
-                alarm(waitTimeout)
+                alarm(inputTimeout)
                 var mutator = Mutator(generator: SeededGenerator(seed: own))
                 do {
                     try await target.feed(&mutator)
@@ -40,7 +40,7 @@ import Synchronization
     }
 
     /// The maximum time for an input, in seconds.
-    private static let waitTimeout: UInt32 = 20
+    private static let inputTimeout: UInt32 = 20
 
     /// Reports a hanging input and terminates the run when the input's alarm (`SIGALRM`) expires.
     private static func watch() -> any DispatchSourceSignal {

@@ -42,7 +42,7 @@ import Testing
                 // The second app cannot enter credentials, because the provider's origin is not in its list of origins.
                 try configuration("calendar", "https://nowhere.example.com")
                     .write(toFile: calendar, atomically: true, encoding: .utf8)
-                var said = ""
+                var printed = ""
                 @discardableResult func app(_ command: String, _ path: String, _ status: Int32) async throws -> String {
                     let outcome = try await CommandHarness.run(
                         [command, path, "--verbose"],
@@ -50,7 +50,7 @@ import Testing
                         environment: ["PASSWORD": "wonderland"]
                     )
                     #expect(outcome.status == status, "\(outcome.output)\(outcome.standardError)")
-                    said += outcome.output + outcome.standardError
+                    printed += outcome.output + outcome.standardError
                     return outcome.output
                 }
                 try await app("login", mail, 0)
@@ -74,7 +74,7 @@ import Testing
                         + (received.request.headerFields[.authorization].map { [String($0.dropFirst(5))] } ?? [])
                 }
                 #expect(secrets.contains(deviceSecret) && secrets.count >= 8)
-                for secret in secrets + ["wonderland"] { #expect(!said.contains(secret)) }
+                for secret in secrets + ["wonderland"] { #expect(!printed.contains(secret)) }
             }
         }
     }

@@ -190,7 +190,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         change(lease.digest) { $0 = row.sealed == nil ? nil : $0 }
         rows[lease.digest]?.owner = nil
         rows[lease.digest]?.leaseEnd = .zero
-        if row.isAwaited { tell(.released(lease.digest)) }
+        if row.isAwaited { postMessage(.released(lease.digest)) }
     }
 
     package func touch(_ digest: [UInt8]) -> Bool {
@@ -214,7 +214,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         digests.compactMap { digest in
             guard let row = rows[digest] else { return nil }
             change(digest) { $0 = nil }
-            tell(.removed(digest))
+            postMessage(.removed(digest))
             return row.isAlive(at: simulation.now) ? tagged(row) : nil
         }
     }
@@ -236,7 +236,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     }
 
     /// Notifies all processes. Some notifications are delayed and, if the store has faults, some are lost.
-    private func tell(_ message: RecordMessage) {
+    private func postMessage(_ message: RecordMessage) {
         let text = String(decoding: message.text, as: UTF8.self)
         for listener in listeners {
             guard !simulation.random.happens(world.faults.store) else { continue }

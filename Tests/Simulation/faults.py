@@ -41,9 +41,9 @@ SIGN_IN_HISTORY = RESOURCE + "SignInHistory.swift"
 # Name: file, text and replacement.
 FAULTS = {
     "a-refused-resource-suspends-the-session": [
-        (DECISION, "backoff: refusal, isResourceSpecific: true,", "backoff: refusal, isResourceSpecific: false,")],
+        (DECISION, "backoff: rejection, isResourceSpecific: true,", "backoff: rejection, isResourceSpecific: false,")],
     "a-refused-resource-is-requested-again-at-once": [
-        (DECISION, "backoff: refusal, isResourceSpecific: true,", "backoff: nil, isResourceSpecific: true,")],
+        (DECISION, "backoff: rejection, isResourceSpecific: true,", "backoff: nil, isResourceSpecific: true,")],
     "callers-are-served-during-the-check": [
         (MANAGED, "            let check =\n                state.check\n",
             "if state.check != nil, case .unchecked(let known) = answer { return (.cached(known.credential), nil) }\n"
@@ -63,9 +63,9 @@ FAULTS = {
             "        var found = ReadResult(stored: stored, known: stored, epoch: epoch)\n        guard version == reading.version else {\n"
             "            for unsaved in unsaved { found.known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }\n"
             "            return found\n        }\n")],
-    "unsaved-tokens-replace-newer-ones": [(MACHINE, "guard !unsaved.replaces.hasSameTokens(of: entry) else { return false }", "guard entry == nil else { return false }")],
-    "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard !unsaved.replaces.hasSameTokens(of: entry) else { return false }",
-        "guard entry != nil, !unsaved.replaces.hasSameTokens(of: entry) else { return false }")],
+    "unsaved-tokens-replace-newer-ones": [(MACHINE, "guard !unsaved.replaces.hasSameTokens(as: entry) else { return false }", "guard entry == nil else { return false }")],
+    "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard !unsaved.replaces.hasSameTokens(as: entry) else { return false }",
+        "guard entry != nil, !unsaved.replaces.hasSameTokens(as: entry) else { return false }")],
     "unsaved-tokens-bring-old-data-back": [(MACHINE, "            if !unsaved.isSignIn {\n", "            if unsaved.isSignIn {\n")],
     "tokens-of-a-lost-lease-are-handed-out": [(RECORD, "guard isStored else { throw Outdated() }", "_ = isStored")],
     "the-lease-is-not-checked-before-sending": [
@@ -78,7 +78,7 @@ FAULTS = {
     "a-sign-in-is-repeated-after-an-unknown-outcome": [(LEASED, "throw isUnknown.load(ordering: .relaxed) ? Self.unknownOutcome : Lease.lost", "throw Lease.lost")],
     "a-lease-lasts-longer-for-its-holder": [
         (LEASED, "Lease.Term(lasting: times.lease, clock", "Lease.Term(lasting: times.lease * 4, clock"),
-        (LEASED, "term.extend(until: asked + times.lease)", "term.extend(until: asked + times.lease * 4)")],
+        (LEASED, "term.extend(until: requestedAt + times.lease)", "term.extend(until: requestedAt + times.lease * 4)")],
     "a-lease-is-not-renewed": [(LEASED, "try await host.clock.sleep(for: max(pause, .milliseconds(1)))", "try await host.clock.sleep(for: .seconds(3600))")],
     "a-lease-is-given-up-while-its-result-is-unwritten": [(LEASED, "let isUnwritten = unwritten.withLock { $0.contains(lease) }", "let isUnwritten = false")],
     "a-lease-is-not-given-up": [(LEASED, "        await release(inTable)\n        return try result.get()", "        return try result.get()")],
@@ -88,9 +88,9 @@ FAULTS = {
     "a-lease-is-taken-from-its-holder": [(TABLE, "holder != owner, row.leaseEnd > now {", "holder != owner, row.leaseEnd > now + .seconds(12) {")],
     "tokens-of-another-resource": [(RESOURCES, "resourceTokens.first { $0.matches(resource, scopes) }", "resourceTokens.first")],
     "another-key-in-the-cache": [(MANAGER, "if let known = cache.recent[key] { return known }", "if let known = cache.recent.values.first { return known }")],
-    "a-sign-in-does-not-look-for-marks": [(LOGOUT_EFFECT, "        time >= (credential", "        time >= 1e9 + (credential")],
-    "a-mark-comes-after-the-search": [(LOGOUT, "            try await mark(token, at: provider)\n            let found = try await sessions(of: token, at: provider)\n",
-        "            let found = try await sessions(of: token, at: provider)\n            try await mark(token, at: provider)\n")],
+    "a-sign-in-does-not-look-for-logout-records": [(LOGOUT_EFFECT, "        time >= (credential", "        time >= 1e9 + (credential")],
+    "a-logout-record-is-stored-after-the-search": [(LOGOUT, "            try await storeLogoutRecords(of: token, at: provider)\n            let found = try await sessions(of: token, at: provider)\n",
+        "            let found = try await sessions(of: token, at: provider)\n            try await storeLogoutRecords(of: token, at: provider)\n")],
     "the-session-before-a-sign-in-goes-on": [(CALLBACK, "for (other, old) in old {", "for (other, old) in old.prefix(0) {")],
     "a-repeated-logout-token-ends-newer-sessions": [(LOGOUT_EFFECT, "return start < token.issuedAt }", "return start < Date.distantFuture }")],
     "any-browser-completes-a-sign-in": [
@@ -112,7 +112,7 @@ FAULTS = {
     "the-second-page-of-a-sign-in-is-not-limited": [
         (RESOURCE_SIGN_IN, "try history.requireQuota(after: count, for: cause, self.limits, address: self.address)", "")],
     "each-sign-in-registers-a-client": [
-        (RESOURCE + "StoredRegistration.swift", "if let kept = try await read(key), isWanted(kept) { return kept }", "")],
+        (RESOURCE + "StoredRegistration.swift", "if let stored = try await read(key), isWanted(stored) { return stored }", "")],
     "a-removal-leaves-the-cache": [(SESSIONS, "        defer { for key in keys { evict(key.digest) } }\n", "")],
 }
 

@@ -135,7 +135,7 @@ bool authflow_pq_is_encrypted(authflow_pq_connection *connection) { return pq.ss
 const char *authflow_pq_error(authflow_pq_connection *connection) { return pq.error_message(connection); }
 int authflow_pq_descriptor(authflow_pq_connection *connection) { return pq.socket(connection); }
 void authflow_pq_close(authflow_pq_connection *connection) { pq.finish(connection); }
-bool authflow_pq_never_wait(authflow_pq_connection *connection) { return pq.set_nonblocking(connection, 1) == 0; }
+bool authflow_pq_set_nonblocking(authflow_pq_connection *connection) { return pq.set_nonblocking(connection, 1) == 0; }
 
 authflow_pq_result *authflow_pq_run(authflow_pq_connection *connection, const char *statements) {
     return pq.exec(connection, statements);

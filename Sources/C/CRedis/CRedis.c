@@ -115,7 +115,7 @@ bool authflow_redis_set_timeout(authflow_redis_context *context, int millisecond
     return redis.set_timeout(context, duration(milliseconds)) == OK;
 }
 
-void authflow_redis_never_wait(authflow_redis_context *context) {
+void authflow_redis_set_nonblocking(authflow_redis_context *context) {
     int descriptor = authflow_redis_descriptor(context);
     fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
     if (is_version_0) ((context_0 *)context)->flags &= ~BLOCK;

@@ -106,7 +106,7 @@ int authflow_sqlite_open(const char *path, authflow_sqlite_database **database) 
     return result;
 }
 void authflow_sqlite_close(authflow_sqlite_database *database) { sqlite.close(database); }
-void authflow_sqlite_set_patience(authflow_sqlite_database *database, int milliseconds) { sqlite.busy_timeout(database, milliseconds); }
+void authflow_sqlite_set_busy_timeout(authflow_sqlite_database *database, int milliseconds) { sqlite.busy_timeout(database, milliseconds); }
 bool authflow_sqlite_is_in_transaction(authflow_sqlite_database *database) { return sqlite.autocommit(database) == 0; }
 const char *authflow_sqlite_error(authflow_sqlite_database *database) { return sqlite.error(database); }
 

@@ -63,7 +63,7 @@ struct ResourceRequest: Hashable, Sendable {
 /// requests one.
 struct Backoff: Sendable {
     /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``maximumDelay``.
-    static let first: TimeInterval = 5
+    static let initialDelay: TimeInterval = 5
     /// The maximum delay before jitter, in seconds, unless the provider requests a longer one.
     static let maximumDelay: TimeInterval = 300
     /// The maximum delay that a provider can request, in seconds.
@@ -81,13 +81,13 @@ struct Backoff: Sendable {
     ///   - random: Random jitter, so that the clients of one provider do not all retry at the same time.
     init(after previous: Backoff?, error: AuthError, now: Date, random: UInt8) {
         let failures = (previous?.failures ?? 0) + 1
-        let doubled = min(Self.maximumDelay, Self.first * Double(1 << (min(failures, 20) - 1)))
+        let doubled = min(Self.maximumDelay, Self.initialDelay * Double(1 << (min(failures, 20) - 1)))
         let jittered = doubled * (0.75 + 0.5 * Double(random) / 255)
-        let asked = error.retryAfter.map { min($0.seconds, Self.maximumRetryAfter) } ?? 0
+        let retryAfter = error.retryAfter.map { min($0.seconds, Self.maximumRetryAfter) } ?? 0
         self.failure = error
         self.failures = failures
         self.since = now
-        self.until = now + max(jittered, asked)
+        self.until = now + max(jittered, retryAfter)
     }
 
     /// Whether a failure at this time continues the same series. A series ends ``maximumDelay`` seconds after its last

@@ -81,7 +81,7 @@ struct CredentialMachine {
         case entry(StoredAccounts.Entry?)
 
         /// Whether an entry has the same tokens. The application data and the number of rejected refreshes may differ.
-        func hasSameTokens(of other: StoredAccounts.Entry?) -> Bool {
+        func hasSameTokens(as other: StoredAccounts.Entry?) -> Bool {
             guard case .entry(let entry) = self else { return false }
             return entry?.tokensOnly == other?.tokensOnly
         }
@@ -254,7 +254,7 @@ extension CredentialMachine {
         // An entry that another process has stored in the meantime is newer than an unsaved credential.
         unsaved.removeAll { unsaved in
             let entry = stored.entry(of: unsaved.account)
-            guard !unsaved.replaces.hasSameTokens(of: entry) else { return false }
+            guard !unsaved.replaces.hasSameTokens(as: entry) else { return false }
             // There is no entry: the session was removed.
             if entry == nil { found.dropped.append(unsaved.credential) }
             return true

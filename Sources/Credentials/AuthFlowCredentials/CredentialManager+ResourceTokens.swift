@@ -116,7 +116,7 @@ extension ManagedCredential {
         }
         let request = ResourceRequest(resource: resource, scopes: scopes.map(Set.init))
         let subject = Backoffs.Subject(credential, request)
-        if let wait = refreshBackoffError(subject) { throw wait }
+        if let backoffError = refreshBackoffError(subject) { throw backoffError }
         try await reserveSpace(for: accounts, lease)
         try unfinished.beginSending()
         defer { unfinished.endSending() }
@@ -142,27 +142,27 @@ extension ManagedCredential {
             _ = try await perform(consequence, for: subject, in: &accounts, lease, epoch)
             throw error
         }
-        var kept = credential
-        kept.tokens.refreshToken = outcome.credential.tokens.refreshToken
+        var updated = credential
+        updated.tokens.refreshToken = outcome.credential.tokens.refreshToken
         let refreshed: Credential
         switch outcome {
         case .refreshed(let credential): refreshed = credential
-        case .unchecked(_, let error), .refused(_, let error):
+        case .unchecked(_, let error), .rejected(_, let error):
             // A failed check affects only this resource; a failure to fetch the keys affects every resource.
             backOff(error, error.isTransient ? subject.allRequests : subject)
-            await save(kept, in: &accounts, lease, epoch)
+            await save(updated, in: &accounts, lease, epoch)
             throw error
         }
         state.withLock { $0.machine.succeeded(subject) }
-        kept.rejectedRefreshes = 0
+        updated.rejectedRefreshes = 0
         let token = ResourceToken(refreshed, resource: resource, requestedScopes: scopes)
-        kept.setResourceToken(token, at: client.host.now())
+        updated.setResourceToken(token, at: client.host.now())
         // The refresh token takes precedence: access tokens that do not fit in the record are dropped and requested
         // again later.
-        while !kept.hasStorableSize, !kept.resourceTokens.isEmpty { kept.resourceTokens.removeFirst() }
-        await save(kept, in: &accounts, lease, epoch)
-        adopt(kept, epoch)
+        while !updated.hasStorableSize, !updated.resourceTokens.isEmpty { updated.resourceTokens.removeFirst() }
+        await save(updated, in: &accounts, lease, epoch)
+        adopt(updated, epoch)
         guard isCurrent(epoch) else { throw Outdated() }
-        return kept.using(token).tokens
+        return updated.using(token).tokens
     }
 }

@@ -284,7 +284,7 @@ public final class CredentialManager: Sendable {
         return [
             FlowGauge("authflow_credentials_in_memory", cachedCount),
             FlowGauge("authflow_credential_work_in_progress", work.running),
-            FlowGauge("authflow_credentials_unsaved", work.unwritten),
+            FlowGauge("authflow_credentials_unsaved", work.unsavedWrites),
             FlowGauge("authflow_provider_is_held_back", outage.use { $0.isThrottled(at: now) } ? 1 : 0),
         ]
     }

@@ -106,10 +106,10 @@ struct CredentialRefresh {
         switch outcome {
         case .refreshed(let new):
             return Consequence(stored: new, state: .refreshed, answer: .success(new))
-        case .unchecked(let kept, let error):
-            return Consequence(backoff: error, stored: kept, answer: answer(kept, after: error, at: now))
-        case .refused(let kept, let error):
-            let (counted, isLast) = Self.recordingRejection(kept)
+        case .unchecked(let updated, let error):
+            return Consequence(backoff: error, stored: updated, answer: answer(updated, after: error, at: now))
+        case .rejected(let updated, let error):
+            let (counted, isLast) = Self.recordingRejection(updated)
             let answer =
                 isLast
                 ? AuthError(
@@ -143,8 +143,8 @@ struct CredentialRefresh {
     /// The consequences of an error that does not end the session.
     /// - Parameter name: The standard name of the provider's error code.
     func consequence(of error: AuthError, named name: String?, for old: Credential, at now: Date) -> Consequence {
-        if let refusal = resourceRejection(error, named: name) {
-            return Consequence(backoff: refusal, isResourceSpecific: true, answer: .failure(refusal))
+        if let rejection = resourceRejection(error, named: name) {
+            return Consequence(backoff: rejection, isResourceSpecific: true, answer: .failure(rejection))
         }
         // If the expiry is unknown, a rejection by an API shows that the access token cannot be used.
         let isSpent =

@@ -178,7 +178,7 @@ extension ManagedCredential {
         }
     }
 
-    /// Checks that the store is usable and has room for another sign-in, before a user is asked to sign in.
+    /// Checks that the store is usable and has space for another sign-in, before a user is asked to sign in.
     /// - Parameter writing: Whether to also rewrite the record, because not every store can reserve space; default: no.
     /// - Returns: Whether the record was written.
     package func probe(writing: Bool = false) async throws -> Bool {
@@ -442,7 +442,7 @@ extension ManagedCredential {
     private func removeUnderLease(
         _ willRemove: (StoredAccounts.Entry) -> Void
     ) async throws -> StoredAccounts.Entry? {
-        let (removed, present) = try await store.withLease(on: key) {
+        let (removed, newState) = try await store.withLease(on: key) {
             lease -> (StoredAccounts.Entry?, CredentialState) in
             var (stored, accounts, epoch) = try await read(under: lease)
             guard let entry = accounts.entry(account) else {
@@ -457,7 +457,7 @@ extension ManagedCredential {
             // Another account may be the current one now.
             return (entry, currentState(in: accounts))
         }
-        if removed != nil { publish(present) }
+        if removed != nil { publish(newState) }
         return removed
     }
 

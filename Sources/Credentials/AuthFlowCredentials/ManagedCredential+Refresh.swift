@@ -94,8 +94,8 @@ extension ManagedCredential {
         _ epoch: Int
     ) async throws -> Credential {
         let subject = Backoffs.Subject(credential)
-        if let wait = refreshBackoffError(subject) {
-            return try refresh.answer(credential, after: wait, at: client.host.now()).get()
+        if let backoffError = refreshBackoffError(subject) {
+            return try refresh.answer(credential, after: backoffError, at: client.host.now()).get()
         }
         do {
             try await reserveSpace(for: accounts, lease)
@@ -231,14 +231,14 @@ extension ManagedCredential {
         _ lease: Lease,
         _ epoch: Int
     ) async throws -> AuthError {
-        let words =
+        let providerReason =
             error.isSubjectMismatch
             ? "it issued tokens for another user" : error.providerError.map { "\($0)" } ?? "invalid_grant"
         let reason = await (client.adapter as? any SharedSignIn)?
             .reasonForEnd(of: credential, in: client.providerContext)
         let session = EndedSession(
             identity: credential.identity,
-            reason: reason.map { "\($0); \(words)" } ?? words,
+            reason: reason.map { "\($0); \(providerReason)" } ?? providerReason,
             endedAt: client.host.wholeSecond,
             isAfterInterruptedRefresh: lease.isAfterAbandonedLease,
             account: credential.account

@@ -200,10 +200,10 @@ package final class ManagedCredential: Sendable {
     ///   is unknown whether the store still contains the tokens.
     private func known(_ margin: Duration) async throws -> Credential? {
         let now = now
-        let (answer, check) = state.withLock { state -> (CredentialMachine.CacheLookup, SharedTask<Void>?) in
-            let answer = state.machine.lookUp(at: now, margin: margin)
-            switch answer {
-            case .cached, .stale: return (answer, nil)
+        let (lookup, check) = state.withLock { state -> (CredentialMachine.CacheLookup, SharedTask<Void>?) in
+            let lookup = state.machine.lookUp(at: now, margin: margin)
+            switch lookup {
+            case .cached, .stale: return (lookup, nil)
             case .notCached, .unchecked: break
             }
             // One read serves all callers. None of them receives cached tokens before it completes, because the user
@@ -215,29 +215,29 @@ package final class ManagedCredential: Sendable {
                     _ = try await accounts()
                 }
             state.check = check
-            return (answer, check)
+            return (lookup, check)
         }
         do {
             try await check?.value()
         } catch {
             try Task.checkCancellation()
             // A failed read does not mean that the tokens were removed.
-            guard let credential = stillCached(answer) else { throw error }
+            guard let credential = stillCached(lookup) else { throw error }
             return credential
         }
-        if case .cached(let credential) = answer { return credential }
+        if case .cached(let credential) = lookup { return credential }
         guard check != nil else { return nil }
         let present = self.now
         if case .cached(let credential) = state.withLock({ $0.machine.lookUp(at: present, margin: margin) }) {
             return credential
         }
         // The read may have taken so long that its result is no longer recent enough.
-        return stillCached(answer)
+        return stillCached(lookup)
     }
 
-    /// The unchecked tokens in the answer, unless other tokens have replaced them in memory or the user has signed out.
-    private func stillCached(_ answer: CredentialMachine.CacheLookup) -> Credential? {
-        guard case .unchecked(let cached) = answer else { return nil }
+    /// The unchecked tokens of a lookup, unless other tokens have replaced them in memory or the user has signed out.
+    private func stillCached(_ lookup: CredentialMachine.CacheLookup) -> Credential? {
+        guard case .unchecked(let cached) = lookup else { return nil }
         return state.withLock { $0.machine.cached === cached } ? cached.credential : nil
     }
 
@@ -247,12 +247,12 @@ package final class ManagedCredential: Sendable {
         _ margin: Duration,
         _ rejected: Secret?
     ) -> (SharedTask<Credential>, isOwn: Bool) {
-        let place = account.map { Array($0.utf8) }
+        let accountKey = account.map { Array($0.utf8) }
         return state.withLock { state in
-            if let running = state.running[place] { return (running, false) }
+            if let running = state.running[accountKey] { return (running, false) }
             let epoch = state.machine.epoch
             let task = unfinished.begin { [self] in
-                defer { self.state.withLock { $0.running[place] = nil } }
+                defer { self.state.withLock { $0.running[accountKey] = nil } }
                 let credential = try await withRefreshLease { lease in
                     try await refreshUnderLease(lease, of: account, margin, rejected, epoch)
                 }
@@ -260,7 +260,7 @@ package final class ManagedCredential: Sendable {
                 guard isCurrent(epoch) else { throw Outdated() }
                 return credential
             }
-            state.running[place] = task
+            state.running[accountKey] = task
             return (task, true)
         }
     }

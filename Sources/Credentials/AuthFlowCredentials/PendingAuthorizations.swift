@@ -44,8 +44,8 @@ public struct PendingAuthorizations: Sendable {
             guard let sessions = store as? any SessionTokenStore else {
                 return try await store.write(bytes, under: lease)
             }
-            // The record expires, because the user may never return. During the grace time after the request's expiry, a
-            // late response must receive the error `timed_out`.
+            // The record expires, because the user may never return. During the grace period after the request's
+            // expiry, a late response must receive the error `timed_out`.
             let rest = max(0, request.expiresAt.timeIntervalSince(now())) + Self.gracePeriod
             try await sessions.write(bytes, RecordAttributes(lifetime: .seconds(rest)), under: lease)
         }

@@ -9,13 +9,13 @@ import Synchronization
 /// immediately.
 struct ProviderOutage: Sendable {
     /// The number of users whose refreshes must fail before other refreshes are throttled.
-    static let tolerated = 5
+    static let failureThreshold = 5
     /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``maximumDelay``.
-    static let first: TimeInterval = 5
+    static let initialDelay: TimeInterval = 5
     /// The maximum delay before jitter, in seconds.
     static let maximumDelay: TimeInterval = 60
     /// The maximum duration of a retry, in seconds: after that, another caller retries.
-    static let waitTimeout: TimeInterval = 35
+    static let probeTimeout: TimeInterval = 35
 
     private struct Wait {
         let code: AuthError.Code
@@ -51,7 +51,7 @@ struct ProviderOutage: Sendable {
                 retryAfter: .seconds(seconds)
             )
         }
-        self.wait?.until = now + Self.waitTimeout
+        self.wait?.until = now + Self.probeTimeout
         self.wait?.isProbed = true
         return nil
     }
@@ -72,9 +72,9 @@ struct ProviderOutage: Sendable {
         if let wait, began <= wait.since, wait.since <= now { return }
         if wait == nil, let failedAt, abs(now.timeIntervalSince(failedAt)) > Self.maximumDelay { failed = [] }
         failedAt = now
-        if failed.count < Self.tolerated { failed.insert(user) }
-        guard failed.count >= Self.tolerated else { return }
-        let seconds = min(Self.maximumDelay, wait.map { $0.seconds * 2 } ?? Self.first)
+        if failed.count < Self.failureThreshold { failed.insert(user) }
+        guard failed.count >= Self.failureThreshold else { return }
+        let seconds = min(Self.maximumDelay, wait.map { $0.seconds * 2 } ?? Self.initialDelay)
         wait = Wait(
             code: error.code,
             seconds: seconds,

@@ -122,7 +122,7 @@ extension StoredAccounts {
         return bytes
     }
 
-    /// Checks that there is room for one more credential of the maximum size.
+    /// Checks that there is space for one more credential of the maximum size.
     /// - Throws: ``AuthError`` with `storage_failed`.
     func requireSpace() throws(AuthError) {
         guard !entries.isEmpty else { return }

@@ -84,7 +84,7 @@ extension EncryptedTokenStore: TokenStore {
         let dataKey = try await dataKey(of: envelope)
         do {
             let box = try AES.GCM.SealedBox(combined: envelope.sealed)
-            return Array(try AES.GCM.open(box, using: dataKey, authenticating: Self.place(of: key)))
+            return Array(try AES.GCM.open(box, using: dataKey, authenticating: Self.associatedData(for: key)))
         } catch {
             throw Self.damaged(error)
         }
@@ -115,7 +115,8 @@ extension EncryptedTokenStore: TokenStore {
             // Each write uses a new data key, so that no two writes share a key and a nonce.
             let dataKey = SymmetricKey(data: host.randomBytes(32))
             guard
-                let sealed = try AES.GCM.seal(bytes, using: dataKey, authenticating: Self.place(of: key)).combined
+                let sealed = try AES.GCM.seal(bytes, using: dataKey, authenticating: Self.associatedData(for: key))
+                    .combined
             else { throw CryptoKitError.incorrectParameterSize }
             let envelope = Envelope(
                 keyID: wrapping.id,
@@ -261,9 +262,9 @@ extension EncryptedTokenStore {
             return SymmetricKey(data: bytes)
         case .keys: preconditionFailure("Configured keys are not derived from a secret.")
         case .store(let store):
-            let place = Self.keyPlace
+            let keyRecord = Self.keyRecord
             // All users share this record, so the lease is acquired only to create it.
-            if let bytes = try await store.bytes(for: place) {
+            if let bytes = try await store.bytes(for: keyRecord) {
                 return try Self.key(bytes, from: Self.keyStoreName)
             }
             guard !isNeeded else {
@@ -272,8 +273,8 @@ extension EncryptedTokenStore {
                     "The system's key store has no key for the credential, which cannot be read without it. Restore the key."
                 )
             }
-            return try await store.withLease(on: place) { lease in
-                if let bytes = try await store.bytes(for: place) {
+            return try await store.withLease(on: keyRecord) { lease in
+                if let bytes = try await store.bytes(for: keyRecord) {
                     return try Self.key(bytes, from: Self.keyStoreName)
                 }
                 let bytes = host.randomBytes(32)
@@ -293,20 +294,23 @@ extension EncryptedTokenStore {
         case .file(let path):
             if let bytes = try Self.contents(ofKeyFile: path) { _ = try Self.key(bytes, from: path) }
         case .store(let store):
-            if let bytes = try await store.bytes(for: Self.keyPlace) {
+            if let bytes = try await store.bytes(for: Self.keyRecord) {
                 _ = try Self.key(bytes, from: Self.keyStoreName)
             }
         case .passphrase, .keys: break
         }
     }
 
-    private static let keyPlace = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")
+    private static let keyRecord = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")
     private static let keyStoreName = "The system's key store"
 
-    private static func key(_ text: [UInt8], from place: String) throws(AuthError) -> SymmetricKey {
+    private static func key(_ text: [UInt8], from source: String) throws(AuthError) -> SymmetricKey {
         let trimmed = text.filter { $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") }
         guard let bytes = Base64URL.decode(String(decoding: trimmed, as: UTF8.self)), bytes.count >= 32 else {
-            throw AuthError(.storageFailed, "\(place) does not contain a key of at least 32 random bytes in base64url.")
+            throw AuthError(
+                .storageFailed,
+                "\(source) does not contain a key of at least 32 random bytes in base64url."
+            )
         }
         return SymmetricKey(data: bytes)
     }
@@ -328,7 +332,7 @@ extension EncryptedTokenStore {
     }
 
     /// The additional authenticated data of the ciphertext.
-    private static func place(of key: RecordKey) -> [UInt8] {
+    private static func associatedData(for key: RecordKey) -> [UInt8] {
         Array(key.uniqueName.utf8)
     }
 }

@@ -145,8 +145,8 @@ public struct FileTokenStore: TokenStore {
     /// Acquires the lock of a key, or takes it over from a holder that has not renewed it for the duration of a lease.
     private func lock(_ key: RecordKey) async throws -> FileLock {
         // The lock is a separate file, because a lock on the credential's file is useless once that file is replaced.
-        let place = PrivateFile(path(for: key, "lock"))
-        var lock = try place.openLock()
+        let lockFile = PrivateFile(path(for: key, "lock"))
+        var lock = try lockFile.openLock()
         var waited = Duration.zero
         var pause = Duration.milliseconds(5)
         var (replacement, replaced) = (Duration.zero, Duration.zero)
@@ -168,7 +168,7 @@ public struct FileTokenStore: TokenStore {
                     guard replaced <= waitTimeout else {
                         throw AuthError(
                             .storageFailed,
-                            "\(place.path) cannot be locked: it is replaced each time, or its file system does not report which file it is."
+                            "\(lockFile.path) cannot be locked: it is replaced each time, or its file system does not report which file it is."
                         )
                     }
                     // Usually, the previous holder has just removed the file.
@@ -177,7 +177,7 @@ public struct FileTokenStore: TokenStore {
                     replacement = min(max(.milliseconds(1), replacement * 2), .milliseconds(250))
                     // The new lock is opened before the old one is released, so that the old one is not closed twice
                     // if opening fails.
-                    let next = try place.openLock()
+                    let next = try lockFile.openLock()
                     lock.release()
                     lock = next
                     // Each holder has the full time.
@@ -190,7 +190,7 @@ public struct FileTokenStore: TokenStore {
                         let holder = lock.holder.map { "Process \($0)" } ?? "Another process"
                         throw AuthError(
                             .leaseBusy,
-                            "\(holder) has held \(place.path) for \(waitTimeout.formattedSeconds). Wait for it, or terminate it."
+                            "\(holder) has held \(lockFile.path) for \(waitTimeout.formattedSeconds). Wait for it, or terminate it."
                         )
                     }
                     if timeSinceRenewal >= Self.leaseDuration {

@@ -22,10 +22,10 @@ package struct PrivateFile {
                 attributes: [.posixPermissions: 0o700]
             )
         } catch {
-            let isRefused = (error as? CocoaError)?.code == .fileWriteNoPermission
+            let isPermissionDenied = (error as? CocoaError)?.code == .fileWriteNoPermission
             throw AuthError(
                 .storageFailed,
-                "The directory \(directory) cannot be created\(isRefused ? ": permission denied" : "").",
+                "The directory \(directory) cannot be created\(isPermissionDenied ? ": permission denied" : "").",
                 underlyingError: error
             )
         }

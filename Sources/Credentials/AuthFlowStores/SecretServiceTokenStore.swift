@@ -15,7 +15,7 @@ import Synchronization
 public struct SecretServiceTokenStore: Sendable {
     /// The timeout for responses from the service. A call times out if the service prompts the user to unlock the keyring and
     /// the user does not respond in time.
-    private static let waitTimeout = Duration.seconds(3)
+    private static let responseTimeout = Duration.seconds(3)
 
     private let host: HostServices
     private let locks: FileTokenStore
@@ -75,10 +75,10 @@ extension SecretServiceTokenStore: TokenStore {
     ) async throws -> Value {
         let library = try Libsecret.shared.get()
         let cancellation = Libsecret.Cancellation(library)
-        return try await withDeadline(Self.waitTimeout, clock: host.clock) {
+        return try await withDeadline(Self.responseTimeout, clock: host.clock) {
             AuthError(
                 .storageFailed,
-                "The keyring did not respond within \(Self.waitTimeout.formattedSeconds). Check whether a prompt to unlock the keyring is open."
+                "The keyring did not respond within \(Self.responseTimeout.formattedSeconds). Check whether a prompt to unlock the keyring is open."
             )
         } _: {
             try await BlockingCall.run {

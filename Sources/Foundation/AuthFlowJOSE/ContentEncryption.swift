@@ -120,7 +120,7 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
     }
 }
 
-/// The key derived in ECDH-ES key agreement (RFC 7518 section 4.6.2).
+/// The key derivation of ECDH-ES key agreement (RFC 7518 section 4.6.2).
 package enum ConcatKDF {
     /// Derives a key with the Concat KDF of NIST SP 800-56A, using SHA-256.
     /// - Parameters:

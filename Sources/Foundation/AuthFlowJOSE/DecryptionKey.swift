@@ -63,11 +63,11 @@ public struct DecryptionKey: Sendable {
                 [.ecdhESA256KW, .ecdhESA192KW, .ecdhESA128KW, .ecdhES]
             }
         guard algorithm.map(supported.contains) ?? true else {
-            throw Self.refusal("its algorithm does not match its key type")
+            throw Self.rejection("its algorithm does not match its key type")
         }
         self.algorithms = algorithm.map { [$0] } ?? supported.filter { $0 != .rsaOAEP }
         guard var members = material.publicPart?.members, let thumbprint = JSON.object(members).jwkThumbprint else {
-            throw Self.refusal("its public key cannot be derived")
+            throw Self.rejection("its public key cannot be derived")
         }
         members["kid"] = .string(keyID ?? thumbprint)
         members["use"] = "enc"
@@ -104,7 +104,7 @@ public struct DecryptionKey: Sendable {
         }
     }
 
-    private static func refusal(_ reason: String) -> AuthError {
+    private static func rejection(_ reason: String) -> AuthError {
         AuthError(.invalidConfiguration, "The decryption key cannot be used: \(reason).")
     }
 }
@@ -154,8 +154,8 @@ extension DecryptionKey {
     }
 
     private init(block: PEMBlock, keyID: String?, algorithm: KeyManagementAlgorithm?) throws(AuthError) {
-        let parts = try PrivateKeyMaterial(block, kinds: "P-256, P-384 and P-521", refusal: Self.refusal)
-        guard let material = Material(parts) else { throw Self.refusal("its type or curve is not supported") }
+        let parts = try PrivateKeyMaterial(block, kinds: "P-256, P-384 and P-521", rejection: Self.rejection)
+        guard let material = Material(parts) else { throw Self.rejection("its type or curve is not supported") }
         try self.init(material, keyID: keyID, algorithm: algorithm)
     }
 
@@ -163,11 +163,11 @@ extension DecryptionKey {
     /// - Throws: ``AuthError`` with `invalid_configuration` when the key has no private part, is not for encryption, or is damaged.
     public init(jwk json: JSON) throws(AuthError) {
         guard json["d"] == nil || Self.isForEncryption(json) else {
-            throw Self.refusal("its \"use\" or \"key_ops\" does not allow decryption")
+            throw Self.rejection("its \"use\" or \"key_ops\" does not allow decryption")
         }
-        let parts = try PrivateKeyMaterial(json, refusal: Self.refusal)
+        let parts = try PrivateKeyMaterial(json, rejection: Self.rejection)
         guard let material = Material(parts) else {
-            throw Self.refusal("it is damaged, or its curve cannot be used for encryption")
+            throw Self.rejection("it is damaged, or its curve cannot be used for encryption")
         }
         try self.init(
             material,
@@ -175,7 +175,7 @@ extension DecryptionKey {
             algorithm: json["alg"]?.string.map(KeyManagementAlgorithm.init(rawValue:))
         )
         guard json.hasPublicMembers(of: publicJWK) else {
-            throw Self.refusal("its private part does not match its public part")
+            throw Self.rejection("its private part does not match its public part")
         }
     }
 
@@ -199,7 +199,7 @@ extension DecryptionKey {
             return try DecryptionKey(jwk: .object(members))
         }
         let set: [JSON]
-        switch try KeyText(text, keyID: keyID, refusal: refusal) {
+        switch try KeyText(text, keyID: keyID, rejection: rejection) {
         case .pem(let block): return [try DecryptionKey(block: block, keyID: keyID, algorithm: algorithm)]
         case .key(let json): return [try read(json)]
         case .set(let keys): set = keys
@@ -216,7 +216,7 @@ extension DecryptionKey {
             else { continue }
             keys.append(try read(member))
         }
-        guard !keys.isEmpty else { throw refusal("the set contains no private decryption key") }
+        guard !keys.isEmpty else { throw rejection("the set contains no private decryption key") }
         return keys
     }
 }

@@ -27,32 +27,32 @@ package struct JWE: Sendable {
     /// - Throws: ``AuthError`` with `invalid_id_token`, including for an unsupported algorithm.
     package init(_ compact: Secret) throws(AuthError) {
         guard compact.exposed.utf8.count <= JWS.maximumSize else {
-            throw Self.refusal("it is larger than \(JWS.maximumSize) bytes")
+            throw Self.rejection("it is larger than \(JWS.maximumSize) bytes")
         }
         let parts = Array(compact.exposed.utf8).split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard parts.count == 5 else { throw Self.refusal("it does not have five parts (RFC 7516 section 7.1)") }
+        guard parts.count == 5 else { throw Self.rejection("it does not have five parts (RFC 7516 section 7.1)") }
         let decoded = parts.compactMap { Base64URL.decode(utf8: $0) }
         guard decoded.count == 5, let header = try? JSON(parsing: decoded[0]), header.object != nil else {
-            throw Self.refusal("a part is not base64url, or its header is not a JSON object")
+            throw Self.rejection("a part is not base64url, or its header is not a JSON object")
         }
         // RFC 7516 section 4.1.13: a critical extension that is not understood makes a token invalid. With jku or x5u,
         // the sender would choose the URL of a key. Compressed content can expand without limit, and its length can
         // reveal a secret that it contains (RFC 8725 section 3.6).
         for name in ["crit", "zip", "jku", "x5u", "p2c", "p2s"] where header[name] != nil {
-            throw Self.refusal("its header has \"\(name)\", which is not accepted")
+            throw Self.rejection("its header has \"\(name)\", which is not accepted")
         }
         // RFC 7519 section 5.2: a nested JWT has cty "JWT"; some servers omit it.
         if let type = header["cty"] {
-            guard type.string?.uppercased() == "JWT" else { throw Self.refusal("its content is not a JWT (cty)") }
+            guard type.string?.uppercased() == "JWT" else { throw Self.rejection("its content is not a JWT (cty)") }
         }
         let name = header["alg"]?.string ?? ""
         guard let algorithm = KeyManagementAlgorithm.all.first(where: { $0.rawValue == name }) else {
-            throw Self.refusal(
+            throw Self.rejection(
                 "it is encrypted with \"\(DisplayText.sanitized(name, limit: 20))\", which is not accepted (alg)"
             )
         }
         guard let encryption = header["enc"]?.string.flatMap(ContentEncryption.init(rawValue:)) else {
-            throw Self.refusal("its content encryption algorithm is not supported (enc)")
+            throw Self.rejection("its content encryption algorithm is not supported (enc)")
         }
         self.algorithm = algorithm
         self.encryption = encryption
@@ -78,7 +78,7 @@ package struct JWE: Sendable {
             key.algorithms.contains(algorithm) && (keyID == nil || key.keyID == keyID)
         }
         guard !fitting.isEmpty else {
-            throw Self.refusal(
+            throw Self.rejection(
                 keyID == nil
                     ? "the client has no key for \(algorithm.rawValue); if its key is registered for this algorithm, set \"algorithm\" in \"decryption_key\""
                     : "the client has no key \"\(DisplayText.sanitized(keyID ?? "", limit: 60))\" for \(algorithm.rawValue)"
@@ -89,14 +89,14 @@ package struct JWE: Sendable {
             guard let text = String(validating: content, as: UTF8.self) else { break }
             let inner = Secret(text)
             // OIDC Core section 16.14: "signed, then encrypted": one level of encryption, around a signed token.
-            guard !Self.isEncrypted(inner) else { throw Self.refusal("it is encrypted twice") }
+            guard !Self.isEncrypted(inner) else { throw Self.rejection("it is encrypted twice") }
             let isSigned = text.utf8.first != UInt8(ascii: "{") && text.utf8.count { $0 == UInt8(ascii: ".") } == 2
             guard isSigned || mayBeUnsigned else {
-                throw Self.refusal("its encrypted content is not signed (OpenID Connect Core section 16.14)")
+                throw Self.rejection("its encrypted content is not signed (OpenID Connect Core section 16.14)")
             }
             return inner
         }
-        throw Self.refusal("it cannot be decrypted with the client's key")
+        throw Self.rejection("it cannot be decrypted with the client's key")
     }
 
     private func content(with key: DecryptionKey) throws -> [UInt8] {
@@ -142,7 +142,7 @@ package struct JWE: Sendable {
         }
     }
 
-    private static func refusal(_ reason: String) -> AuthError {
+    private static func rejection(_ reason: String) -> AuthError {
         AuthError(.invalidIDToken, "The encrypted token was rejected: \(reason).")
     }
 }

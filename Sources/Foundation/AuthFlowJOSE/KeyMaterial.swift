@@ -89,26 +89,26 @@ enum PrivateKeyMaterial {
     case curve(KeyCurve, [UInt8])
 
     /// Reads the private members of a JWK.
-    /// - Parameter refusal: Creates the error to throw, given the last part of its message.
-    init(_ jwk: JSON, refusal: (String) -> AuthError) throws(AuthError) {
-        guard jwk["d"] != nil else { throw refusal("it is a public key: the member \"d\" is missing") }
+    /// - Parameter rejection: Creates the error to throw, given the last part of its message.
+    init(_ jwk: JSON, rejection: (String) -> AuthError) throws(AuthError) {
+        guard jwk["d"] != nil else { throw rejection("it is a public key: the member \"d\" is missing") }
         if jwk["kty"] == "RSA" {
             // RFC 7518 section 6.3.2: a producer SHOULD include the primes. Recovering them from d is too expensive,
             // and does not terminate for a damaged key.
             let parts = ["n", "e", "d", "p", "q"].compactMap(jwk.bytes)
             guard parts.count == 5 else {
-                throw refusal("a member of the RSA key (n, e, d, p, q) is missing or not base64url")
+                throw rejection("a member of the RSA key (n, e, d, p, q) is missing or not base64url")
             }
             guard parts[0].count <= PublicKeyMaterial.maximumRSASize / 8 + 1,
                 let key = try? _RSA.Signing.PrivateKey(n: parts[0], e: parts[1], d: parts[2], p: parts[3], q: parts[4])
-            else { throw refusal("the RSA key is damaged, too long, or has fewer than 2048 bits") }
-            try self.init(key, refusal)
+            else { throw rejection("the RSA key is damaged, too long, or has fewer than 2048 bits") }
+            try self.init(key, rejection)
             return
         }
-        guard let curve = KeyCurve(jwk) else { throw refusal("its type or curve is not supported") }
+        guard let curve = KeyCurve(jwk) else { throw rejection("its type or curve is not supported") }
         // RFC 8037 section 2: the bytes of the key, not a number whose leading zeros could be missing.
         guard let bytes = curve.isOctetKeyPair ? jwk.bytes("d") : jwk.number("d", curve.size) else {
-            throw refusal("it is damaged")
+            throw rejection("it is damaged")
         }
         self = .curve(curve, bytes)
     }
@@ -116,13 +116,13 @@ enum PrivateKeyMaterial {
     /// Reads a PEM block (RFC 7468): PKCS #8, PKCS #1 for RSA, or SEC 1 for elliptic curves.
     /// - Parameters:
     ///   - kinds: The kinds of keys that the caller can use, for the message.
-    ///   - refusal: Creates the error to throw, given the last part of its message.
-    init(_ block: PEMBlock, kinds: String, refusal: (String) -> AuthError) throws(AuthError) {
+    ///   - rejection: Creates the error to throw, given the last part of its message.
+    init(_ block: PEMBlock, kinds: String, rejection: (String) -> AuthError) throws(AuthError) {
         // swift-crypto does not check curve names, and would interpret the scalar of a key for a different curve as a
         // key for the requested curve.
         let named = KeyAlgorithm.of(block)
         if block.label != "EC PRIVATE KEY", let key = try? _RSA.Signing.PrivateKey(pemRepresentation: block.text) {
-            try self.init(key, refusal)
+            try self.init(key, rejection)
         } else if named == KeyAlgorithm.p256, let key = try? P256.Signing.PrivateKey(pemRepresentation: block.text) {
             self = .curve(.p256, Array(key.rawRepresentation))
         } else if named == KeyAlgorithm.p384, let key = try? P384.Signing.PrivateKey(pemRepresentation: block.text) {
@@ -134,14 +134,16 @@ enum PrivateKeyMaterial {
         {
             self = .curve(.ed25519, Array(key.rawRepresentation))
         } else {
-            throw refusal("it is damaged, or of an unsupported type (supported: RSA with 2048 bits or more, \(kinds))")
+            throw rejection(
+                "it is damaged, or of an unsupported type (supported: RSA with 2048 bits or more, \(kinds))"
+            )
         }
     }
 
-    private init(_ key: _RSA.Signing.PrivateKey, _ refusal: (String) -> AuthError) throws(AuthError) {
+    private init(_ key: _RSA.Signing.PrivateKey, _ rejection: (String) -> AuthError) throws(AuthError) {
         // RFC 7518 sections 3.3 and 4.3: "A key of size 2048 bits or larger MUST be used with these algorithms."
         guard key.keySizeInBits >= 2048 else {
-            throw refusal("it has fewer than 2048 bits (RFC 7518 sections 3.3 and 4.3)")
+            throw rejection("it has fewer than 2048 bits (RFC 7518 sections 3.3 and 4.3)")
         }
         self = .rsa(key)
     }
@@ -156,19 +158,19 @@ enum KeyText {
     /// Parses text that contains a private key.
     /// - Parameter keyID: The `kid` under which the key is registered, which is added to a JWK without a `kid`; nil to
     ///   use the key's own `kid`.
-    init(_ text: Secret, keyID: String?, refusal: (String) -> AuthError) throws(AuthError) {
+    init(_ text: Secret, keyID: String?, rejection: (String) -> AuthError) throws(AuthError) {
         let start = text.exposed.utf8.first { !" \t\r\n".utf8.contains($0) }
         guard start == UInt8(ascii: "{") else {
             self = .pem(try PEMBlock.privateKey(in: text.exposed))
             return
         }
-        guard let json = try? JSON(parsing: Array(text.exposed.utf8)) else { throw refusal("its file is not JSON") }
+        guard let json = try? JSON(parsing: Array(text.exposed.utf8)) else { throw rejection("its file is not JSON") }
         if let keys = json["keys"]?.array {
             self = .set(keys)
             return
         }
         guard keyID == nil || json["kid"] == nil || json["kid"]?.string == keyID else {
-            throw refusal("its \"kid\" differs from the configured key ID")
+            throw rejection("its \"kid\" differs from the configured key ID")
         }
         var members = json.object ?? [:]
         if let keyID { members["kid"] = .string(keyID) }

@@ -86,7 +86,7 @@ package final class KeySource: Sendable {
             let search: SharedTask<Void>
             switch self.search(for: jws.header.keyID, at: endpoint, fetch: fetch) {
             case .running(let task): search = task
-            case .refused(let reason):
+            case .notStarted(let reason):
                 if case .noMatchingKey = verdict, let reason { throw reason }
                 return verdict
             }
@@ -100,7 +100,7 @@ package final class KeySource: Sendable {
             }
         }
         if case .noMatchingKey = verdict, wasSearched, let keyID = jws.header.keyID {
-            remember(unknown: keyID, at: endpoint)
+            record(unknown: keyID, at: endpoint)
         }
         return verdict
     }
@@ -165,26 +165,26 @@ package final class KeySource: Sendable {
     private enum Search {
         case running(SharedTask<Void>)
         /// The minimum interval since the last search has not elapsed. The associated error must be thrown if no cached key matches.
-        case refused((any Error)?)
+        case notStarted((any Error)?)
     }
 
     /// Starts a search for an unknown key, or joins the fetch in progress.
     private func search(for keyID: String?, at endpoint: Endpoint, fetch: @escaping Fetch) -> Search {
         let now = self.now()
         return entries.withLock { entries in
-            guard let entry = entries[endpoint.url] else { return .refused(nil) }
+            guard let entry = entries[endpoint.url] else { return .notStarted(nil) }
             if let running = entry.running { return .running(running) }
             if let keyID, let until = entry.unknownKeyIDs[keyID], Self.isWaiting(now, until, Self.unknownKeyIDAge) {
-                return .refused(entry.failure)
+                return .notStarted(entry.failure)
             }
             guard Self.isWaiting(now, entry.nextSearch, Self.unknownKeyIDSearchInterval) else {
                 entries[endpoint.url]?.nextSearch = now + Self.unknownKeyIDSearchInterval
                 return .running(begin(&entries, endpoint, fetch))
             }
             // Neither a failed fetch nor a search for another token's key proves that this token's key does not exist.
-            guard entry.failure == nil, keyID != nil else { return .refused(entry.failure) }
+            guard entry.failure == nil, keyID != nil else { return .notStarted(entry.failure) }
             let wait = entry.nextSearch.timeIntervalSince(now).rounded(.up)
-            return .refused(
+            return .notStarted(
                 AuthError(
                     .temporarilyUnavailable,
                     "The token's key ID is unknown. The provider's keys can be fetched again in \(Int(wait)) seconds.",
@@ -199,7 +199,7 @@ package final class KeySource: Sendable {
         now < until && until <= now + interval
     }
 
-    private func remember(unknown keyID: String, at endpoint: Endpoint) {
+    private func record(unknown keyID: String, at endpoint: Endpoint) {
         let now = self.now()
         entries.withLock { entries in
             var known = entries[endpoint.url]?.unknownKeyIDs ?? [:]

@@ -57,11 +57,11 @@ public struct PrivateKey: SigningKey {
         self.material = material
         let supported = Self.algorithms(of: material)
         guard algorithm.map(supported.contains) ?? true else {
-            throw Self.refusal("its \"alg\" does not match its key type")
+            throw Self.rejection("its \"alg\" does not match its key type")
         }
         self.algorithms = algorithm.map { [$0] } ?? supported
         guard var members = material.publicPart?.members, let thumbprint = JSON.object(members).jwkThumbprint else {
-            throw Self.refusal("its public key cannot be derived")
+            throw Self.rejection("its public key cannot be derived")
         }
         members["kid"] = .string(keyID ?? thumbprint)
         members["use"] = "sig"
@@ -141,7 +141,7 @@ public struct PrivateKey: SigningKey {
         }
     }
 
-    private static func refusal(_ reason: String) -> AuthError {
+    private static func rejection(_ reason: String) -> AuthError {
         AuthError(.invalidConfiguration, "The private key cannot be used: \(reason).")
     }
 }
@@ -159,8 +159,8 @@ extension PrivateKey {
     }
 
     private init(block: PEMBlock, keyID: String?) throws(AuthError) {
-        let parts = try PrivateKeyMaterial(block, kinds: "P-256, P-384, P-521 and Ed25519", refusal: Self.refusal)
-        guard let material = Material(parts) else { throw Self.refusal("its type or curve is not supported") }
+        let parts = try PrivateKeyMaterial(block, kinds: "P-256, P-384, P-521 and Ed25519", rejection: Self.rejection)
+        guard let material = Material(parts) else { throw Self.rejection("its type or curve is not supported") }
         try self.init(material, keyID: keyID)
     }
 
@@ -168,11 +168,11 @@ extension PrivateKey {
     /// - Throws: ``AuthError`` with `invalid_configuration` when the key has no private part, is not for signing, or is damaged.
     public init(jwk json: JSON) throws(AuthError) {
         guard json["d"] == nil || Self.isForSigning(json) else {
-            throw Self.refusal("its \"use\" or \"key_ops\" does not allow signing")
+            throw Self.rejection("its \"use\" or \"key_ops\" does not allow signing")
         }
-        let parts = try PrivateKeyMaterial(json, refusal: Self.refusal)
+        let parts = try PrivateKeyMaterial(json, rejection: Self.rejection)
         guard let material = Material(parts) else {
-            throw Self.refusal("it is damaged, or its curve cannot be used for signing")
+            throw Self.rejection("it is damaged, or its curve cannot be used for signing")
         }
         try self.init(
             material,
@@ -181,7 +181,7 @@ extension PrivateKey {
         )
         // A private part that does not match the public part would produce signatures that no server accepts.
         guard json.hasPublicMembers(of: publicJWK) else {
-            throw Self.refusal("its private part does not match its public part")
+            throw Self.rejection("its private part does not match its public part")
         }
     }
 
@@ -195,7 +195,7 @@ extension PrivateKey {
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     package init(text: Secret, keyID: String? = nil) throws(AuthError) {
         let keys: [JSON]
-        switch try KeyText(text, keyID: keyID, refusal: Self.refusal) {
+        switch try KeyText(text, keyID: keyID, rejection: Self.rejection) {
         case .pem(let block):
             try self.init(block: block, keyID: keyID)
             return
@@ -208,7 +208,7 @@ extension PrivateKey {
             $0["d"] != nil && Self.isForSigning($0) && (keyID == nil || $0["kid"]?.string == keyID)
         }
         guard let first = candidates.first else {
-            throw Self.refusal(
+            throw Self.rejection(
                 keyID == nil
                     ? "the set contains no private signing key"
                     : "the set contains no private signing key with this kid"
@@ -216,7 +216,7 @@ extension PrivateKey {
         }
         guard candidates.count == 1 else {
             let names = candidates.map { $0["kid"]?.string ?? "(no kid)" }.joined(separator: ", ")
-            throw Self.refusal(
+            throw Self.rejection(
                 "the set contains several private signing keys; select one by its kid: \(DisplayText.sanitized(names))"
             )
         }

@@ -18,28 +18,28 @@ package final class PrivateKeyFile<Key: Sendable>: Sendable {
         let maximumSize = 64 * 1024
         // Kubernetes replaces a mounted secret by replacing a symbolic link, so symbolic links are followed.
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-        guard descriptor >= 0 else { throw refusal("it does not exist or cannot be read") }
+        guard descriptor >= 0 else { throw rejection("it does not exist or cannot be read") }
         defer { close(descriptor) }
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
-            throw refusal("it is not a regular file")
+            throw rejection("it is not a regular file")
         }
-        guard status.st_uid == geteuid() || status.st_uid == 0 else { throw refusal("it belongs to another user") }
+        guard status.st_uid == geteuid() || status.st_uid == 0 else { throw rejection("it belongs to another user") }
         let isGroupAccessible = status.st_mode & 0o070 != 0 && !PrivateGroup.isUserPrivate(status.st_gid)
         guard status.st_mode & 0o007 == 0, !isGroupAccessible else {
-            throw refusal("other users can access it. Run: chmod 600 \(ShellWord.path(path))")
+            throw rejection("other users can access it. Run: chmod 600 \(ShellWord.path(path))")
         }
         let version = FileVersion(status)
         if let last = last.withLock({ $0 }), last.version == version { return last.key }
         guard let bytes = BoundedFile.contents(of: descriptor, maximumSize: maximumSize) else {
-            throw refusal("it cannot be read, or is larger than \(maximumSize) bytes")
+            throw rejection("it cannot be read, or is larger than \(maximumSize) bytes")
         }
         let key = try parse(Secret(String(decoding: bytes, as: UTF8.self)))
         last.withLock { $0 = (version, key) }
         return key
     }
 
-    private func refusal(_ reason: String) -> AuthError {
+    private func rejection(_ reason: String) -> AuthError {
         AuthError(.invalidConfiguration, "The key file \(DisplayText.sanitized(path)) cannot be used: \(reason).")
     }
 }

@@ -56,12 +56,12 @@ extension SigningKey {
     /// - Parameters:
     ///   - wanted: The client's registered algorithm; nil for any.
     ///   - allowed: The algorithms that the client's security profile allows; nil for any.
-    ///   - announced: The algorithms that the server advertises; nil when it advertises none.
+    ///   - advertised: The algorithms that the server advertises; nil when it advertises none.
     /// - Throws: ``AuthError`` with `invalid_configuration` or `unsupported` when there is no such algorithm.
     package func algorithm(
         _ wanted: SignatureAlgorithm?,
         allowed: [SignatureAlgorithm]?,
-        announced: [String]?
+        advertised: [String]?
     ) throws(AuthError) -> SignatureAlgorithm {
         let supported = (wanted.map { [$0] } ?? algorithms).filter {
             algorithms.contains($0) && allowed?.contains($0) != false
@@ -75,11 +75,11 @@ extension SigningKey {
                     : "The client's key cannot sign with \(names); it supports \(algorithms.map(\.rawValue).joined(separator: ", "))."
             )
         }
-        guard let announced else { return first }
-        if let common = supported.first(where: { announced.contains($0.rawValue) }) { return common }
+        guard let advertised else { return first }
+        if let common = supported.first(where: { advertised.contains($0.rawValue) }) { return common }
         throw AuthError(
             .unsupported,
-            "The provider accepts signatures with \(DisplayText.sanitized(announced.joined(separator: ", "))), but the client's key and settings allow none of these."
+            "The provider accepts signatures with \(DisplayText.sanitized(advertised.joined(separator: ", "))), but the client's key and settings allow none of these."
         )
     }
 }

@@ -16,7 +16,7 @@ package struct JSONSyntaxError: Sendable {
     /// The line and the column of ``offset``.
     package let position: JSONPosition
 
-    /// Finds the first mistake.
+    /// Finds the first error.
     /// - Returns: nil when there is none.
     package init?(in text: [UInt8]) {
         var scanner = JSONScanner(text, limits: JSONLimits())

@@ -80,14 +80,16 @@ package final class PKCS11Key: SigningKey {
                 do throws(PKCS11Module.Failure) {
                     return try open.module.sign(input, by: mechanism, key: open.key, in: open.number)
                 } catch {
-                    guard error.isLostSession else { throw Self.refusal("signing failed (error \(error.result))", uri) }
+                    guard error.isLostSession else {
+                        throw Self.rejection("signing failed (error \(error.result))", uri)
+                    }
                 }
                 // The token was removed and inserted again, or its session was closed by another part of the program.
                 session = nil
             }
             let opened = try Self.open(uri, pin)
             guard try Self.publicKey(of: opened, uri).jwk == foundJWK else {
-                throw Self.refusal("it is not the same key as before", uri)
+                throw Self.rejection("it is not the same key as before", uri)
             }
             session = opened
             return try Self.translatingFailures(uri) { () throws(PKCS11Module.Failure) in
@@ -109,7 +111,7 @@ package final class PKCS11Key: SigningKey {
             let mechanism = Int(AUTHFLOW_PKCS11_SHA256_HMAC)
             return try session.module.sign(bytes, by: mechanism, key: session.key, in: session.number)
         }
-        guard code.count == SHA256.byteCount else { throw refusal("it does not support HMAC-SHA-256", uri) }
+        guard code.count == SHA256.byteCount else { throw rejection("it does not support HMAC-SHA-256", uri) }
         return code
     }
 
@@ -130,19 +132,19 @@ package final class PKCS11Key: SigningKey {
             let labels = present.filter { !$0.label.isEmpty }.map {
                 "\"\(DisplayText.sanitized($0.label, limit: 40))\""
             }
-            throw refusal(
+            throw rejection(
                 "the token is not present. Tokens present: \(labels.isEmpty ? "none" : labels.joined(separator: ", "))",
                 uri
             )
         }
         guard tokens.count == 1 else {
-            throw refusal("several tokens match; select one by its label or serial number", uri)
+            throw rejection("several tokens match; select one by its label or serial number", uri)
         }
         let number = try translatingFailures(uri) { () throws(PKCS11Module.Failure) in
             try module.openSession(at: token.slot)
         }
-        var isKept = false
-        defer { if !isKept { module.closeSession(number) } }
+        var isReturned = false
+        defer { if !isReturned { module.closeSession(number) } }
         if token.flags & UInt(AUTHFLOW_PKCS11_LOGIN_REQUIRED) != 0 { try login(module, number, token, uri, pin) }
         let keys = try translatingFailures(uri) { () throws(PKCS11Module.Failure) in
             try module.objects(
@@ -153,10 +155,13 @@ package final class PKCS11Key: SigningKey {
             )
         }
         guard let key = keys.first else {
-            throw refusal("the token has no such \(kind == AUTHFLOW_PKCS11_SECRET_KEY ? "secret" : "private") key", uri)
+            throw rejection(
+                "the token has no such \(kind == AUTHFLOW_PKCS11_SECRET_KEY ? "secret" : "private") key",
+                uri
+            )
         }
-        guard keys.count == 1 else { throw refusal("the token has several such keys; select one by its id", uri) }
-        isKept = true
+        guard keys.count == 1 else { throw rejection("the token has several such keys; select one by its id", uri) }
+        isReturned = true
         return Session(module: module, number: number, key: key)
     }
 
@@ -167,7 +172,7 @@ package final class PKCS11Key: SigningKey {
         _ uri: PKCS11URI,
         _ pin: Secret?
     ) throws(AuthError) {
-        guard let pin else { throw refusal("the token requires a PIN, but none is configured", uri) }
+        guard let pin else { throw rejection("the token requires a PIN, but none is configured", uri) }
         let result = logins.withLock { _ in
             Result { () throws(AuthError) in try loginSerially(module, session, token.slot, uri, pin) }
         }
@@ -184,23 +189,23 @@ package final class PKCS11Key: SigningKey {
         // Reads the current state of the token, because another login may have failed since it was listed.
         let tokens = try translatingFailures(uri) { () throws(PKCS11Module.Failure) in try module.tokens() }
         guard let token = tokens.first(where: { $0.slot == slot }) else {
-            throw refusal("the hardware token is no longer present", uri)
+            throw rejection("the hardware token is no longer present", uri)
         }
         guard token.flags & UInt(AUTHFLOW_PKCS11_PIN_IS_LOCKED) == 0 else {
-            throw refusal("the token is locked after too many wrong PINs", uri)
+            throw rejection("the token is locked after too many wrong PINs", uri)
         }
-        let mark = Base64URL.encode(
+        let digest = Base64URL.encode(
             SHA256.hash(data: Array("\(uri.module)\u{0}\(token.serial)\u{0}\(pin.exposed)".utf8))
         )
-        guard !rejectedPINs.withLock({ $0.contains(mark) }) else {
-            throw refusal(
+        guard !rejectedPINs.withLock({ $0.contains(digest) }) else {
+            throw rejection(
                 "the token has rejected this PIN. It is not retried, because another attempt could lock the token",
                 uri
             )
         }
         // Otherwise, a program that is started repeatedly would lock a PKCS #11 token whose PIN has changed.
         guard token.flags & UInt(AUTHFLOW_PKCS11_PIN_FINAL_TRY) == 0 else {
-            throw refusal(
+            throw rejection(
                 "one more wrong PIN would lock the token; enter the correct PIN with another program first",
                 uri
             )
@@ -210,10 +215,10 @@ package final class PKCS11Key: SigningKey {
         } catch {
             switch error.result {
             case UInt(AUTHFLOW_PKCS11_PIN_INCORRECT):
-                rejectedPINs.withLock { _ = $0.insert(mark) }
-                throw refusal("the PIN is wrong", uri)
-            case UInt(AUTHFLOW_PKCS11_PIN_LOCKED): throw refusal("the token is locked after too many wrong PINs", uri)
-            default: throw refusal("the login to the token failed (error \(error.result))", uri)
+                rejectedPINs.withLock { _ = $0.insert(digest) }
+                throw rejection("the PIN is wrong", uri)
+            case UInt(AUTHFLOW_PKCS11_PIN_LOCKED): throw rejection("the token is locked after too many wrong PINs", uri)
+            default: throw rejection("the login to the token failed (error \(error.result))", uri)
             }
         }
     }
@@ -235,7 +240,7 @@ package final class PKCS11Key: SigningKey {
         case UInt(AUTHFLOW_PKCS11_RSA):
             let modulus = Array(try attribute(AUTHFLOW_PKCS11_MODULUS).drop { $0 == 0 })
             // RFC 7518 section 3.3: "A key of size 2048 bits or larger MUST be used with these algorithms."
-            guard modulus.count >= 256 else { throw refusal("it has fewer than 2048 bits", uri) }
+            guard modulus.count >= 256 else { throw rejection("it has fewer than 2048 bits", uri) }
             members = [
                 "kty": "RSA", "n": .string(Base64URL.encode(modulus)),
                 "e": .string(Base64URL.encode(try attribute(AUTHFLOW_PKCS11_PUBLIC_EXPONENT).drop { $0 == 0 })),
@@ -244,7 +249,7 @@ package final class PKCS11Key: SigningKey {
         case UInt(AUTHFLOW_PKCS11_EC):
             let parameters = try attribute(AUTHFLOW_PKCS11_EC_PARAMS)
             guard let curve = curves.first(where: { $0.parameters == parameters }) else {
-                throw refusal("its curve is not P-256, P-384 or P-521", uri)
+                throw rejection("its curve is not P-256, P-384 or P-521", uri)
             }
             // The point is an attribute of the public key, which has the same identifier as the private key.
             let identifier = try attribute(AUTHFLOW_PKCS11_ID)
@@ -257,20 +262,20 @@ package final class PKCS11Key: SigningKey {
                 )
             }
             guard let publicKey = publicKeys.first else {
-                throw refusal("the token has no matching public key", uri)
+                throw rejection("the token has no matching public key", uri)
             }
             // An octet string with an uncompressed point; some tokens omit the octet string.
             let encoded = try attribute(AUTHFLOW_PKCS11_EC_POINT, of: publicKey)
             let point = Array(encoded.suffix(2 * curve.size))
             guard point.count == 2 * curve.size, encoded.dropLast(point.count).last == 4 else {
-                throw refusal("its public key cannot be read", uri)
+                throw rejection("its public key cannot be read", uri)
             }
             members = [
                 "kty": "EC", "crv": .string(curve.name), "x": .string(Base64URL.encode(point.prefix(curve.size))),
                 "y": .string(Base64URL.encode(point.suffix(curve.size))),
             ]
             algorithms = [curve.algorithm]
-        default: throw refusal("it is neither an RSA key nor an elliptic curve key", uri)
+        default: throw rejection("it is neither an RSA key nor an elliptic curve key", uri)
         }
         members["kid"] = JSON.object(members).jwkThumbprint.map(JSON.string)
         members["use"] = "sig"
@@ -292,11 +297,11 @@ package final class PKCS11Key: SigningKey {
         do throws(PKCS11Module.Failure) {
             return try body()
         } catch {
-            throw refusal("the token returned an unexpected error (\(error.result))", uri)
+            throw rejection("the token returned an unexpected error (\(error.result))", uri)
         }
     }
 
-    private static func refusal(_ reason: String, _ uri: PKCS11URI) -> AuthError {
+    private static func rejection(_ reason: String, _ uri: PKCS11URI) -> AuthError {
         let name = uri.object ?? uri.identifier.map { Base64URL.encode($0) } ?? ""
         return AuthError(
             .keyUnavailable,

@@ -31,11 +31,11 @@ package struct PKCS11URI: Sendable, Hashable {
     /// Parses a URI.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     package init(_ text: String, type: KeyType = .privateKey) throws(AuthError) {
-        func refuse(_ reason: String) -> AuthError {
+        func rejection(_ reason: String) -> AuthError {
             let kind = type == .privateKey ? "private" : "secret"
             return AuthError(.invalidConfiguration, "This is not the PKCS #11 URI of a \(kind) key: \(reason).")
         }
-        guard text.utf8.starts(with: "pkcs11:".utf8) else { throw refuse("it does not begin with \"pkcs11:\"") }
+        guard text.utf8.starts(with: "pkcs11:".utf8) else { throw rejection("it does not begin with \"pkcs11:\"") }
         let parts = text.dropFirst(7).split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         var values: [String: [UInt8]] = [:]
         let attributes =
@@ -45,23 +45,25 @@ package struct PKCS11URI: Sendable, Hashable {
             let pair = attribute.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             let name = String(pair[0])
             // RFC 7512 section 2.4: with pin-value "the PIN ... may be exposed".
-            guard !name.hasPrefix("pin-") else { throw refuse("a PIN must be configured separately, not in the URI") }
+            guard !name.hasPrefix("pin-") else {
+                throw rejection("a PIN must be configured separately, not in the URI")
+            }
             let known = isQuery ? ["module-path"] : Self.attributes
             // Library and slot attributes are ignored: `module-path` selects the library (without it, every module that
             // is registered with p11-kit is searched), and a token is found in any slot.
             if !isQuery, name.hasPrefix("library-") || name.hasPrefix("slot-") { continue }
             guard known.contains(name) else {
-                throw refuse("the attribute \"\(DisplayText.sanitized(name, limit: 30))\" is not supported")
+                throw rejection("the attribute \"\(DisplayText.sanitized(name, limit: 30))\" is not supported")
             }
             // Sections 2.3 and 2.4: neither a path attribute nor a query attribute defined there may be repeated.
             guard pair.count == 2, let value = FormURLEncoding.percentDecodedBytes(pair[1]),
                 values.updateValue(value, forKey: name) == nil
-            else { throw refuse("\(name) is malformed, or occurs more than once") }
+            else { throw rejection("\(name) is malformed, or occurs more than once") }
         }
         func string(_ name: String) throws(AuthError) -> String? {
             guard let bytes = values[name] else { return nil }
             guard let text = String(validating: bytes, as: UTF8.self), !text.isEmpty, !text.utf8.contains(0) else {
-                throw refuse("\(name) is empty, not UTF-8, or contains a NUL character")
+                throw rejection("\(name) is empty, not UTF-8, or contains a NUL character")
             }
             return text
         }
@@ -73,11 +75,11 @@ package struct PKCS11URI: Sendable, Hashable {
         self.identifier = values["id"]
         let module = try string("module-path") ?? Self.proxyModule
         // A library loaded from the working directory would run with the privileges of this program.
-        guard !module.contains("/") || module.hasPrefix("/") else { throw refuse("module-path is not absolute") }
+        guard !module.contains("/") || module.hasPrefix("/") else { throw rejection("module-path is not absolute") }
         self.module = module
         guard try string("type") ?? type.rawValue == type.rawValue else {
-            throw refuse("its type is not \"\(type.rawValue)\"")
+            throw rejection("its type is not \"\(type.rawValue)\"")
         }
-        guard object != nil || identifier != nil else { throw refuse("it has neither \"object\" nor \"id\"") }
+        guard object != nil || identifier != nil else { throw rejection("it has neither \"object\" nor \"id\"") }
     }
 }

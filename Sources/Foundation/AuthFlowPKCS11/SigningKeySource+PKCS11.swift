@@ -17,12 +17,12 @@ extension SigningKeySource {
         pin: Secret? = nil,
         keyID: String? = nil
     ) throws(AuthError) -> SigningKeySource {
-        let place = PKCS11KeyReference(uri: try PKCS11URI(uri), pin: pin, keyID: keyID)
-        return SigningKeySource(isInHardwareToken: true) { () throws(AuthError) in try place.key() }
+        let reference = PKCS11KeyReference(uri: try PKCS11URI(uri), pin: pin, keyID: keyID)
+        return SigningKeySource(isInHardwareToken: true) { () throws(AuthError) in try reference.key() }
     }
 }
 
-/// The location of a key in a token, and the key once it has been opened.
+/// The location of a key in a hardware token, and the key once it has been opened.
 private final class PKCS11KeyReference: Sendable {
     private let uri: PKCS11URI
     private let pin: Secret?

@@ -186,7 +186,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         let isStream = exchange?.isStream == true
         let isTooLarge = !isStream && announced > Int64(exchange?.call.maximumResponseSize ?? .max)
         if isStream { exchange?.continuation?.resume(returning: received) }
-        if isTooLarge { refuse(dataTask) }
+        if isTooLarge { failOversized(dataTask) }
         completionHandler(isTooLarge ? .cancel : .allow)
     }
 
@@ -195,7 +195,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         // acquires the lock.
         let exchange = state.withLock { $0.running[dataTask.taskIdentifier] }
         if let exchange, exchange.isStream {
-            if exchange.body?.append(Array(data)) != true { refuse(dataTask) }
+            if exchange.body?.append(Array(data)) != true { failOversized(dataTask) }
             return
         }
         let isTooLarge = state.withLock { state in
@@ -206,11 +206,11 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
             state.running[identifier]?.response?.body.append(contentsOf: data)
             return false
         }
-        if isTooLarge { refuse(dataTask) }
+        if isTooLarge { failOversized(dataTask) }
     }
 
     /// Ends a request whose response is too large.
-    private func refuse(_ task: URLSessionTask) {
+    private func failOversized(_ task: URLSessionTask) {
         guard let exchange = end(task) else { return }
         exchange.fail(
             AuthError(

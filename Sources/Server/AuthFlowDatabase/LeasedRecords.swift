@@ -116,11 +116,11 @@ extension LeasedRecords {
             var pause = times.lease / 3
             while true {
                 try await host.clock.sleep(for: max(pause, .milliseconds(1)))
-                let asked = term.now
+                let requestedAt = term.now
                 // A failed renewal is not an error: at the next write, the database decides whether the lease is
                 // still held.
                 let isRenewed = (try? await table.renew(inTable, for: times.lease)) == true
-                if isRenewed { term.extend(until: asked + times.lease) }
+                if isRenewed { term.extend(until: requestedAt + times.lease) }
                 pause = isRenewed ? times.lease / 3 : times.lease / 15
             }
         }
@@ -177,12 +177,12 @@ extension LeasedRecords {
             defer { waiters.remove(waiter) }
             let term = Lease.Term(lasting: times.lease, clock: host.clock)
             // The same owner may retry, so that a lost response does not leave an orphaned lease.
-            let asking = Task {
+            let acquisition = Task {
                 try await self.repeated(for: self.times.outage) {
                     try await self.table.take(key, by: owner, for: self.times.lease)
                 }
             }
-            switch try await asking.value {
+            switch try await acquisition.value {
             case .taken(let fence, let isAfterAbandonedLease):
                 let inTable = HeldLease(digest: key.digest, owner: owner, fence: fence)
                 guard !Task.isCancelled else {

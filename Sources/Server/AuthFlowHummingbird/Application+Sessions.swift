@@ -16,12 +16,12 @@ extension Application {
     /// reading would prevent the process from exiting, and the supervisor would kill it before refreshed tokens are stored.
     /// - Parameters:
     ///   - server: The session server.
-    ///   - waitTimeout: The time for which requests in progress may continue after the signal; default: five seconds. Then their
+    ///   - shutdownTimeout: The time for which requests in progress may continue after the signal; default: five seconds. Then their
     ///     connections are closed, and every service of the application stops immediately, so run any service that a custom store depends on
     ///     outside the application. The session service may wait for another ten seconds, so the supervisor's stop timeout must be longer
     ///     than the sum of both times.
     /// - Throws: The error that prevented the application from starting, such as an address that is already in use.
-    public func runService(sessions server: SessionServer, waitTimeout: Duration = .seconds(5)) async throws {
+    public func runService(sessions server: SessionServer, shutdownTimeout: Duration = .seconds(5)) async throws {
         var application = self
         // Services stop in reverse order: first the requests, then the refreshes.
         application.addServices(SessionService(server: server, logger: logger))
@@ -30,7 +30,7 @@ extension Application {
             gracefulShutdownSignals: [.sigterm, .sigint],
             logger: logger
         )
-        configuration.maximumGracefulShutdownDuration = waitTimeout
+        configuration.maximumGracefulShutdownDuration = shutdownTimeout
         try await ServiceGroup(configuration: configuration).run()
     }
 }

@@ -10,22 +10,22 @@ public import ServiceLifecycle
 /// `maximumGracefulShutdownDuration`: by default, a graceful shutdown waits indefinitely for clients that do not read.
 public struct SessionService: Service {
     private let server: SessionServer
-    private let waitTimeout: Duration
+    private let shutdownTimeout: Duration
     private let logger: Logger
 
     /// Creates the service.
     /// - Parameters:
     ///   - server: The session server.
-    ///   - waitTimeout: The maximum time to wait at shutdown; default: ten seconds. The process supervisor's shutdown timeout
+    ///   - shutdownTimeout: The maximum time to wait at shutdown; default: ten seconds. The process supervisor's shutdown timeout
     ///     must be longer.
     ///   - logger: Logs a failure to store refreshed tokens.
     public init(
         server: SessionServer,
-        waitTimeout: Duration = .seconds(10),
+        shutdownTimeout: Duration = .seconds(10),
         logger: Logger = Logger(label: "AuthFlow")
     ) {
         self.server = server
-        self.waitTimeout = waitTimeout
+        self.shutdownTimeout = shutdownTimeout
         self.logger = logger
     }
 
@@ -33,7 +33,7 @@ public struct SessionService: Service {
     public func run() async throws {
         await cancelWhenGracefulShutdown { [server] in await server.removeEndedSessions() }
         // This runs in a separate task, because a task that is cancelled together with the application would not wait.
-        let drain = Task { [server, waitTimeout] in await server.drain(within: waitTimeout) }
+        let drain = Task { [server, shutdownTimeout] in await server.drain(within: shutdownTimeout) }
         guard await !drain.value else { return }
         logger.critical(
             "Refreshed tokens were not written to the store before the process exited: the affected users may have to sign in again."

@@ -6,16 +6,16 @@ final class IdleTimeout: Sendable {
     private let task: Task<Void, Never>
     private let counter = Counter()
 
-    /// The number of checks within the limit. More than one check is needed to detect silence promptly.
+    /// The number of checks within the limit. More than one check is needed to detect inactivity promptly.
     private static let checksPerTimeout = 4
 
     init(_ body: ResponseBody, limit: Duration, clock: any Clock<Duration>) {
         task = Task { [counter] in
-            var (last, silent) = (counter.value, 0)
+            var (last, idleChecks) = (counter.value, 0)
             while (try? await clock.sleep(for: limit / Self.checksPerTimeout)) != nil {
-                silent = counter.value == last ? silent + 1 : 0
+                idleChecks = counter.value == last ? idleChecks + 1 : 0
                 last = counter.value
-                guard silent >= Self.checksPerTimeout else { continue }
+                guard idleChecks >= Self.checksPerTimeout else { continue }
                 return body.cancel(
                     throwing: AuthError(.timedOut, "The server sent no data for \(limit.formattedSeconds).")
                 )

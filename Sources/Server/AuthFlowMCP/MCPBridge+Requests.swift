@@ -32,13 +32,13 @@ extension MCPBridge {
         return .failure(of: id, text, status: known?.status, cause: known?.code.rawValue ?? "unknown")
     }
 
-    func attempt(_ message: MCPMessage, _ id: JSON, repairs: Bool = true) async throws -> MCPMessage? {
+    func attempt(_ message: MCPMessage, _ id: JSON, mayReplaceSession: Bool = true) async throws -> MCPMessage? {
         let session = state.withLock { $0.session }
         let isSessionRequest = message.version == nil && message.method != "initialize"
         let response: ResponseStream
         do {
             var replaceSession: (@Sendable () async -> Bool)?
-            if isSessionRequest, session.id != nil, repairs {
+            if isSessionRequest, session.id != nil, mayReplaceSession {
                 replaceSession = { await self.replaceSession(session.number) }
             }
             response = try await endpoint.send(
@@ -48,7 +48,7 @@ extension MCPBridge {
                 replaceSession: replaceSession
             )
         } catch is MCPEndpoint.SessionReplaced {
-            return try await attempt(message, id, repairs: false)
+            return try await attempt(message, id, mayReplaceSession: false)
         }
         listenAfterRejection()
         if message.method == "initialize" {
@@ -61,7 +61,7 @@ extension MCPBridge {
         }
         // MCP 2025-11-25, "Session Management": after a 404 response to a request with a session ID, the client "MUST
         // start a new session".
-        if response.head.status.code == 404, isSessionRequest, session.id != nil, repairs {
+        if response.head.status.code == 404, isSessionRequest, session.id != nil, mayReplaceSession {
             let body = try await collect(response.body)
             if let answer = MCPMessage(body), answer.errorCode == -32601 { return answered(answer, message, id) }
             guard await replaceSession(session.number) else {
@@ -72,7 +72,7 @@ extension MCPBridge {
                     cause: "session_lost"
                 )
             }
-            return try await attempt(message, id, repairs: false)
+            return try await attempt(message, id, mayReplaceSession: false)
         }
         return try await read(response, for: message, id, session)
     }
@@ -139,7 +139,7 @@ extension MCPBridge {
     }
 
     func collect(_ body: ResponseBody) async throws -> [UInt8] {
-        let watch = IdleTimeout(body, limit: options.silence, clock: clock)
+        let watch = IdleTimeout(body, limit: options.idleTimeout, clock: clock)
         defer { watch.end() }
         var bytes: [UInt8] = []
         for try await part in body {

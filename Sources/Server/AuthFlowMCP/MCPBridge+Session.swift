@@ -46,10 +46,10 @@ extension MCPBridge {
         guard response.head.status.code == 404, session.id != nil, await replaceSession(session.number),
             message.method != "notifications/initialized"
         else { return response }
-        let repaired = state.withLock { $0.session }
+        let replacement = state.withLock { $0.session }
         return try await endpoint.send(
             .post,
-            fields(of: message, repaired),
+            fields(of: message, replacement),
             body: message.bytes,
             timeout: timeout,
             pool: pool
@@ -79,7 +79,7 @@ extension MCPBridge {
             let response = try await sendInSession(batch)
             if Self.isEventStream(response.head) {
                 var reader = ServerSentEventReader()
-                _ = try await readMessages(of: response.body, &reader, silence: options.silence) { message in
+                _ = try await readMessages(of: response.body, &reader, idleTimeout: options.idleTimeout) { message in
                     await pass(message)
                     return open.isEmpty
                 }
@@ -108,7 +108,7 @@ extension MCPBridge {
         let task = state.withLock { state -> Task<Bool, Never>? in
             // Another request has already replaced the session.
             guard state.session.number == number else { return nil }
-            if let replaceSession = state.replaceSession, replaceSession.number == number { return replaceSession.task }
+            if let replacement = state.sessionReplacement, replacement.number == number { return replacement.task }
             let task = Task { [clock] in
                 // A server that sends only SSE comments would block every request.
                 let isReplaced = try? await withDeadline(.seconds(60), clock: clock) {
@@ -118,13 +118,13 @@ extension MCPBridge {
                 }
                 return isReplaced ?? false
             }
-            state.replaceSession = (number, task)
+            state.sessionReplacement = (number, task)
             return task
         }
         guard let task else { return true }
         let isReplaced = await task.value
         // A server that is still starting may accept a session later.
-        if !isReplaced { state.withLock { if $0.replaceSession?.number == number { $0.replaceSession = nil } } }
+        if !isReplaced { state.withLock { if $0.sessionReplacement?.number == number { $0.sessionReplacement = nil } } }
         return isReplaced
     }
 
@@ -140,9 +140,13 @@ extension MCPBridge {
             var begun = session
             begun.begin(response.head, answer)
             if let initialized = session.initialized {
-                let greeted = try await endpoint.send(.post, fields(of: initialized, begun), body: initialized.bytes)
+                let initializedResponse = try await endpoint.send(
+                    .post,
+                    fields(of: initialized, begun),
+                    body: initialized.bytes
+                )
                 // If the server immediately loses the new session, no further session is requested.
-                guard greeted.head.status.code < 400 else { return false }
+                guard initializedResponse.head.status.code < 400 else { return false }
             }
             // The host may have sent another `initialize` in the meantime; that session is the current one.
             let isCurrent = state.withLock { [begun] state in
@@ -163,7 +167,7 @@ extension MCPBridge {
 
     /// Lists the tools again, to update outdated annotations that caused the rejection of a call.
     func listTools(for call: MCPMessage) async -> Bool {
-        let isListed = try? await withDeadline(options.silence, clock: clock) {
+        let isListed = try? await withDeadline(options.idleTimeout, clock: clock) {
             AuthError(.timedOut, "The tools were not listed in time.")
         } _: { [self] in
             await listAllTools(for: call)

@@ -8,16 +8,16 @@ extension MCPBridge {
     /// - Parameters:
     ///   - body: The stream.
     ///   - reader: Stores the last event ID, and the reconnection time.
-    ///   - silence: The idle timeout of the stream; nil for none.
+    ///   - idleTimeout: The idle timeout of the stream; nil for none.
     ///   - isLast: Receives a message; returns whether it is the last message to read.
     /// - Returns: Whether the last message arrived.
     func readMessages(
         of body: ResponseBody,
         _ reader: inout ServerSentEventReader,
-        silence: Duration?,
+        idleTimeout: Duration?,
         _ isLast: (MCPMessage) async -> Bool
     ) async throws -> Bool {
-        let watch = silence.map { IdleTimeout(body, limit: $0, clock: clock) }
+        let watch = idleTimeout.map { IdleTimeout(body, limit: $0, clock: clock) }
         defer { watch?.end() }
         for try await part in body {
             watch?.recordActivity()
@@ -57,7 +57,7 @@ extension MCPBridge {
             var hasMessages = false
             var broken: (any Error)?
             do {
-                _ = try await readMessages(of: stream.body, &reader, silence: options.silence) { received in
+                _ = try await readMessages(of: stream.body, &reader, idleTimeout: options.idleTimeout) { received in
                     hasMessages = true
                     guard !received.answers(id) else {
                         answer = received
@@ -107,7 +107,7 @@ extension MCPBridge {
         var wait = wait
         while true {
             // The reconnection time also counts toward the idle timeout.
-            try await clock.sleep(for: min(options.silence, wait))
+            try await clock.sleep(for: min(options.idleTimeout, wait))
             do {
                 let response = try await endpoint.send(.get, fields)
                 let status = response.head.status.code
@@ -179,7 +179,7 @@ extension MCPBridge {
                 let status = response.head.status.code
                 if status == 200, Self.isEventStream(response.head) {
                     var reader = ServerSentEventReader()
-                    _ = try await readMessages(of: response.body, &reader, silence: nil) { message in
+                    _ = try await readMessages(of: response.body, &reader, idleTimeout: nil) { message in
                         // MCP 2025-11-25, "Listening for Messages from the Server": "The server MUST NOT send a
                         // JSON-RPC response on the stream" of a GET, unless the GET resumes a stream.
                         guard !dropsResponse(message) else { return false }

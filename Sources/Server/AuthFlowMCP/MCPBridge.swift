@@ -24,7 +24,7 @@ public final class MCPBridge: Sendable {
         public var log: @Sendable (String) -> Void = { _ in }
 
         /// The idle timeout of a response or stream, after which its request fails; default: 15 minutes.
-        public var silence = Duration.seconds(900)
+        public var idleTimeout = Duration.seconds(900)
 
         /// Creates the default options.
         public init() {}
@@ -44,7 +44,7 @@ public final class MCPBridge: Sendable {
         /// The notifications and responses being delivered.
         var deliveries: [Int: Task<Void, Never>] = [:]
         var lastDelivery = 0
-        var replaceSession: (number: Int, task: Task<Bool, Never>)?
+        var sessionReplacement: (number: Int, task: Task<Bool, Never>)?
         var listener: Task<Void, Never>?
         /// Whether the server rejected the listening stream; only a new token can resolve this.
         var isListenerRejected = false
@@ -73,7 +73,7 @@ public final class MCPBridge: Sendable {
             client: client,
             transport: transport,
             clock: clock,
-            headTimeout: options.silence
+            headTimeout: options.idleTimeout
         )
         self.clock = clock
         self.options = options
@@ -121,14 +121,14 @@ public final class MCPBridge: Sendable {
                 try await clock.sleep(for: grace)
                 for task in running { task.cancel() }
                 // Requests may be waiting for a new session.
-                state.withLock { $0.replaceSession?.task }?.cancel()
+                state.withLock { $0.sessionReplacement?.task }?.cancel()
             }
             for task in running { await task.value }
             watch.cancel()
         }
         let (left, session) = state.withLock { state in
             state.isClosed = true
-            state.replaceSession?.task.cancel()
+            state.sessionReplacement?.task.cancel()
             let tasks =
                 Array(state.running.values) + Array(state.deliveries.values) + [state.listener].compactMap { $0 }
             return (tasks, state.session)

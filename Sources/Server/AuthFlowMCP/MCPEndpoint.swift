@@ -84,7 +84,7 @@ final class MCPEndpoint: Sendable {
             let rejections = tokens.withLock { $0.rejections }
             for field in try await client.authorize(&attempt) { request.head.headerFields[field.name] = field.value }
             let response = try await transport.stream(request)
-            client.record(reach: response.reach)
+            client.recordReach(response.reach)
             if [307, 308].contains(response.head.status.code), redirects < Self.maximumRedirects {
                 redirects += 1
                 endpoint = try redirect(response.head, from: endpoint)
@@ -114,7 +114,7 @@ final class MCPEndpoint: Sendable {
                 guard try await client.mustRetry(&attempt, after: response.head) else { return whole }
                 continue
             }
-            client.record(from: response.head, of: attempt)
+            client.recordNonce(from: response.head, of: attempt)
             tokens.withLock { if $0.rejections == rejections { $0.accepted = Self.token(of: request) } }
             if redirects > 0 { address.withLock { [endpoint] in $0 = endpoint } }
             return response

@@ -82,7 +82,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
 
     /// Switches the connection to non-blocking mode for the loop.
     func setNonBlocking() throws(DatabaseFailure) {
-        guard unsafe authflow_pq_never_wait(connection) else { throw lost() }
+        guard unsafe authflow_pq_set_nonblocking(connection) else { throw lost() }
     }
 
     func begin(_ request: PostgreSQLRequest) throws(DatabaseFailure) {

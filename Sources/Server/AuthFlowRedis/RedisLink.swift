@@ -78,7 +78,7 @@ typealias RedisCommand = [[UInt8]]
     }
 
     /// Switches the connection to non-blocking mode for the loop.
-    func setNonBlocking() { unsafe authflow_redis_never_wait(context) }
+    func setNonBlocking() { unsafe authflow_redis_set_nonblocking(context) }
 
     func begin(_ request: RedisCommand) throws(DatabaseFailure) {
         try append(request)

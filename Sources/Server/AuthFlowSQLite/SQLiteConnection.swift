@@ -20,7 +20,7 @@ enum SQLiteValue: Sendable, Hashable {
 /// An open database file.
 @safe final class SQLiteConnection: @unchecked Sendable {  // only the executor's thread uses it
     /// The busy timeout, in milliseconds: the maximum time to wait for another process to complete a write.
-    private static let waitTimeout: Int32 = 5000
+    private static let busyTimeout: Int32 = 5000
 
     /// `RETURNING` was introduced in 3.35.
     private static let oldestVersion: Int32 = 3_035_000
@@ -59,7 +59,7 @@ enum SQLiteValue: Sendable, Hashable {
         guard result == AUTHFLOW_SQLITE_OK.rawValue else {
             throw failure(result)
         }
-        unsafe authflow_sqlite_set_patience(opened, Self.waitTimeout)
+        unsafe authflow_sqlite_set_busy_timeout(opened, Self.busyTimeout)
     }
 
     deinit {

@@ -46,7 +46,7 @@ enum SQLiteSchema {
     /// in its upper 16 bits and the version in its lower 16 bits, and is set in the transaction of the migration.
     private static let needs: Int64 = 1
 
-    private static var mark: Int64 { needs << 16 | version }
+    private static var userVersion: Int64 { needs << 16 | version }
 
     /// Prepares a connection, and creates the tables if they are missing. Several processes may run it concurrently.
     static func prepare(_ connection: SQLiteConnection) throws(DatabaseFailure) {
@@ -69,7 +69,7 @@ enum SQLiteSchema {
             guard found < version else { return }
             for step in steps.dropFirst(Int(found)) { for statement in step { try connection.run(statement) } }
             try connection.run("PRAGMA application_id = \(applicationID)")
-            try connection.run("PRAGMA user_version = \(mark)")
+            try connection.run("PRAGMA user_version = \(userVersion)")
         }
     }
 

@@ -44,8 +44,8 @@ extension SessionServer {
     func silentFailure(_ path: String, _ request: HTTPRequest) -> TransportResponse {
         let fragment = path.firstIndex(of: "#") ?? path.endIndex
         let page = path[..<fragment]
-        let marked = "\(page)\(page.contains("?") ? "&" : "?")silent_sign_in=failed\(path[fragment...])"
-        return navigation(to: marked, .continuing, request)
+        let target = "\(page)\(page.contains("?") ? "&" : "?")silent_sign_in=failed\(path[fragment...])"
+        return navigationResponse(to: target, .continuing, request)
     }
 
     /// Starts the session of a user who has signed in, if the application accepts the sign-in.
@@ -83,7 +83,7 @@ extension SessionServer {
             let identifier = try await reporter.step(.storing) {
                 try await begin(start, succession, at: provider, after: old)
             }
-            return navigation(to: path ?? pending.returnPath, .signedIn, request)
+            return navigationResponse(to: path ?? pending.returnPath, .signedIn, request)
                 .setting(sessionCookie(identifier, provider))
         }
     }
@@ -119,7 +119,8 @@ extension SessionServer {
     ///
     /// A redirect does not work with a `Strict` cookie: RFC 6265bis omits the cookie from every request in a redirect
     /// chain that started at another site, so the next page would not receive the session.
-    private func navigation(to path: String, _ reason: SessionPage.Reason, _ request: HTTPRequest) -> TransportResponse
+    private func navigationResponse(to path: String, _ reason: SessionPage.Reason, _ request: HTTPRequest)
+        -> TransportResponse
     {
         guard options.sameSite == .strict else { return ServerResponse.redirect(to: path) }
         return options.pages.page(reason, .ok, to: request, links: { [($0.continueLink, path)] }, next: path)

@@ -54,7 +54,7 @@ extension SessionServer {
     /// The parameter that marks the second request of a browser whose first request lacked the session cookie.
     private static let resumption = "resume"
 
-    /// Returns the page for a visit through a link on another site, for which no Strict cookie is sent; nil for any
+    /// Returns the page for a navigation through a link on another site, for which no Strict cookie is sent; nil for any
     /// other request. The next request, which comes from this site, sends the cookie.
     private func continuation(of request: HTTPRequest) -> TransportResponse? {
         guard options.sameSite == .strict, request.method == .get, isCrossOriginNavigation(request),

@@ -342,7 +342,7 @@ public final class SessionServer: Sendable {
         return destination.map { $0 == "document" } ?? true
     }
 
-    /// Whether a link or a redirect on another site, or on another host of this site, caused this visit.
+    /// Whether a link or a redirect on another site, or on another host of this site, caused this navigation.
     func isCrossOriginNavigation(_ request: HTTPRequest) -> Bool {
         ["cross-site", "same-site"].contains(site(of: request))
     }

@@ -38,7 +38,7 @@ extension ClientRegistration {
         values.sendsIDTokenAtSignOut = try configuration[keys.sendsIDTokenAtSignOut]
         values.usesDPoP = try configuration[keys.usesDPoP]
         values.resources = try configuration[keys.resources]
-        values.requiresExactAuthorizationDetails = try configuration[keys.demandsExactDetails]
+        values.requiresExactAuthorizationDetails = try configuration[keys.requiresExactDetails]
         values.authorizationDetails = try configuration[keys.authorizationDetails]
         values.pushedRequests = try configuration[keys.pushedRequests]
         values.repeatedPushedParameters = try configuration[keys.repeatedPushedParameters]

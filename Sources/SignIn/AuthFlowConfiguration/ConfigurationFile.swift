@@ -61,15 +61,15 @@ public struct ConfigurationFile: Sendable {
         do throws(JSONError) {
             json = try JSON(parsing: text)
         } catch {
-            let mistake = JSONSyntaxError(in: text)
-            let hint = mistake.map { SyntaxHint.text(for: $0, in: text) } ?? ""
+            let syntaxError = JSONSyntaxError(in: text)
+            let hint = syntaxError.map { SyntaxHint.text(for: $0, in: text) } ?? ""
             throw ConfigurationError(issues: [
                 ConfigurationIssue(
                     file: name,
-                    line: mistake?.position.line ?? error.line ?? 1,
-                    column: mistake?.position.column ?? error.column ?? 1,
+                    line: syntaxError?.position.line ?? error.line ?? 1,
+                    column: syntaxError?.position.column ?? error.column ?? 1,
                     keyPath: "",
-                    problem: "this is not valid JSON: \((mistake?.code ?? error.code).rawValue)\(hint)"
+                    problem: "this is not valid JSON: \((syntaxError?.code ?? error.code).rawValue)\(hint)"
                 )
             ])
         }

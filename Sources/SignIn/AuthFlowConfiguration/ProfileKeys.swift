@@ -140,7 +140,7 @@ public enum ProfileKeys {
         ConfigurationValue<JSON>.array { json throws(AuthError) in try AuthorizationDetails.check(json) },
         "The authorization details to request in addition to scopes (RFC 9396): an array of objects, each with a type."
     )
-    static let demandsExactDetails = ConfigurationKey(
+    static let requiresExactDetails = ConfigurationKey(
         "authorization_details_exact",
         .flag,
         default: false,
@@ -302,7 +302,7 @@ public enum ProfileKeys {
             assertionAudience, assertionAlgorithm, flow,
             scopes,
             resources, sendsResourcesOnRefresh, bearerTokenTypes, requiresAdvertisedPKCE, authorizationDetails,
-            demandsExactDetails,
+            requiresExactDetails,
             redirectURI, responseMode, pushedRequests,
             repeatedPushedParameters,
             signsRequests, requestEncryption, securityProfile,

@@ -4,28 +4,28 @@ import AuthFlowJSON
 /// The likely cause of a syntax error in a configuration file, as a sentence.
 enum SyntaxHint {
     /// - Returns: A sentence without its period, after a separator; an empty string when the cause is unknown.
-    static func text(for mistake: JSONSyntaxError, in text: [UInt8]) -> String {
+    static func text(for syntaxError: JSONSyntaxError, in text: [UInt8]) -> String {
         if text.starts(with: [0xEF, 0xBB, 0xBF]) { return ". Save the file without a byte order mark" }
-        let rest = text[min(mistake.offset, text.count)...]
+        let rest = text[min(syntaxError.offset, text.count)...]
         guard let byte = rest.first else {
             return text.allSatisfy { $0 <= UInt8(ascii: " ") } ? ". The file is empty" : ""
         }
-        switch mistake.code {
+        switch syntaxError.code {
         case .duplicateKey:
             let key = rest.dropFirst().prefix { $0 != UInt8(ascii: "\"") }
             return ": \"\(DisplayText.sanitized(String(decoding: key, as: UTF8.self), limit: 60))\""
-        case .invalidSyntax: return cause(of: mistake, byte, before: text[..<rest.startIndex], rest)
+        case .invalidSyntax: return cause(of: syntaxError, byte, before: text[..<rest.startIndex], rest)
         default: return ""
         }
     }
 
     private static func cause(
-        of mistake: JSONSyntaxError,
+        of syntaxError: JSONSyntaxError,
         _ byte: UInt8,
         before: ArraySlice<UInt8>,
         _ rest: ArraySlice<UInt8>
     ) -> String {
-        switch mistake.expected {
+        switch syntaxError.expected {
         case .closingQuote: return ". A string has no closing quote on its line"
         case .escape: return ". A backslash in a string must be escaped with another backslash"
         case .number:
@@ -45,7 +45,7 @@ enum SyntaxHint {
         if ["\u{201C}", "\u{201D}", "\u{2018}", "\u{2019}"].contains(where: { rest.starts(with: $0.utf8) }) {
             return ". A string must be in straight double quotes"
         }
-        return switch mistake.expected {
+        return switch syntaxError.expected {
         case .colon: ". A colon is missing before this position"
         case .comma: ". A comma is missing before this position"
         case .end: ". The file continues after the end of its object"

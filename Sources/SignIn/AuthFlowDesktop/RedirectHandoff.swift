@@ -28,13 +28,13 @@ public struct RedirectHandoff: Sendable {
     public init(environment: [String: String] = HostServices.system.environment) throws(AuthError) {
         let given = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil }
         let usual = "/run/user/\(geteuid())"
-        guard let folder = given ?? (FileManager.default.fileExists(atPath: usual) ? usual : nil) else {
+        guard let runtimeDirectory = given ?? (FileManager.default.fileExists(atPath: usual) ? usual : nil) else {
             throw AuthError(
                 .userAgentFailed,
                 "XDG_RUNTIME_DIR is not set to an absolute path, so no redirect can be passed to this program. Set it to a private directory."
             )
         }
-        self.init(directory: "\(folder)/authflow")
+        self.init(directory: "\(runtimeDirectory)/authflow")
     }
 
     /// The outcome of a handoff.
@@ -82,7 +82,7 @@ public struct RedirectHandoff: Sendable {
         let path = path(for: state)
         let (redirects, redirect) = AsyncStream<String>.makeStream(bufferingPolicy: .bufferingOldest(1))
         let descriptor = try LocalSocket.listen(at: path)
-        let queue = DispatchQueue(label: "redirect hand-over")
+        let queue = DispatchQueue(label: "redirect handoff")
         let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)
         source.setEventHandler {
             let peer = accept(descriptor, nil, nil)

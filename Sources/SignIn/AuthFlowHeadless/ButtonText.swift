@@ -34,8 +34,8 @@ struct ButtonText {
 
     /// Whether the text contains one of the phrases, and no word that negates or cancels it.
     func matches(_ phrases: [String]) -> Bool {
-        let said = " \(words.joined(separator: " ")) "
-        return phrases.contains { said.contains(" \($0) ") }
+        let joined = " \(words.joined(separator: " ")) "
+        return phrases.contains { joined.contains(" \($0) ") }
             && !words.contains { Self.negations.contains($0) || Self.refusals.contains($0) }
     }
 

@@ -83,7 +83,7 @@ public actor HeadlessBrowser {
     /// The current cookies of the visit, including shared cookies.
     var cookies: [Cookie] { jar.cookies }
 
-    /// The destination of a visit.
+    /// The destination of a navigation.
     enum Destination: Sendable {
         /// A page.
         case page(HeadlessPage)

@@ -102,7 +102,7 @@ public struct HeadlessPage: Sendable {
 
     /// A sentence that quotes the error or the visible text of the page, without the secrets that were entered.
     func words(_ html: HTMLPage) -> String {
-        if let error = response.providerError(without: secrets) { return quotation(": \(error)") }
+        if let error = response.providerError(redacting: secrets) { return quotation(": \(error)") }
         // Many error pages repeat their title as the heading.
         let title = html.title.split(whereSeparator: \.isWhitespace).joined(separator: " ")
         let parts = html.text.hasPrefix(title) ? [html.text] : [title, html.text]

@@ -176,7 +176,7 @@ final class CallbackInbox: Sendable {
         return appearance.response(await resultPage())
     }
 
-    /// Whether a page on another site sent the request. Only the page of this server forwards a fragment.
+    /// Whether a page of another origin sent the request. Only the page of this server forwards a fragment.
     private func isCrossOrigin(_ request: HTTPRequest) -> Bool {
         guard let origin = request.headerFields[HTTPField.Name.origin], origin != "null" else { return false }
         return !authorities.contains { "http://\($0)" == origin.lowercased() }
@@ -190,7 +190,7 @@ final class CallbackInbox: Sendable {
             return !state.hasReportedIgnored
         }
         guard isFirst else { return }
-        expected.reporter.report(.userAgentVisit, details: ["ignored": "a redirect without the state of this visit"])
+        expected.reporter.report(.userAgentVisit, details: ["ignored": "a redirect without the state of this request"])
     }
 
     /// The response to a program that belongs to another user of this machine. That user may have read the URL of the

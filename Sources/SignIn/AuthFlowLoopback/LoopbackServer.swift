@@ -82,7 +82,7 @@ private final class Connections: Sendable {
     private static let maximumWaiting = 256
 
     /// The idle timeout of a connection while others wait to be accepted.
-    private static let silence = Duration.milliseconds(100)
+    private static let idleTimeout = Duration.milliseconds(100)
 
     private struct State {
         /// The connections whose request has not arrived yet, oldest first.
@@ -168,7 +168,8 @@ private final class Connections: Sendable {
             guard state.waiting.count >= Self.maximumWaiting else { return nil }
             let now = ContinuousClock.now
             state.waiting.removeAll { connection in
-                guard connection.since.duration(to: now) >= Self.silence, !Self.hasUnreadBytes(connection.socket) else {
+                guard connection.since.duration(to: now) >= Self.idleTimeout, !Self.hasUnreadBytes(connection.socket)
+                else {
                     return false
                 }
                 // The socket is only shut down, so that a waiting reader sees the end of the stream: the descriptor

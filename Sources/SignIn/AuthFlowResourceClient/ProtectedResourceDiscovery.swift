@@ -18,31 +18,31 @@ struct ProtectedResourceDiscovery: Sendable {
     /// - Throws: ``AuthError`` with `discovery_failed` when a document must not be used, or with a network error code.
     func metadata(named: String?) async throws -> ProtectedResourceMetadata? {
         if let named {
-            let place: Endpoint
+            let url: Endpoint
             do throws(AuthError) {
-                place = try Endpoint(named, name: "resource_metadata")
+                url = try Endpoint(named, name: "resource_metadata")
             } catch {
                 throw AuthError(.discoveryFailed, error.message, underlyingError: error)
             }
             // RFC 9728 section 7.7: the server chooses the URL, and must not make this client send requests to hosts that only this client can
             // reach (SSRF).
-            guard address.mayReferTo(place) else {
+            guard address.mayReferTo(url) else {
                 throw AuthError(
                     .discoveryFailed,
-                    "\(address.origin) advertises protected resource metadata at \(place.origin), a loopback or private address. A public server must not refer to such an address."
+                    "\(address.origin) advertises protected resource metadata at \(url.origin), a loopback or private address. A public server must not refer to such an address."
                 )
             }
-            guard let metadata = try await document(at: place) else {
+            guard let metadata = try await document(at: url) else {
                 throw AuthError(
                     .discoveryFailed,
-                    "\(address.origin) advertises the resource metadata URL \(place), which returns no metadata."
+                    "\(address.origin) advertises the resource metadata URL \(url), which returns no metadata."
                 )
             }
             return metadata
         }
-        for place in try wellKnownURLs() {
+        for url in try wellKnownURLs() {
             do {
-                if let metadata = try await document(at: place) { return metadata }
+                if let metadata = try await document(at: url) { return metadata }
             } catch let error as AuthError where error.code == .invalidResponse && 300..<400 ~= error.status ?? 0 {
                 // A server that redirects unknown paths to its home page has no document at this URL.
             }
@@ -56,16 +56,16 @@ struct ProtectedResourceDiscovery: Sendable {
         return try own == hosts ? [Endpoint(hosts)] : [Endpoint(own), Endpoint(hosts)]
     }
 
-    private func document(at place: Endpoint) async throws -> ProtectedResourceMetadata? {
+    private func document(at url: Endpoint) async throws -> ProtectedResourceMetadata? {
         // No credential is sent: the document is public, and the server chose its URL.
         let request = TransportRequest(
             .get,
-            place,
+            url,
             headerFields: [.accept: "application/json"],
             maximumResponseSize: Self.maximumSize
         )
         let response = try await ExchangeLimits.send(request, by: transport, clock: host.clock)
-        try response.requireAvailable(from: place.host, now: host.now())
+        try response.requireAvailable(from: url.host, now: host.now())
         if (400..<500).contains(response.status) { return nil }
         guard response.status == 200 else {
             throw AuthError(
@@ -84,10 +84,10 @@ struct ProtectedResourceDiscovery: Sendable {
             // The host's document, which may be broader, must not replace a document that cannot be parsed.
             throw AuthError(
                 .discoveryFailed,
-                "The resource metadata at \(place) is not valid JSON.",
+                "The resource metadata at \(url) is not valid JSON.",
                 underlyingError: error
             )
         }
-        return try ProtectedResourceMetadata(json, of: address, at: place)
+        return try ProtectedResourceMetadata(json, of: address, at: url)
     }
 }

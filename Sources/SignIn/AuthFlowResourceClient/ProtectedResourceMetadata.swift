@@ -76,8 +76,8 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
     /// percent-encoded dots and slashes in a path depends on the server.
     private static func isHostMetadata(_ location: Endpoint, of address: Endpoint, _ resource: String) -> Bool {
         let named = try? Endpoint(resource, name: "resource")
-        let places = [address.wellKnownMetadata, named?.wellKnownMetadata, address.wellKnownMetadataOfHost]
-        return places.contains { $0?.isIdentical(to: location.url) == true }
+        let urls = [address.wellKnownMetadata, named?.wellKnownMetadata, address.wellKnownMetadataOfHost]
+        return urls.contains { $0?.isIdentical(to: location.url) == true }
     }
 
     /// The match between a resource identifier and a URL; nil when they do not match.

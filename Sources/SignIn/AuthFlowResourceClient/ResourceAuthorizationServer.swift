@@ -34,7 +34,7 @@ struct ResourceAuthorizationServer: MixUpDefending {
         try requireOwnEndpoints(metadata)
         // RFC 8252 section 8.10: "it is REQUIRED that a unique redirect URI is used for each authorization server used
         // by the app". Here, this applies only if the responses do not contain `iss`.
-        guard redirectURI.hasSuffix(RedirectURI.mark(of: issuer)) else {
+        guard redirectURI.hasSuffix(RedirectURI.pathSegment(of: issuer)) else {
             throw refusal(
                 "its responses contain no iss parameter (RFC 9207), and the redirect URI is shared with other servers"
             )
@@ -82,13 +82,13 @@ struct ResourceAuthorizationServer: MixUpDefending {
 
 extension RedirectURI {
     /// The last path segment of the redirect URIs for one issuer.
-    static func mark(of issuer: String) -> String {
+    static func pathSegment(of issuer: String) -> String {
         "/" + Base64URL.encode(Array(SHA256.hash(data: Array(issuer.utf8)).prefix(16)))
     }
 
     /// The redirect URI for one issuer; unchanged when it cannot be varied.
     func own(for issuer: String) -> RedirectURI {
         guard kind != .https, !uri.contains("?") else { return self }
-        return (try? RedirectURI(uri.droppingTrailingSlash + Self.mark(of: issuer))) ?? self
+        return (try? RedirectURI(uri.droppingTrailingSlash + Self.pathSegment(of: issuer))) ?? self
     }
 }

@@ -175,12 +175,12 @@ extension ResourceClient {
             known.clientID = document
             known.identification = .metadataDocument
         } else if found.serverMetadata.registrationEndpoint != nil {
-            let kept = try await registrations.registration(at: known.issuer, for: redirectURI) {
+            let stored = try await registrations.registration(at: known.issuer, for: redirectURI) {
                 $0.isUsable(at: host.now())
             } orElse: {
                 try await register(found, scopes: scopes)
             }
-            known.clientID = kept.clientID
+            known.clientID = stored.clientID
             known.identification = .dynamic
         } else {
             throw AuthError(
@@ -270,8 +270,8 @@ extension ResourceClient {
     /// Whether an authorization server no longer recognizes a client that was dynamically registered more than a minute
     /// ago. The server's error page would never redirect back, and the user could do nothing about it.
     func isUnregistered(_ known: KnownResource, _ client: AuthClient) async throws -> Bool {
-        guard let kept = try await registrations.registration(at: known.issuer, for: redirectURI),
-            kept.registeredAt + 60 < host.now(), let redirectURI = kept.redirectURIs.first
+        guard let stored = try await registrations.registration(at: known.issuer, for: redirectURI),
+            stored.registeredAt + 60 < host.now(), let redirectURI = stored.redirectURIs.first
         else { return false }
         let oauth = client.client
         let metadata = try await oauth.metadata()

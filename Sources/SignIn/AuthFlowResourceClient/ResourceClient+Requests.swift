@@ -56,11 +56,11 @@ extension ResourceClient {
     /// The error that the resource describes in a response, without the access token, which a resource may echo.
     package func providerError(in response: TransportResponse) async -> ProviderError? {
         let token = try? await client()?.credential()?.tokens.accessToken
-        return response.providerError(without: [token].compactMap { $0 })
+        return response.providerError(redacting: [token].compactMap { $0 })
     }
 
     /// Records the network reach of a connection to the resource.
-    package func record(reach: NetworkReach?) { transport.record(reach) }
+    package func recordReach(_ reach: NetworkReach?) { transport.record(reach) }
 
     /// A request to the resource, for programs that do not send it with ``perform(_:_:_:)``.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource must not be sent to the URL.
@@ -95,14 +95,14 @@ extension ResourceClient {
         after head: HTTPResponse,
         mayAsk: Bool = true
     ) async throws -> Bool {
-        record(from: head, of: attempt)
+        recordNonce(from: head, of: attempt)
         let challenges = AuthenticationChallenge.challenges(in: head.headerFields)
         guard let challenge = ResourceChallenge(status: head.status.code, challenges: challenges) else { return false }
         return try await satisfy(challenge, &attempt, mayAsk)
     }
 
     /// Stores the DPoP nonce for the next request; any response may contain a nonce (RFC 9449 section 9).
-    public func record(from head: HTTPResponse, of attempt: ResourceAttempt) {
+    public func recordNonce(from head: HTTPResponse, of attempt: ResourceAttempt) {
         nonces.record(from: head.headerFields, origin: attempt.endpoint.origin)
     }
 
@@ -155,7 +155,7 @@ extension ResourceClient {
             attempt.round.end = error
             return nil
         } catch let error as AuthError where isUnregistered(known, error) {
-            attempt.round.end = try await forget(known, error)
+            attempt.round.end = try await retireRegistration(known, error)
             return nil
         }
     }
@@ -169,7 +169,7 @@ extension ResourceClient {
     /// Retires a registration that the server did not recognize: the next sign-in registers the client again. Until then, the tokens remain
     /// stored, because the response may have been a mistake.
     /// - Returns: The error for the caller.
-    func forget(_ known: KnownResource, _ error: AuthError) async throws -> AuthError {
+    func retireRegistration(_ known: KnownResource, _ error: AuthError) async throws -> AuthError {
         try await registrations.retire(at: known.issuer, for: redirectURI, clientID: known.clientID)
         return AuthError(
             .loginRequired,
@@ -252,7 +252,7 @@ extension ResourceClient {
         }
         guard attempt.round.signIns == 0 else {
             let error = rejectedAfterSignIn
-            await rest(after: error)
+            await startCooldown(after: error)
             throw error
         }
         return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: nil)
@@ -324,7 +324,7 @@ extension ResourceClient {
             round.end = error
             return false
         } catch let error as AuthError where isUnregistered(known, error) {
-            round.end = try await forget(known, error)
+            round.end = try await retireRegistration(known, error)
             return false
         }
     }

@@ -14,9 +14,9 @@ extension ResourceClient {
     ///   ``AuthClient/signIn(_:options:)`` throws.
     @discardableResult
     public func signIn(to challenge: ResourceChallenge? = nil) async throws -> Credential {
-        var demand = challenge
-        if demand == nil { demand = try await requestChallenge() }
-        try await signIn(to: demand, for: .user)
+        var challenge = challenge
+        if challenge == nil { challenge = try await requestChallenge() }
+        try await signIn(to: challenge, for: .user)
         // The sign-in has succeeded, but other processes cannot use it.
         if let error = state.withLock({ $0.storageError }) { throw error }
         return try await freshCredential()
@@ -75,10 +75,10 @@ extension ResourceClient {
         let began = host.now()
         let finish = began + options.timeout.seconds
         while true {
-            let hasTurn = Atomic(false)
+            let hasLock = Atomic(false)
             do {
                 return try await store.withLease(on: signInLockKey) { lease in
-                    hasTurn.store(true, ordering: .relaxed)
+                    hasLock.store(true, ordering: .relaxed)
                     // Another process may have requested more scopes in the meantime, which must not be lost.
                     _ = try await known(reading: true)
                     let scopes = try await scopes(for: challenge, found)
@@ -122,7 +122,7 @@ extension ResourceClient {
             } catch is LostSignInLock {
                 guard host.now() < finish else { throw Lease.lost }
             } catch let error as AuthError
-                where error.code == .leaseBusy && !hasTurn.load(ordering: .relaxed) && host.now() < finish
+                where error.code == .leaseBusy && !hasLock.load(ordering: .relaxed) && host.now() < finish
             {
                 continue
             }
@@ -212,7 +212,7 @@ extension ResourceClient {
     /// Delays the next sign-in page in every process, so that a user whose sign-in has just
     /// failed is not prompted again immediately. Methods without a user are not delayed, because they show no
     /// page.
-    func rest(after error: AuthError) async {
+    func startCooldown(after error: AuthError) async {
         guard options.cooldownAfterFailure > .zero, methods.withoutUser == nil else { return }
         try? await store.withLease(on: signInLockKey) { lease in
             let history = try await history().rejected(with: error, at: host.now())
@@ -356,16 +356,16 @@ extension ResourceClient {
     /// Whether a new registration may help: the server does not recognize the client
     /// or did not register these scopes, or none of the registered ports is free.
     private func mayNeedNewRegistration(_ error: AuthError, _ known: KnownResource) async throws -> Bool {
-        let kept = try await registrations.registration(at: known.issuer, for: redirectURI, clientID: known.clientID)
+        let stored = try await registrations.registration(at: known.issuer, for: redirectURI, clientID: known.clientID)
         switch (error.code, error.providerError?.error) {
         case (.portBusy, _):
             return options.redirectURIs.contains { if case .loopback(_, nil, _) = $0.kind { true } else { false } }
         case (.providerRejected, "invalid_scope"):
-            return kept.map { !Set($0.scopes).isSuperset(of: known.scopes) } ?? false
+            return stored.map { !Set($0.scopes).isSuperset(of: known.scopes) } ?? false
         case (.providerRejected, "invalid_client"), (.providerRejected, "unauthorized_client"),
             (.providerRejected, "invalid_redirect_uri"):
             // A registration that was made a moment ago is assumed to be known to the server.
-            return kept.map { $0.registeredAt + 5 < host.now() } ?? true
+            return stored.map { $0.registeredAt + 5 < host.now() } ?? true
         default: return false
         }
     }

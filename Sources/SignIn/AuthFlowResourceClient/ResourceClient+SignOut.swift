@@ -55,8 +55,8 @@ extension ResourceClient {
         if let registered { clients.append((registered.server.issuer, registered.registration.clientID, .registered)) }
         for (issuer, origin) in (try? await KnownResources(store: store).registrations()) ?? []
         where origin == address.origin {
-            guard let kept = try? await registrations.registration(at: issuer, for: redirectURI) else { continue }
-            clients.append((issuer, kept.clientID, .dynamic))
+            guard let stored = try? await registrations.registration(at: issuer, for: redirectURI) else { continue }
+            clients.append((issuer, stored.clientID, .dynamic))
         }
         // Metadata may name a parent path as the resource.
         var (resources, path) = ([options.resource ?? address.resourceIdentifier, address.origin], address.path[...])
@@ -145,7 +145,7 @@ extension ResourceClient {
     ) async -> (results: [Outcome], failure: (any Error)?) {
         let (results, failure) = await end(signIns, body)
         do {
-            try await forget(signIns.indices.filter { results[$0] != nil }.map { signIns[$0] }, endsUnfinished)
+            try await removeSignIns(signIns.indices.filter { results[$0] != nil }.map { signIns[$0] }, endsUnfinished)
         } catch {
             return (signIns.indices.flatMap { results[$0] ?? [] }, failure ?? error)
         }
@@ -181,7 +181,7 @@ extension ResourceClient {
 
     /// Removes sign-ins from the record, except those with tokens in the store: a user may have signed in again in the
     /// meantime, and the record must name every sign-in whose tokens are in the store.
-    private func forget(_ signIns: [KnownResource], _ endsUnfinished: Bool) async throws {
+    private func removeSignIns(_ signIns: [KnownResource], _ endsUnfinished: Bool) async throws {
         let record = try await changeRecord { record in
             for known in signIns {
                 let clients = try await clientsForSignOut(of: known)
@@ -191,8 +191,8 @@ extension ResourceClient {
             }
         }
         state.withLock { state in
-            let isForgotten = state.known.map { known in signIns.contains { $0.sharesTokens(with: known) } } ?? true
-            if isForgotten { (state.known, state.isLoaded) = (record.current, true) }
+            let wasRemoved = state.known.map { known in signIns.contains { $0.sharesTokens(with: known) } } ?? true
+            if wasRemoved { (state.known, state.isLoaded) = (record.current, true) }
         }
         if record.all.isEmpty { await removeFromList() }
         await removeUnusedRegistrations(of: signIns)

@@ -288,18 +288,18 @@ public final class ResourceClient: Sendable {
             }
             base = try ClientRegistration(clientID: known.clientID) { $0.redirectURIs = options.redirectURIs }
         case .dynamic:
-            var kept = registration
-            if kept == nil {
-                kept = try await registrations.registration(
+            var stored = registration
+            if stored == nil {
+                stored = try await registrations.registration(
                     at: known.issuer,
                     for: redirectURI,
                     clientID: known.clientID
                 )
             }
-            guard registered == nil, let kept else { return nil }
-            base = try ClientRegistration(clientID: kept.clientID) {
-                $0.redirectURIs = kept.redirectURIs
-                $0.authentication = kept.authentication
+            guard registered == nil, let stored else { return nil }
+            base = try ClientRegistration(clientID: stored.clientID) {
+                $0.redirectURIs = stored.redirectURIs
+                $0.authentication = stored.authentication
             }
         }
         let wanted = try base.changing {
@@ -403,7 +403,7 @@ public final class ResourceClient: Sendable {
             do {
                 return try await client.freshCredential(lasting: duration)
             } catch let error as AuthError where isUnregistered(known, error) {
-                throw try await forget(known, error)
+                throw try await retireRegistration(known, error)
             }
         }
         // A machine-to-machine client shows no page, so it needs no permission to prompt the user.

@@ -193,9 +193,9 @@ public struct StoredRegistrations: Sendable {
 
     private func read(_ key: RecordKey) async throws -> StoredRegistration? {
         guard let bytes = try await store.bytes(for: key), let json = try? JSON(parsing: bytes),
-            let kept = StoredRegistration(json), kept.issuer.isIdentical(to: key.issuer)
+            let stored = StoredRegistration(json), stored.issuer.isIdentical(to: key.issuer)
         else { return nil }
-        return kept
+        return stored
     }
 
     /// Returns the stored registration, or a new one from `register` when none is acceptable. Calls are serialized across processes.
@@ -210,7 +210,7 @@ public struct StoredRegistrations: Sendable {
     ) async throws -> StoredRegistration {
         let key = self.key(issuer, redirectURI)
         return try await store.withLease(on: key) { lease in
-            if let kept = try await read(key), isWanted(kept) { return kept }
+            if let stored = try await read(key), isWanted(stored) { return stored }
             let made = try await register()
             try await write(made, for: redirectURI, lease)
             return made
@@ -236,11 +236,11 @@ public struct StoredRegistrations: Sendable {
     func retire(at issuer: String, for redirectURI: RedirectURI, clientID: String) async throws {
         let key = self.key(issuer, redirectURI)
         try await store.withLease(on: key) { lease in
-            guard var kept = try await read(key), kept.clientID.isIdentical(to: clientID), !kept.isRetired else {
+            guard var stored = try await read(key), stored.clientID.isIdentical(to: clientID), !stored.isRetired else {
                 return
             }
-            kept.isRetired = true
-            try await write(kept, for: redirectURI, lease)
+            stored.isRetired = true
+            try await write(stored, for: redirectURI, lease)
         }
     }
 
@@ -259,17 +259,17 @@ public struct StoredRegistrations: Sendable {
     ) async throws -> StoredRegistration? {
         let key = self.key(issuer, redirectURI)
         return try await store.withLease(on: key) { lease in
-            let kept = try await registration(at: issuer, for: redirectURI, clientID: clientID)
-            if let kept {
-                let own = self.key(issuer, redirectURI, kept.clientID)
+            let stored = try await registration(at: issuer, for: redirectURI, clientID: clientID)
+            if let stored {
+                let own = self.key(issuer, redirectURI, stored.clientID)
                 try await store.withLease(on: own) { lease in try await store.write(nil, under: lease) }
             }
             let present = try await read(key)
-            if clientID == nil || present?.clientID == kept?.clientID {
+            if clientID == nil || present?.clientID == stored?.clientID {
                 try await store.write(nil, under: lease)
                 await KnownResources(store: store).remove(issuer: issuer, origin: origin)
             }
-            return kept
+            return stored
         }
     }
 

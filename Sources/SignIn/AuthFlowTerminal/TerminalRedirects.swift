@@ -29,8 +29,8 @@ public final class TerminalRedirects: Sendable {
 
     private let isEnabled: Bool
     private let notify: @Sendable (Notice) -> Void
-    private let visits: AsyncStream<Bool>
-    private let visit: AsyncStream<Bool>.Continuation
+    private let waitingStates: AsyncStream<Bool>
+    private let waitingState: AsyncStream<Bool>.Continuation
 
     /// Creates a reader.
     /// - Parameters:
@@ -42,17 +42,17 @@ public final class TerminalRedirects: Sendable {
     ) {
         self.isEnabled = isEnabled
         self.notify = notify ?? Self.writeNotice
-        (self.visits, self.visit) = AsyncStream.makeStream()
+        (self.waitingStates, self.waitingState) = AsyncStream.makeStream()
     }
 
     /// The observer to pass to the client, or to call from the client's own observer. It tracks when a URL is shown and
     /// when the wait for the response ends.
     public var observer: @Sendable (FlowEvent) -> Void {
-        { [visit] event in
+        { [waitingState] event in
             guard event.step == .userAgentVisit || event.step == .endSession else { return }
             switch event.progress {
-            case .note where event.url != nil: visit.yield(true)
-            case .succeeded, .failed, .cancelled: visit.yield(false)
+            case .note where event.url != nil: waitingState.yield(true)
+            case .succeeded, .failed, .cancelled: waitingState.yield(false)
             default: break
             }
         }
@@ -75,7 +75,7 @@ public final class TerminalRedirects: Sendable {
     /// Reads from the terminal only while a redirect is expected, because other code may read it at other times.
     private func read(for client: AuthClient) async {
         var reading: Task<Void, Never>?
-        for await isWaiting in visits {
+        for await isWaiting in waitingStates {
             reading?.cancel()
             await reading?.value
             reading = isWaiting ? Task { await self.readLines(for: client) } : nil

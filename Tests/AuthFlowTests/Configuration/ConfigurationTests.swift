@@ -389,7 +389,7 @@ private final class SecretiveAgents: Sendable {
         _ agents: String,
         _ environment: [String: String],
         _ name: String,
-        _ passedOver: String?
+        _ skipped: String?
     ) async throws {
         let events = Mutex<[FlowEvent]>([])
         let profile = "{\(Self.good), \"store\": \"memory\", \"user_agent\": \(agents)}"
@@ -397,7 +397,7 @@ private final class SecretiveAgents: Sendable {
         await expectError(.userAgentFailed) { try await client.signIn() }
         let choice = events.withLock { $0.first { $0.step == .userAgentChoice } }
         #expect(choice?.details["name"] == name)
-        #expect(choice?.details["passed_over"] == passedOver)
+        #expect(choice?.details["passed_over"] == skipped)
     }
 
     @Test func triesTheDeviceGrantBeforeAUserAgentOfLastResort() async throws {
@@ -411,8 +411,8 @@ private final class SecretiveAgents: Sendable {
         // all and fails.
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         #expect(error?.code == .userAgentFailed)
-        let passedOver = events.withLock { $0.filter { $0.step == .flowChoice }.map { $0.details["passed_over"] } }
-        #expect(passedOver == ["authorization_code", "device"])
+        let skipped = events.withLock { $0.filter { $0.step == .flowChoice }.map { $0.details["passed_over"] } }
+        #expect(skipped == ["authorization_code", "device"])
         let choice = events.withLock { $0.first { $0.step == .flowChoice } }
         #expect(choice?.details["reason"]?.contains("lastResort: no screen") == true)
     }

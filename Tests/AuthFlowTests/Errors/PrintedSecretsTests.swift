@@ -55,7 +55,7 @@ import Testing
             nonce: Secret(secret),
             codeVerifier: Secret(secret),
             responseMode: .query,
-            demand: AuthenticationRequirements(),
+            requirements: AuthenticationRequirements(),
             scopes: [],
             resources: [],
             authorizationDetails: nil,

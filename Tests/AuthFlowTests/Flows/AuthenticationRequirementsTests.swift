@@ -9,9 +9,9 @@ import Testing
         #expect(try AuthenticationRequirements(["scope": "openid"]) == AuthenticationRequirements())
         #expect(try AuthenticationRequirements(["max_age": "0"]).maximumAge == 0)
         let claims = #"{"id_token":{"acr":{"essential":true,"values":["a","b"]},"auth_time":{"essential":true}}}"#
-        let demand = try AuthenticationRequirements(["claims": claims])
-        #expect(demand.essentialACRValues == ["a", "b"])
-        #expect(demand.maximumAge == .infinity)
+        let requirements = try AuthenticationRequirements(["claims": claims])
+        #expect(requirements.essentialACRValues == ["a", "b"])
+        #expect(requirements.maximumAge == .infinity)
         #expect(try AuthenticationRequirements(["claims": claims, "max_age": "60"]).maximumAge == 60)
         let one = #"{"id_token":{"acr":{"essential":true,"value":"a"}}}"#
         #expect(try AuthenticationRequirements(["claims": one]).essentialACRValues == ["a"])

@@ -24,7 +24,7 @@ import Testing
             nonce: Secret("nonce"),
             codeVerifier: Secret("verifier"),
             responseMode: mode,
-            demand: AuthenticationRequirements(),
+            requirements: AuthenticationRequirements(),
             scopes: [],
             resources: [],
             authorizationDetails: nil,
@@ -36,10 +36,10 @@ import Testing
     private let used = UsedStates()
 
     /// Checks a response to a request.
-    private func check(_ callback: String, to request: AuthorizationRequest, announces: Bool = false) throws
+    private func check(_ callback: String, to request: AuthorizationRequest, sendsIssuer: Bool = false) throws
         -> AuthorizationResponse
     {
-        let metadata = ProviderMetadata(issuer: Self.issuer, sendsIssuerInResponses: announces)
+        let metadata = ProviderMetadata(issuer: Self.issuer, sendsIssuerInResponses: sendsIssuer)
         let received = try RedirectResponse(
             callback,
             at: request.redirectURI,
@@ -87,104 +87,109 @@ import Testing
         _ = try check(
             "http://127.0.0.1:8400/callback?state=z634l182&code=1&iss=https%3A%2F%2Fid.example.com",
             to: pending(),
-            announces: true
+            sendsIssuer: true
         )
     }
 
     struct Refused: CustomTestStringConvertible {
         let row: String
         let query: String
-        let announces: Bool
+        let sendsIssuer: Bool
         let code: AuthError.Code
         var testDescription: String { row }
     }
 
     static let refused: [Refused] = [
-        Refused(row: "103 wrong state", query: "?state=other&code=1", announces: false, code: .invalidCallback),
-        Refused(row: "104 no state", query: "?code=1", announces: false, code: .invalidCallback),
+        Refused(row: "103 wrong state", query: "?state=other&code=1", sendsIssuer: false, code: .invalidCallback),
+        Refused(row: "104 no state", query: "?code=1", sendsIssuer: false, code: .invalidCallback),
         Refused(
             row: "error with wrong state",
             query: "?state=other&error=access_denied",
-            announces: false,
+            sendsIssuer: false,
             code: .invalidCallback
         ),
-        Refused(row: "O4 code twice", query: "?state=z634l182&code=1&code=2", announces: false, code: .invalidCallback),
+        Refused(
+            row: "O4 code twice",
+            query: "?state=z634l182&code=1&code=2",
+            sendsIssuer: false,
+            code: .invalidCallback
+        ),
         Refused(
             row: "O4 state twice",
             query: "?state=z634l182&state=z634l182&code=1",
-            announces: false,
+            sendsIssuer: false,
             code: .invalidCallback
         ),
         Refused(
             row: "O4 iss twice",
             query: "?state=z634l182&code=1&iss=https://id.example.com&iss=https://id.example.com",
-            announces: false,
+            sendsIssuer: false,
             code: .invalidCallback
         ),
         Refused(
             row: "101 wrong iss",
             query: "?state=z634l182&code=1&iss=https%3A%2F%2Fevil.example.com",
-            announces: false,
+            sendsIssuer: false,
             code: .issuerMismatch
         ),
         Refused(
             row: "iss with a trailing slash",
             query: "?state=z634l182&code=1&iss=https%3A%2F%2Fid.example.com%2F",
-            announces: false,
+            sendsIssuer: false,
             code: .issuerMismatch
         ),
         Refused(
             row: "102 no iss although advertised",
             query: "?state=z634l182&code=1",
-            announces: true,
+            sendsIssuer: true,
             code: .issuerMismatch
         ),
         Refused(
             row: "denial without iss although advertised",
             query: "?state=z634l182&error=access_denied",
-            announces: true,
+            sendsIssuer: true,
             code: .accessDenied
         ),
         Refused(
             row: "error without iss although advertised",
             query: "?state=z634l182&error=server_error",
-            announces: true,
+            sendsIssuer: true,
             code: .issuerMismatch
         ),
         Refused(
             row: "error with wrong iss",
             query: "?state=z634l182&error=access_denied&iss=https://evil",
-            announces: false,
+            sendsIssuer: false,
             code: .issuerMismatch
         ),
-        Refused(row: "denied", query: "?state=z634l182&error=access_denied", announces: false, code: .accessDenied),
+        Refused(row: "denied", query: "?state=z634l182&error=access_denied", sendsIssuer: false, code: .accessDenied),
         Refused(
             row: "40 login_required",
             query: "?state=z634l182&error=login_required",
-            announces: false,
+            sendsIssuer: false,
             code: .loginRequired
         ),
-        Refused(row: "neither", query: "?state=z634l182", announces: false, code: .invalidCallback),
-        Refused(row: "empty code", query: "?state=z634l182&code=", announces: false, code: .invalidCallback),
-        Refused(row: "no query", query: "", announces: false, code: .invalidCallback),
+        Refused(row: "neither", query: "?state=z634l182", sendsIssuer: false, code: .invalidCallback),
+        Refused(row: "empty code", query: "?state=z634l182&code=", sendsIssuer: false, code: .invalidCallback),
+        Refused(row: "no query", query: "", sendsIssuer: false, code: .invalidCallback),
         Refused(
             row: "fragment",
             query: "?state=z634l182&code=1#access_token=x",
-            announces: false,
+            sendsIssuer: false,
             code: .invalidCallback
         ),
-        Refused(row: "broken escape", query: "?state=z634l182&code=%zz", announces: false, code: .invalidCallback),
+        Refused(row: "broken escape", query: "?state=z634l182&code=%zz", sendsIssuer: false, code: .invalidCallback),
         Refused(
             row: "query without a question mark",
             query: "&state=z634l182&code=1",
-            announces: false,
+            sendsIssuer: false,
             code: .invalidCallback
         ),
-        Refused(row: "longer path", query: "/x?state=z634l182&code=1", announces: false, code: .invalidCallback),
+        Refused(row: "longer path", query: "/x?state=z634l182&code=1", sendsIssuer: false, code: .invalidCallback),
         Refused(
             row: "path with a parent directory",
             query: "/../callback?state=z634l182&code=1",
-            announces: false,
+            sendsIssuer: false,
             code: .invalidCallback
         ),
     ]
@@ -196,7 +201,7 @@ import Testing
             try check(
                 "http://127.0.0.1:8400/callback\(test.query)",
                 to: pending(),
-                announces: test.announces
+                sendsIssuer: test.sendsIssuer
             )
         }
         #expect(error.code == test.code)

@@ -45,7 +45,7 @@ import Testing
         #"{"error":"x","error_description":"bad abc.def-ghi","access_token":1}"#,
     ]) func redactsTheAccessTokenInProtectedResourceErrors(_ body: String) {
         let response = TransportResponse(head: HTTPResponse(status: .badRequest), body: Array(body.utf8))
-        let words = response.providerError(without: [Secret("abc.def-ghi")]).map { "\($0)" }
+        let words = response.providerError(redacting: [Secret("abc.def-ghi")]).map { "\($0)" }
         #expect(words?.contains("<redacted>") == true)
         #expect(words?.contains("abc") == false)
     }

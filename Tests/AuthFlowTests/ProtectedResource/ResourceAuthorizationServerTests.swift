@@ -19,7 +19,7 @@ import Testing
         let isAccepted: Bool
     }
 
-    private static let ownRedirectURI = "http://127.0.0.1/callback\(RedirectURI.mark(of: issuer))"
+    private static let ownRedirectURI = "http://127.0.0.1/callback\(RedirectURI.pathSegment(of: issuer))"
 
     @Test(arguments: [
         Server(testDescription: "a shared redirect URI", isAccepted: false),

@@ -128,7 +128,7 @@ import Testing
         (.unchecked(credential("kept"), unavailable), 599, "kept, stores kept, backs off"),
         (.unchecked(credential("kept"), unavailable), 601, "temporarily_unavailable, stores kept, backs off"),
         (
-            .refused(credential("kept"), .init(.invalidIDToken, "")), 0,
+            .rejected(credential("kept"), .init(.invalidIDToken, "")), 0,
             "invalid_id_token, stores refusal 1, backs off, drops"
         ),
     ])
@@ -138,7 +138,7 @@ import Testing
 
     @Test func requiresSignInAfterRefreshedTokensFailValidationTwice() {
         let kept = Self.credential("kept", refused: 1)
-        let consequence = Self.refresh().consequence(of: .refused(kept, .init(.invalidIDToken, "")), at: Self.start)
+        let consequence = Self.refresh().consequence(of: .rejected(kept, .init(.invalidIDToken, "")), at: Self.start)
         #expect(describe(consequence) == "login_required, stores refusal 2, backs off, drops, expired")
         #expect(consequence.backoff?.code == .loginRequired)
     }

@@ -41,7 +41,7 @@ import Testing
         var outage = outage(after: 5)
         #expect(outage.admitRefresh(at: Self.start + 6) == nil)
         outage.failed([9], Self.away, since: Self.start - 1, at: Self.start + 7, random: 127)
-        #expect(outage.admitRefresh(at: Self.start + 6 + ProviderOutage.waitTimeout) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 6 + ProviderOutage.probeTimeout) == nil)
     }
 
     @Test func infrequentFailuresDoNotThrottleRefreshes() {
@@ -68,7 +68,7 @@ import Testing
     @Test func anotherCallerRetriesIfTheFirstRetryNeverCompletes() {
         var outage = outage(after: 5)
         #expect(outage.admitRefresh(at: Self.start + 6) == nil)
-        #expect(outage.admitRefresh(at: Self.start + 6 + ProviderOutage.waitTimeout) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 6 + ProviderOutage.probeTimeout) == nil)
     }
 
     @Test func anotherCallerRetriesImmediatelyIfTheFirstSendsNoRequest() {

@@ -47,54 +47,54 @@ import Testing
         #expect(other.ignoredResponseReason.advice.isEmpty)
     }
 
-    struct Arrival: CustomTestStringConvertible {
+    struct Redirect: CustomTestStringConvertible {
         let url: String
         let mode: ResponseMode
         let isAccepted: Bool
         var testDescription: String { url }
     }
 
-    static let arrivals: [Arrival] = [
-        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state", mode: .query, isAccepted: true),
-        Arrival(
+    static let redirects: [Redirect] = [
+        Redirect(url: "com.example.app:/callback?code=1&state=the-right-state", mode: .query, isAccepted: true),
+        Redirect(
             url: "com.example.app:/callback?error=access_denied&state=the-right-state",
             mode: .query,
             isAccepted: true
         ),
-        Arrival(url: "com.example.app:/callback#code=1&state=the-right-state", mode: .fragment, isAccepted: true),
-        Arrival(url: "com.example.app:/callback#code=1&state=the-right-state", mode: .query, isAccepted: false),
-        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state", mode: .fragment, isAccepted: false),
+        Redirect(url: "com.example.app:/callback#code=1&state=the-right-state", mode: .fragment, isAccepted: true),
+        Redirect(url: "com.example.app:/callback#code=1&state=the-right-state", mode: .query, isAccepted: false),
+        Redirect(url: "com.example.app:/callback?code=1&state=the-right-state", mode: .fragment, isAccepted: false),
         // Some providers append an empty or meaningless fragment.
-        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state#", mode: .query, isAccepted: true),
-        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state#_=_", mode: .query, isAccepted: true),
-        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state#_=_x", mode: .query, isAccepted: false),
-        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state##", mode: .query, isAccepted: false),
-        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state#x", mode: .query, isAccepted: false),
-        Arrival(url: "com.example.app:/callback?code=1&state=wrong", mode: .query, isAccepted: false),
-        Arrival(url: "com.example.app:/callback?code=1", mode: .query, isAccepted: false),
-        Arrival(
+        Redirect(url: "com.example.app:/callback?code=1&state=the-right-state#", mode: .query, isAccepted: true),
+        Redirect(url: "com.example.app:/callback?code=1&state=the-right-state#_=_", mode: .query, isAccepted: true),
+        Redirect(url: "com.example.app:/callback?code=1&state=the-right-state#_=_x", mode: .query, isAccepted: false),
+        Redirect(url: "com.example.app:/callback?code=1&state=the-right-state##", mode: .query, isAccepted: false),
+        Redirect(url: "com.example.app:/callback?code=1&state=the-right-state#x", mode: .query, isAccepted: false),
+        Redirect(url: "com.example.app:/callback?code=1&state=wrong", mode: .query, isAccepted: false),
+        Redirect(url: "com.example.app:/callback?code=1", mode: .query, isAccepted: false),
+        Redirect(
             url: "com.example.app:/callback?state=the-right-state&state=the-right-state",
             mode: .query,
             isAccepted: false
         ),
-        Arrival(url: "com.example.app:/callbackx?code=1&state=the-right-state", mode: .query, isAccepted: false),
-        Arrival(url: "com.example.app:/other?code=1&state=the-right-state", mode: .query, isAccepted: false),
-        Arrival(url: "com.example.xyz:/callback?code=1&state=the-right-state", mode: .query, isAccepted: false),
-        Arrival(
+        Redirect(url: "com.example.app:/callbackx?code=1&state=the-right-state", mode: .query, isAccepted: false),
+        Redirect(url: "com.example.app:/other?code=1&state=the-right-state", mode: .query, isAccepted: false),
+        Redirect(url: "com.example.xyz:/callback?code=1&state=the-right-state", mode: .query, isAccepted: false),
+        Redirect(
             url: "https://evil.example/com.example.app:/callback?state=the-right-state",
             mode: .query,
             isAccepted: false
         ),
-        Arrival(url: "the-right-state", mode: .query, isAccepted: false),
-        Arrival(url: "", mode: .query, isAccepted: false),
+        Redirect(url: "the-right-state", mode: .query, isAccepted: false),
+        Redirect(url: "", mode: .query, isAccepted: false),
     ]
 
-    @Test(arguments: arrivals)
-    func acceptsOnlyTheAuthorizationResponseToTheCurrentRequest(_ arrival: Arrival)
+    @Test(arguments: redirects)
+    func acceptsOnlyTheAuthorizationResponseToTheCurrentRequest(_ redirect: Redirect)
         throws
     {
-        let options = try options(responseMode: arrival.mode)
-        #expect(options.accepts(arrival.url, at: Self.redirectURI) == arrival.isAccepted)
+        let options = try options(responseMode: redirect.mode)
+        #expect(options.accepts(redirect.url, at: Self.redirectURI) == redirect.isAccepted)
     }
 
     // MARK: From another process

@@ -115,4 +115,4 @@ router.group("/payments")
     .get { _, context in Page.payments(try context.requireSession()) }
 
 let application = Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: port)))
-await serving { try await application.runService(sessions: server, waitTimeout: .seconds(2)) }
+await serving { try await application.runService(sessions: server, shutdownTimeout: .seconds(2)) }

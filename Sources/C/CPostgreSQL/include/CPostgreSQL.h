@@ -29,7 +29,7 @@ const char *authflow_pq_error(authflow_pq_connection *connection);
 int authflow_pq_descriptor(authflow_pq_connection *connection);
 void authflow_pq_close(authflow_pq_connection *connection);
 /// Makes the calls below non-blocking.
-bool authflow_pq_never_wait(authflow_pq_connection *connection);
+bool authflow_pq_set_nonblocking(authflow_pq_connection *connection);
 
 /// Runs statements without parameters, and blocks until they complete (PQexec).
 authflow_pq_result *_Nullable authflow_pq_run(authflow_pq_connection *connection, const char *statements);

@@ -33,7 +33,7 @@ authflow_redis_context *_Nullable authflow_redis_connect_unix(const char *path, 
 /// Sets the timeout of blocking calls.
 bool authflow_redis_set_timeout(authflow_redis_context *context, int milliseconds);
 /// Makes the calls below non-blocking.
-void authflow_redis_never_wait(authflow_redis_context *context);
+void authflow_redis_set_nonblocking(authflow_redis_context *context);
 bool authflow_redis_has_failed(authflow_redis_context *context);
 const char *authflow_redis_error(authflow_redis_context *context);
 int authflow_redis_descriptor(authflow_redis_context *context);

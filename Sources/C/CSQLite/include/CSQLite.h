@@ -43,7 +43,7 @@ int authflow_sqlite_version(void);
 int authflow_sqlite_open(const char *path, authflow_sqlite_database *_Nullable *_Nonnull database);
 void authflow_sqlite_close(authflow_sqlite_database *database);
 /// Sets the maximum time that a call waits for another process.
-void authflow_sqlite_set_patience(authflow_sqlite_database *database, int milliseconds);
+void authflow_sqlite_set_busy_timeout(authflow_sqlite_database *database, int milliseconds);
 bool authflow_sqlite_is_in_transaction(authflow_sqlite_database *database);
 const char *authflow_sqlite_error(authflow_sqlite_database *database);
 

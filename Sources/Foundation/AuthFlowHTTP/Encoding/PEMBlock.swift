@@ -13,26 +13,26 @@ package struct PEMBlock {
 
     /// Returns the only private key in the text. The key must not be encrypted with a passphrase.
     package static func privateKey(in text: String) throws(AuthError) -> PEMBlock {
-        func refuse(_ reason: String) -> AuthError {
+        func rejection(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The private key cannot be used: \(reason).")
         }
         let blocks = blocks(in: text)
         // RFC 1421 section 4.6.1.1: older files declare encryption in a header below the label.
         if blocks.contains(where: { $0.label == "ENCRYPTED PRIVATE KEY" || $0.text.contains("Proc-Type: 4,ENCRYPTED") })
         {
-            throw refuse("it is encrypted with a passphrase, which cannot be entered for every request; decrypt it")
+            throw rejection("it is encrypted with a passphrase, which cannot be entered for every request; decrypt it")
         }
         // OpenSSL writes EC PARAMETERS before an EC key, and the text may also contain a certificate.
         let keys = blocks.filter { ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"].contains($0.label) }
         guard let key = keys.first else {
             if blocks.contains(where: { $0.label == "OPENSSH PRIVATE KEY" }) {
-                throw refuse("it is in OpenSSH format; convert it with: ssh-keygen -p -m PKCS8 -f FILE")
+                throw rejection("it is in OpenSSH format; convert it with: ssh-keygen -p -m PKCS8 -f FILE")
             }
-            if blocks.contains(where: { $0.label.hasSuffix("PUBLIC KEY") }) { throw refuse("it is a public key") }
-            if blocks.contains(where: { $0.label == "CERTIFICATE" }) { throw refuse("it is a certificate") }
-            throw refuse("the text contains no private key in PEM or JWK format")
+            if blocks.contains(where: { $0.label.hasSuffix("PUBLIC KEY") }) { throw rejection("it is a public key") }
+            if blocks.contains(where: { $0.label == "CERTIFICATE" }) { throw rejection("it is a certificate") }
+            throw rejection("the text contains no private key in PEM or JWK format")
         }
-        guard keys.count == 1 else { throw refuse("the text contains several private keys; use one file per key") }
+        guard keys.count == 1 else { throw rejection("the text contains several private keys; use one file per key") }
         return key
     }
 

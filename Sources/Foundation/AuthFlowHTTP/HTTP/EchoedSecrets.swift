@@ -15,7 +15,7 @@ extension TransportResponse {
     }
 
     /// A resource's description of an error, without the secrets that its request contained.
-    package func providerError(without secrets: [Secret]) -> ProviderError? { redacting(secrets).providerError }
+    package func providerError(redacting secrets: [Secret]) -> ProviderError? { redacting(secrets).providerError }
 
     /// Whether the body may have an `error` member, according to a text search that does not parse the body.
     private var mayContainError: Bool {

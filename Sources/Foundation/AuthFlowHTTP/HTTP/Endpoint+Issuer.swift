@@ -5,12 +5,12 @@ extension Endpoint {
     /// - Throws: ``AuthError`` with `invalid_configuration` when it is not the URL of an issuer.
     package init(issuer: String) throws(AuthError) {
         try self.init(issuer, name: "issuer")
-        func refuse(_ reason: String) -> AuthError {
+        func rejection(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The issuer \"\(self)\" cannot be used: \(reason).")
         }
-        guard query == nil else { throw refuse("it has a query (?...), which RFC 8414 section 2 forbids") }
+        guard query == nil else { throw rejection("it has a query (?...), which RFC 8414 section 2 forbids") }
         if let place = issuer.firstRange(of: "/.well-known/") {
-            throw refuse(
+            throw rejection(
                 "it is the URL of a metadata document; the issuer is the value of \"issuer\" in that document, usually \(issuer[..<place.lowerBound])"
             )
         }

@@ -35,34 +35,36 @@ public struct Endpoint: Sendable, Hashable {
     /// - Throws: ``AuthError`` with `invalid_configuration` when it is not an absolute URL, is insecure, or contains
     ///   credentials or a fragment.
     public init(_ url: String, name: String = "URL") throws(AuthError) {
-        func refuse(_ reason: String) -> AuthError {
+        func rejection(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The \(name) \"\(Redaction.url(url))\" cannot be used: \(reason).")
         }
         // URL parsers handle these characters differently, so one host may be mistaken for another.
         guard url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "\\") }) else {
-            throw refuse("it contains a space, a control character, a backslash or a character outside ASCII")
+            throw rejection("it contains a space, a control character, a backslash or a character outside ASCII")
         }
         guard let components = URLComponents(string: url), let scheme = components.scheme?.lowercased(),
             let host = components.encodedHost?.lowercased(), !host.isEmpty
         else {
-            throw refuse("it is not an absolute URL such as https://id.example.com/path")
+            throw rejection("it is not an absolute URL such as https://id.example.com/path")
         }
         // URL libraries differ in how they decode percent-encoded hosts: some decode `%6cocalhost` to `localhost`.
-        guard !host.contains("%") else { throw refuse("its host contains a percent sign") }
+        guard !host.contains("%") else { throw rejection("its host contains a percent sign") }
         guard components.user == nil, components.password == nil else {
-            throw refuse("it contains a user name or a password")
+            throw rejection("it contains a user name or a password")
         }
         guard components.fragment == nil else {
-            throw refuse("it has a fragment (#...), which RFC 6749 section 3.1 and RFC 8707 section 2 forbid")
+            throw rejection("it has a fragment (#...), which RFC 6749 section 3.1 and RFC 8707 section 2 forbid")
         }
         guard scheme == "https" || scheme == "http" && Self.isLoopback(host: host) else {
-            throw refuse("only https is safe; plain http is accepted only for 127.0.0.1, [::1] and localhost")
+            throw rejection("only https is safe; plain http is accepted only for 127.0.0.1, [::1] and localhost")
         }
         guard !NetworkReach.isNonCanonicalIPv4Address(host) else {
-            throw refuse("its host is a number that can be parsed in several ways; write an IPv4 address as 192.0.2.1")
+            throw rejection(
+                "its host is a number that can be parsed in several ways; write an IPv4 address as 192.0.2.1"
+            )
         }
         if let port = components.port {
-            guard (1...65535).contains(port) else { throw refuse("the port is not between 1 and 65535") }
+            guard (1...65535).contains(port) else { throw rejection("the port is not between 1 and 65535") }
         }
         self.url = url
         self.scheme = scheme

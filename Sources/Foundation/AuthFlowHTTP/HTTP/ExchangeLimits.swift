@@ -57,7 +57,7 @@ private final class Sending: Sendable {
             state = .sent
             return false
         }
-        if hasEnded { throw call.connectionWaitTimeout }
+        if hasEnded { throw call.connectionWaitTimeoutError }
     }
 
     /// Marks the timeout for sending as expired. If the request has been sent, its response gets the same timeout once.
@@ -72,7 +72,7 @@ private final class Sending: Sendable {
 
 extension TransportRequest {
     /// The error for a request for which no connection became available in time.
-    package var connectionWaitTimeout: AuthError {
+    package var connectionWaitTimeoutError: AuthError {
         AuthError(
             .timedOut,
             "\(self) was not sent: no connection was available within \(timeout.formattedSeconds)."

@@ -63,7 +63,7 @@ public struct NetworkSettings: Sendable {
         /// - Throws: ``AuthError`` with `invalid_configuration` when the URL is not a valid proxy URL, or contains
         ///   credentials.
         public init(url: String, username: String? = nil, password: Secret? = nil) throws(AuthError) {
-            func refuse(_ reason: String) -> AuthError {
+            func rejection(_ reason: String) -> AuthError {
                 AuthError(.invalidConfiguration, "The proxy cannot be used: \(reason).")
             }
             let parts = url.unicodeScalars.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false).map(
@@ -72,17 +72,19 @@ public struct NetworkSettings: Sendable {
             guard parts.count == 3, parts[1].isEmpty,
                 ["http:", "https:", "socks5:", "socks5h:"].contains(parts[0].lowercased())
             else {
-                throw refuse("its URL does not begin with http://, https://, socks5:// or socks5h://")
+                throw rejection("its URL does not begin with http://, https://, socks5:// or socks5h://")
             }
             let place = parts[2].hasSuffix("/") ? String(parts[2].dropLast()) : parts[2]
             guard !place.utf8.contains(UInt8(ascii: "@")) else {
-                throw refuse("its URL contains a user name, which must be specified separately")
+                throw rejection("its URL contains a user name, which must be specified separately")
             }
             // If the URL had no port, libcurl would use port 1080.
             let digits = place.utf8.lastIndex(of: UInt8(ascii: ":")).map { place[place.utf8.index(after: $0)...] }
-            guard let port = digits.flatMap({ UInt16($0) }), port > 0 else { throw refuse("its URL has no valid port") }
+            guard let port = digits.flatMap({ UInt16($0) }), port > 0 else {
+                throw rejection("its URL has no valid port")
+            }
             guard !place.isEmpty, place.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#\\".utf8.contains($0) }) else {
-                throw refuse("its URL does not consist of a scheme, a host and a port")
+                throw rejection("its URL does not consist of a scheme, a host and a port")
             }
             self.url = "\(parts[0].lowercased())//\(place)"
             self.username = username

@@ -19,13 +19,13 @@ extension TransportResponse {
         guard status >= 400 else { return }
         let isExhausted = rateLimit("Remaining") == "0"
         let retryAfter = retryAfter(now: now)
-        let words = providerError
+        let error = providerError
         // Some servers report a rate limit only in the error description.
-        let isNamed = words?.errorDescription?.lowercased().contains("rate limit") == true
+        let isNamed = error?.errorDescription?.lowercased().contains("rate limit") == true
         let isLimited = status == 429 || status == 403 && (isExhausted || retryAfter != nil || isNamed)
         let isServerError =
-            status == 503 || status >= 500 && !Self.hasOAuthError(words)
-            || words.map { Self.serverErrors.contains($0.error) } == true
+            status == 503 || status >= 500 && !Self.hasOAuthError(error)
+            || error.map { Self.serverErrors.contains($0.error) } == true
         guard isLimited || isServerError else { return }
         let resetTime = isExhausted ? rateLimit("Reset").flatMap { UInt32($0) } : nil
         let untilReset = resetTime.map { Duration.seconds(max(0, TimeInterval($0) - now.timeIntervalSince1970)) }
@@ -38,7 +38,7 @@ extension TransportResponse {
             isLimited
                 ? "\(source) limits the request rate (status \(status)). \(advice)"
                 : "\(source) responded with a server error (status \(status)). \(advice)",
-            providerError: words,
+            providerError: error,
             status: status,
             retryAfter: wait
         )

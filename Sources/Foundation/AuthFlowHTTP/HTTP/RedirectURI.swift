@@ -32,13 +32,15 @@ public struct RedirectURI: Sendable, Hashable {
     /// Parses a redirect URI.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the URI cannot be used safely.
     public init(_ uri: String) throws(AuthError) {
-        func refuse(_ reason: String) -> AuthError {
+        func rejection(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The redirect URI \"\(Redaction.url(uri))\" cannot be used: \(reason).")
         }
         // RFC 6749 section 3.1.2: absolute, and without a fragment.
-        guard !uri.contains("#") else { throw refuse("it has a fragment (#...), which RFC 6749 section 3.1.2 forbids") }
+        guard !uri.contains("#") else {
+            throw rejection("it has a fragment (#...), which RFC 6749 section 3.1.2 forbids")
+        }
         guard let components = URLComponents(string: uri), let scheme = components.scheme?.lowercased() else {
-            throw refuse("it is not an absolute URI")
+            throw rejection("it is not an absolute URI")
         }
         switch scheme {
         case "http":
@@ -48,9 +50,11 @@ public struct RedirectURI: Sendable, Hashable {
             do throws(AuthError) {
                 endpoint = try Endpoint(plain, name: "redirect URI")
             } catch {
-                throw refuse("plain http requires a valid URI at 127.0.0.1, [::1] or localhost (RFC 8252 section 7.3)")
+                throw rejection(
+                    "plain http requires a valid URI at 127.0.0.1, [::1] or localhost (RFC 8252 section 7.3)"
+                )
             }
-            guard endpoint.query == nil else { throw refuse("a loopback redirect URI must not have a query") }
+            guard endpoint.query == nil else { throw rejection("a loopback redirect URI must not have a query") }
             let path = endpoint.path.isEmpty ? "/" : endpoint.path
             self.init(uri: plain, kind: .loopback(host: endpoint.host, port: endpoint.port, path: path))
         case "https":
@@ -60,7 +64,7 @@ public struct RedirectURI: Sendable, Hashable {
             // RFC 8252 section 7.1: "apps MUST use a URI scheme based on a domain name under their control, expressed
             // in reverse order". Any other app may register "myapp".
             guard scheme.contains(".") else {
-                throw refuse(
+                throw rejection(
                     "the scheme \"\(scheme)\" is not a reversed domain name such as com.example.app (RFC 8252 section 7.1)"
                 )
             }

@@ -29,7 +29,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
         var cancel: (@Sendable () -> Void)?
         /// Resumes delivery of the body, which is paused while the buffer is full.
         var resume: (@Sendable () -> Void)?
-        var isThrottled = false
+        var isPaused = false
         var attachment: (any AnyObject & Sendable)?
     }
 
@@ -57,7 +57,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
         state.withLock { if $0.end == nil { $0.cancel = cancel } }
     }
 
-    /// Sets the callback that offers a deferred part again, once there is room in the buffer.
+    /// Sets the callback that offers a deferred part again, once there is space in the buffer.
     package func onSpaceAvailable(_ resume: @escaping @Sendable () -> Void) { state.withLock { $0.resume = resume } }
 
     /// Retains an object for as long as the body exists.
@@ -65,7 +65,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
 
     /// The result of offering a part.
     package enum Offer: Sendable {
-        case taken
+        case accepted
         /// The buffer is full. The part must be offered again later: see ``onSpaceAvailable(_:)``.
         case bufferFull
         /// The body is no longer being read.
@@ -79,11 +79,11 @@ public final class ResponseBody: AsyncSequence, Sendable {
             guard state.end == nil, state.reader == nil, state.size > 0, state.size + part.count > limit else {
                 return false
             }
-            state.isThrottled = true
+            state.isPaused = true
             return true
         }
         guard !isFull else { return .bufferFull }
-        return append(part, isBounded: false) ? .taken : .ended
+        return append(part, isBounded: false) ? .accepted : .ended
     }
 
     /// Adds a part.
@@ -152,8 +152,8 @@ public final class ResponseBody: AsyncSequence, Sendable {
                     } else {
                         state.reader = continuation
                     }
-                    guard state.isThrottled, state.size <= limit / 2 else { return (result, nil) }
-                    state.isThrottled = false
+                    guard state.isPaused, state.size <= limit / 2 else { return (result, nil) }
+                    state.isPaused = false
                     return (result, state.resume)
                 }
                 resume?()

@@ -87,8 +87,8 @@ extension Clock<Duration> {
     fileprivate func call(_ function: @escaping @Sendable () -> Void, after duration: Duration) -> @Sendable () -> Void
     {
         if self is ContinuousClock {
-            let alarm = TimerScheduler.shared.add(at: .now + duration, function)
-            return { TimerScheduler.shared.remove(alarm) }
+            let identifier = TimerScheduler.shared.add(at: .now + duration, function)
+            return { TimerScheduler.shared.remove(identifier) }
         }
         let timer = Task {
             // Deadlines have a tolerance and plain waits have none, so a test clock can distinguish them.

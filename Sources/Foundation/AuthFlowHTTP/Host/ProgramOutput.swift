@@ -67,7 +67,7 @@ private final class Child: Sendable {
 
     /// The time to wait for more output after the program has exited, in milliseconds, because its children may hold
     /// the pipe open.
-    private static let waitTimeout: Int32 = 100
+    private static let outputGracePeriod: Int32 = 100
 
     /// Kills the program's process group; if the program has not been started yet, prevents it from starting.
     func kill() {
@@ -117,7 +117,7 @@ private final class Child: Sendable {
             var watched = pollfd(fd: input, events: Int16(POLLIN), revents: 0)
             let hasEnded = hasEnded
             if let end, .now > end { return nil }
-            let ready = unsafe poll(&watched, 1, Self.waitTimeout)
+            let ready = unsafe poll(&watched, 1, Self.outputGracePeriod)
             if ready == 0 {
                 if hasEnded { return bytes }
                 continue

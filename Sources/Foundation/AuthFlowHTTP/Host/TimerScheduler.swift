@@ -2,13 +2,13 @@ import Synchronization
 
 /// Calls functions at scheduled times.
 ///
-/// A single task sleeps until the first alarm is due. Most timers are removed long before they are due: without sharing, the deadline
+/// A single task sleeps until the first timer is due. Most timers are removed long before they are due: without sharing, the deadline
 /// of every request would start and stop its own system timer.
 final class TimerScheduler: Sendable {
     /// The timers of this process.
     static let shared = TimerScheduler()
 
-    /// The maximum delay of an alarm, which lets the system coalesce wake-ups.
+    /// The maximum delay of a timer, which lets the system coalesce wake-ups.
     static let tolerance = Duration.milliseconds(100)
 
     private struct State {
@@ -22,7 +22,7 @@ final class TimerScheduler: Sendable {
         let fire: @Sendable () -> Void
     }
 
-    /// The task that waits for the earliest alarm.
+    /// The task that waits for the earliest timer.
     private struct ScheduledWakeUp {
         let number: UInt64
         let wakesAt: ContinuousClock.Instant
@@ -35,7 +35,7 @@ final class TimerScheduler: Sendable {
     /// - Parameters:
     ///   - time: The scheduled time; the call may be late by up to the tolerance.
     ///   - fire: The function. It must not block.
-    /// - Returns: The identifier of the alarm, for ``remove(_:)``.
+    /// - Returns: The identifier of the timer, for ``remove(_:)``.
     func add(at time: ContinuousClock.Instant, _ fire: @escaping @Sendable () -> Void) -> UInt64 {
         state.withLock { state in
             state.lastNumber += 1
@@ -45,7 +45,7 @@ final class TimerScheduler: Sendable {
         }
     }
 
-    /// Removes an alarm. Its function may already be running.
+    /// Removes a timer. Its function may already be running.
     func remove(_ number: UInt64) {
         // The function is released outside the lock, because a deinitializer of its captures could call this object again.
         let removed = state.withLock { $0.timers.removeValue(forKey: number) }
@@ -65,7 +65,7 @@ final class TimerScheduler: Sendable {
 
     private func wake(_ number: UInt64) {
         let due = state.withLock { state -> [UInt64: ScheduledTimer] in
-            // Another nextWakeUp has replaced this one.
+            // Another wake-up has replaced this one.
             guard state.nextWakeUp?.number == number else { return [:] }
             state.nextWakeUp = nil
             let now = ContinuousClock.now
@@ -74,6 +74,6 @@ final class TimerScheduler: Sendable {
             if let next = state.timers.values.map(\.time).min() { sleep(until: next, &state) }
             return due
         }
-        for alarm in due.values { alarm.fire() }
+        for timer in due.values { timer.fire() }
     }
 }

@@ -8,7 +8,7 @@ package final class UnfinishedWork: Sendable {
     private let next = Atomic<UInt64>(0)
     private let sending = Mutex(Sending())
     /// The owners of unsaved credentials, with the functions that retry the writes.
-    private let unwritten = Mutex<[(owner: ObjectIdentifier, write: @Sendable () async -> Bool)]>([])
+    private let unsavedWrites = Mutex<[(owner: ObjectIdentifier, write: @Sendable () async -> Bool)]>([])
 
     /// The requests that consume a refresh token.
     private struct Sending {
@@ -27,12 +27,12 @@ package final class UnfinishedWork: Sendable {
     ///   - write: Retries the write, and returns whether all credentials are saved.
     package func registerUnsavedWrite(of owner: AnyObject, _ write: @escaping @Sendable () async -> Bool) {
         removeUnsavedWrite(of: owner)
-        unwritten.withLock { $0.append((ObjectIdentifier(owner), write)) }
+        unsavedWrites.withLock { $0.append((ObjectIdentifier(owner), write)) }
     }
 
     /// Removes an owner that no longer has unsaved credentials.
     package func removeUnsavedWrite(of owner: AnyObject) {
-        unwritten.withLock { $0.removeAll { $0.owner == ObjectIdentifier(owner) } }
+        unsavedWrites.withLock { $0.removeAll { $0.owner == ObjectIdentifier(owner) } }
     }
 
     /// Starts an operation that any number of tasks can wait for.
@@ -59,10 +59,12 @@ package final class UnfinishedWork: Sendable {
     }
 
     /// Whether work is in progress or any credentials are unsaved.
-    package var isBusy: Bool { running.withLock { !$0.isEmpty } || unwritten.withLock { !$0.isEmpty } }
+    package var isBusy: Bool { running.withLock { !$0.isEmpty } || unsavedWrites.withLock { !$0.isEmpty } }
 
     /// The number of operations in progress, and the number of owners with unsaved credentials.
-    package var counts: (running: Int, unwritten: Int) { (running.withLock(\.count), unwritten.withLock(\.count)) }
+    package var counts: (running: Int, unsavedWrites: Int) {
+        (running.withLock(\.count), unsavedWrites.withLock(\.count))
+    }
 
     /// Counts a request that consumes a refresh token, until its response is stored.
     /// - Throws: `CancellationError` when the process is about to exit.
@@ -107,14 +109,14 @@ package final class UnfinishedWork: Sendable {
                 AuthError(.timedOut, "Operations in progress did not complete in time.")
             } _: { [self] in
                 try await waitForRunning()
-                let writes = unwritten.withLock { $0.map(\.write) }
+                let writes = unsavedWrites.withLock { $0.map(\.write) }
                 return await withTaskGroup(of: Bool.self) { group in
                     for write in writes { group.addTask { await write() } }
                     return await group.allSatisfy(\.self)
                 }
             }
         } catch {
-            return running.withLock(\.isEmpty) && unwritten.withLock(\.isEmpty)
+            return running.withLock(\.isEmpty) && unsavedWrites.withLock(\.isEmpty)
         }
     }
 

@@ -71,8 +71,8 @@ struct CurlFailure {
             error = failure("\(place) requires a client certificate.")
         case AUTHFLOW_CURL_TLS_FAILED:
             // Plain HTTP is accepted only on loopback, where development servers use it.
-            let isHere = (try? Endpoint(call.url))?.reach == .loopback
-            let question = isHere ? ", or does it use plain HTTP (http://)?" : "?"
+            let isLoopback = (try? Endpoint(call.url))?.reach == .loopback
+            let question = isLoopback ? ", or does it use plain HTTP (http://)?" : "?"
             error = failure(
                 "No TLS connection to \(place) could be established. Does it support TLS 1.2 or later\(question)"
             )

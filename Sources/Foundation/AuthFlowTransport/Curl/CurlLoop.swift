@@ -142,7 +142,7 @@ private struct RunningTransfers {
     mutating func add(_ transfer: CurlTransfer) {
         guard !transfer.result.isFinished else { return }
         // Regardless of its state changes, the first deadline of the transfer is not earlier than this.
-        nextTimeoutCheck = min(nextTimeoutCheck, .now + transfer.shortestTimeout)
+        nextTimeoutCheck = min(nextTimeoutCheck, .now + transfer.minimumTimeout)
         if let next = queue.add(transfer) { begin(next) }
     }
 
@@ -220,7 +220,7 @@ private struct RunningTransfers {
             if let (deadline, error) = next, deadline <= now {
                 end(transfer, error)
             } else {
-                nextTimeoutCheck = min(nextTimeoutCheck, next?.0 ?? now + transfer.shortestTimeout)
+                nextTimeoutCheck = min(nextTimeoutCheck, next?.0 ?? now + transfer.minimumTimeout)
             }
         }
     }

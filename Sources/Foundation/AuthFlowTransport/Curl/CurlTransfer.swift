@@ -210,7 +210,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     }
 
     /// The minimum time from any state change to the next ``deadline``.
-    var shortestTimeout: Duration { min(call.timeout, settings.firstByteTimeout) }
+    var minimumTimeout: Duration { min(call.timeout, settings.firstByteTimeout) }
 
     /// The time at which the transfer times out unless it makes progress, and the error; nil when no timeout applies.
     var deadline: (ContinuousClock.Instant, AuthError)? {
@@ -296,7 +296,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         }
         guard !isStream else {
             // The headers are complete as soon as their last line has arrived.
-            if let status = head.response?.status.code, status >= 300 { upload?.refuse() }
+            if let status = head.response?.status.code, status >= 300 { upload?.reject() }
             if let response = head.response { result.finish(.success(transportResponse(response))) }
             return true
         }
@@ -318,7 +318,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             return stream.append(unsafe Array(part)) || failOversized() ? part.count : 0
         }
         return switch stream.offer(unsafe Array(part)) {
-        case .taken: part.count
+        case .accepted: part.count
         case .bufferFull: Int(AUTHFLOW_CURL_PAUSE)
         case .ended: 0
         }

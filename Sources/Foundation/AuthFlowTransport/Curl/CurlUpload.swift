@@ -139,7 +139,7 @@ final class CurlUpload: Sendable {
     }
 
     /// Stops sending the body, because the server has rejected the request.
-    func refuse() {
+    func reject() {
         guard isUnfinished else { return }
         release {
             $0.isRejected = true

@@ -25,7 +25,7 @@ enum TransferWait: Equatable {
     /// The error when the timeout has expired.
     func error(for call: TransportRequest, after limit: Duration) -> AuthError {
         switch self {
-        case .forConnection: call.connectionWaitTimeout
+        case .forConnection: call.connectionWaitTimeoutError
         case .forBody: AuthError(.timedOut, "The body of \(call) stalled for \(limit.formattedSeconds).")
         case .forResponse: AuthError(.timedOut, "\(call.place) sent nothing within \(limit.formattedSeconds).")
         case .forRest: AuthError(.timedOut, "\(call.place) did not respond within \(limit.formattedSeconds).")

@@ -87,14 +87,14 @@ extension AuthorizationServer {
 
     /// The server's keys for verifying its signatures.
     package func signatureKeys(_ metadata: ProviderMetadata) async throws -> [JWK] {
-        let place = try metadata.required(\.jwksURI, "key set (jwks_uri)")
-        return try await keys.signatureKeys(at: place, fetch: fetchKeys)
+        let keySetURL = try metadata.required(\.jwksURI, "key set (jwks_uri)")
+        return try await keys.signatureKeys(at: keySetURL, fetch: fetchKeys)
     }
 
     /// The server's keys for encrypting messages to it.
     package func encryptionKeys(_ metadata: ProviderMetadata) async throws -> [EncryptionKey] {
-        let place = try metadata.required(\.jwksURI, "key set (jwks_uri)")
-        return try await keys.encryptionKeys(at: place, fetch: fetchKeys)
+        let keySetURL = try metadata.required(\.jwksURI, "key set (jwks_uri)")
+        return try await keys.encryptionKeys(at: keySetURL, fetch: fetchKeys)
     }
 
     fileprivate var fetchKeys: KeySource.Fetch {
@@ -109,10 +109,10 @@ private struct IssuerKeys: KeySet {
     let template: TokenIssuerTemplate?
 
     func verdict(on jws: JWS) async throws -> SignatureVerdict {
-        let place = try metadata.required(\.jwksURI, "key set (jwks_uri)")
+        let keySetURL = try metadata.required(\.jwksURI, "key set (jwks_uri)")
         let verdict: Result<SignatureVerdict, any Error>
         do {
-            let known = try await self.verdict(on: jws, at: place)
+            let known = try await self.verdict(on: jws, at: keySetURL)
             guard case .noMatchingKey = known else { return known }
             verdict = .success(known)
         } catch {
@@ -120,15 +120,15 @@ private struct IssuerKeys: KeySet {
         }
         try Task.checkCancellation()
         // The key set may have a new URL, so old metadata is fetched again once.
-        guard let moved = try? await server.refetchedMetadata().jwksURI, moved != place else {
+        guard let moved = try? await server.refetchedMetadata().jwksURI, moved != keySetURL else {
             return try verdict.get()
         }
         return try await self.verdict(on: jws, at: moved)
     }
 
-    private func verdict(on jws: JWS, at place: Endpoint) async throws -> SignatureVerdict {
+    private func verdict(on jws: JWS, at keySetURL: Endpoint) async throws -> SignatureVerdict {
         do {
-            return try await server.keys.verdict(on: jws, at: place, template: template, fetch: server.fetchKeys)
+            return try await server.keys.verdict(on: jws, at: keySetURL, template: template, fetch: server.fetchKeys)
         } catch let error as AuthError where error.code == .invalidResponse {
             throw error.withMessage(error.message, because: UnreadableKeySet())
         }
@@ -149,7 +149,7 @@ extension ProviderMetadata {
     /// The advertised asymmetric algorithms for ID Tokens. OIDC Discovery section 3: RS256 MUST be advertised, so it is
     /// the default.
     package var usableIDTokenAlgorithms: [SignatureAlgorithm] {
-        let announced = idTokenSigningAlgorithms?.map(SignatureAlgorithm.init(rawValue:)) ?? [.rs256]
-        return SignatureAlgorithm.asymmetric.filter(announced.contains)
+        let advertised = idTokenSigningAlgorithms?.map(SignatureAlgorithm.init(rawValue:)) ?? [.rs256]
+        return SignatureAlgorithm.asymmetric.filter(advertised.contains)
     }
 }

@@ -20,12 +20,12 @@ extension ServerContext {
         advice: String = "Check the issuer."
     ) async throws -> ProviderMetadata {
         let discovery = Discovery(issuer: issuer, tokenIssuer: tokenIssuer, context: self)
-        let places = try address.map { [$0] } ?? discovery.wellKnownURLs(order)
+        let documentURLs = try address.map { [$0] } ?? discovery.wellKnownURLs(order)
         var unreadable: AuthError?
-        for place in places {
+        for documentURL in documentURLs {
             let found: Discovery.DiscoveredDocument?
             do {
-                found = try await discovery.document(at: place)
+                found = try await discovery.document(at: documentURL)
             } catch let error as AuthError
                 where error.code == .discoveryFailed && (error.status == 200 || 300..<500 ~= error.status ?? 0)
             {
@@ -40,12 +40,12 @@ extension ServerContext {
             metadata.tokenIssuer = tokenIssuer
             // The URL derived from the issuer belongs to the issuer; any other URL was chosen by another party.
             let isOwn = try address.map { address in try discovery.wellKnownURLs().contains { $0.url == address.url } }
-            metadata.document = isOwn == false ? .at(place.url) : .ofIssuer
+            metadata.document = isOwn == false ? .at(documentURL.url) : .ofIssuer
             metadata.lifetime = found.lifetime
             return metadata
         }
         if let unreadable { throw unreadable }
-        let names = places.map { "\($0)" }.joined(separator: ", ")
+        let names = documentURLs.map { "\($0)" }.joined(separator: ", ")
         throw AuthError(
             .discoveryFailed,
             "No metadata document was found for the issuer \"\(issuer)\" at \(names). \(advice)",
@@ -108,9 +108,9 @@ struct Discovery: Sendable {
     /// The document at a URL, with its lifetime; nil when there is none.
     /// - Throws: ``AuthError`` with `discovery_failed` when the response is not a metadata document, and `issuer_mismatch` when
     ///   the document belongs to another issuer.
-    func document(at place: Endpoint) async throws -> DiscoveredDocument? {
+    func document(at documentURL: Endpoint) async throws -> DiscoveredDocument? {
         _ = try home()
-        let call = TransportRequest(.get, place, headerFields: [.accept: "application/json"])
+        let call = TransportRequest(.get, documentURL, headerFields: [.accept: "application/json"])
         let response: TransportResponse
         do {
             response = try await context.send(call)
@@ -118,7 +118,7 @@ struct Discovery: Sendable {
             throw AuthError(.discoveryFailed, error.message, status: error.status, underlyingError: error)
         }
         if response.status == 404 { return nil }
-        try response.requireAvailable(from: "\(place.host)", now: context.host.now())
+        try response.requireAvailable(from: "\(documentURL.host)", now: context.host.now())
         guard response.status == 200 else {
             throw AuthError(
                 .discoveryFailed,
@@ -159,10 +159,10 @@ struct Discovery: Sendable {
     /// Adds to the metadata the endpoints that only the issuer's RFC 8414 document contains.
     /// - Throws: ``AuthError`` when the document cannot be fetched because of a transient error.
     func supplement(_ metadata: ProviderMetadata) async throws -> ProviderMetadata {
-        let place = try oauthMetadataURL()
+        let documentURL = try oauthMetadataURL()
         let other: ProviderMetadata
         do {
-            guard let document = try await document(at: place) else { return metadata }
+            guard let document = try await document(at: documentURL) else { return metadata }
             var found = try ProviderMetadata(document.json)
             found.limitReach(to: document.reach)
             other = found

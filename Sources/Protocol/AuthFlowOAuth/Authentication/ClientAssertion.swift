@@ -54,7 +54,7 @@ package struct ClientAssertion: Sendable {
                 algorithm: try key.algorithm(
                     algorithm,
                     allowed: request.allowedAlgorithms,
-                    announced: request.advertisedAlgorithms
+                    advertised: request.advertisedAlgorithms
                 ),
                 certificate: certificate
             )

@@ -136,9 +136,9 @@ public struct ClientAuthentication: Sendable {
     }
 
     /// The authentication at a server with these `token_endpoint_auth_methods_supported`.
-    package func resolved(for announced: [String]?) -> ClientAuthentication {
-        guard followsMetadata, let secret, let announced, announced.contains(Method.clientSecretPost.rawValue),
-            !announced.contains(Method.clientSecretBasic.rawValue)
+    package func resolved(for advertised: [String]?) -> ClientAuthentication {
+        guard followsMetadata, let secret, let advertised, advertised.contains(Method.clientSecretPost.rawValue),
+            !advertised.contains(Method.clientSecretBasic.rawValue)
         else { return self }
         return .clientSecretPost(secret)
     }
@@ -229,7 +229,7 @@ public struct ClientAuthentication: Sendable {
             let secret = try await key.jwt(
                 .object(names.merging(times) { $1 }),
                 type: "JWT",
-                algorithm: try key.algorithm(algorithm, allowed: nil, announced: nil)
+                algorithm: try key.algorithm(algorithm, allowed: nil, advertised: nil)
             )
             return ["client_id": request.clientID, "client_secret": secret]
         }

@@ -38,8 +38,8 @@ extension AuthorizationRequest {
         json["note"] = note.map(JSON.string)
         json["nonce"] = nonce.map { .string($0.exposed) }
         // An infinite value means that only auth_time was requested. JSON cannot represent infinity.
-        json["max_age"] = demand.maximumAge.map { $0.isFinite ? .double($0) : "any" }
-        json["acr_values"] = demand.essentialACRValues.map { .array($0.map(JSON.string)) }
+        json["max_age"] = requirements.maximumAge.map { $0.isFinite ? .double($0) : "any" }
+        json["acr_values"] = requirements.essentialACRValues.map { .array($0.map(JSON.string)) }
         json["authorization_details"] = authorizationDetails
         json["dpop_key"] = dpopKey.map { .string($0.stored.exposed) }
         return .object(json)
@@ -56,15 +56,15 @@ extension AuthorizationRequest {
             let scopes = json["scopes"]?.strings, let resources = json["resources"]?.strings,
             let binding = json["binding"].flatMap(ProviderBinding.init(stored:))
         else { return nil }
-        var demand = AuthenticationRequirements()
-        demand.maximumAge = json["max_age"].flatMap { $0 == "any" ? .infinity : $0.number }
-        demand.essentialACRValues = json["acr_values"]?.strings
+        var requirements = AuthenticationRequirements()
+        requirements.maximumAge = json["max_age"].flatMap { $0 == "any" ? .infinity : $0.number }
+        requirements.essentialACRValues = json["acr_values"]?.strings
         let nonce = json["nonce"]?.string
         let dpopKey = json["dpop_key"]?.string.flatMap { DPoPKey(stored: Secret($0)) }
         let details = json["authorization_details"]
         // A requirement that cannot be parsed must not be treated as absent.
-        guard (json["max_age"] == nil) == (demand.maximumAge == nil),
-            (json["acr_values"] == nil) == (demand.essentialACRValues == nil),
+        guard (json["max_age"] == nil) == (requirements.maximumAge == nil),
+            (json["acr_values"] == nil) == (requirements.essentialACRValues == nil),
             (json["nonce"] == nil) == (nonce == nil), (json["dpop_key"] == nil) == (dpopKey == nil),
             details == nil || details?.array != nil
         else { return nil }
@@ -79,7 +79,7 @@ extension AuthorizationRequest {
             nonce: nonce.map { Secret($0) },
             codeVerifier: Secret(verifier),
             responseMode: responseMode,
-            demand: demand,
+            requirements: requirements,
             scopes: scopes,
             resources: resources,
             authorizationDetails: details,

@@ -31,7 +31,7 @@ public struct AuthorizationRequest: Sendable, Hashable {
     let nonce: Secret?
     let codeVerifier: Secret
     let responseMode: ResponseMode
-    let demand: AuthenticationRequirements
+    let requirements: AuthenticationRequirements
     /// The requested scopes, as they were sent.
     let scopes: [String]
     /// The requested resources, as they were sent.
@@ -142,7 +142,7 @@ extension OAuthClient {
             nonce: nonce.map(Secret.init),
             codeVerifier: pkce.codeVerifier,
             responseMode: registration.responseMode,
-            demand: try AuthenticationRequirements(parameters),
+            requirements: try AuthenticationRequirements(parameters),
             scopes: sentScopes,
             resources: parameters.values(for: "resource"),
             authorizationDetails: parameters[AuthorizationDetails.name].flatMap { try? JSON(parsing: Array($0.utf8)) },

@@ -17,29 +17,29 @@ extension OAuthClient {
 
     /// Steps 4 to 7 of a sign-in, as numbered in `SignIn/AuthorizationCodeSignIn.swift`.
     package func exchange(
-        _ arrival: ReceivedRedirect,
+        _ redirect: ReceivedRedirect,
         for request: AuthorizationRequest,
         reporter: FlowReporter
     ) async throws -> (credential: Credential, response: AuthorizationResponse) {
-        try await withPinnedMetadata().exchangeCode(arrival, for: request, reporter: reporter)
+        try await withPinnedMetadata().exchangeCode(redirect, for: request, reporter: reporter)
     }
 
     private func exchangeCode(
-        _ arrival: ReceivedRedirect,
+        _ redirect: ReceivedRedirect,
         for request: AuthorizationRequest,
         reporter: FlowReporter
     ) async throws -> (credential: Credential, response: AuthorizationResponse) {
         let metadata = try await metadata()
         let response = try await reporter.step(.authorizationResponse) {
-            try await checkAuthorizationResponse(arrival, for: request, metadata, reporter)
+            try await checkAuthorizationResponse(redirect, for: request, metadata, reporter)
         }
         let tokens = try await reporter.step(.codeExchange) {
             try await sendCodeExchange(response.code, for: request, metadata)
         }
         var expectation = expectation(of: metadata, context: .signIn(nonce: request.nonce), tokens)
         expectation.code = response.code
-        expectation.maximumAuthenticationAge = request.demand.maximumAge
-        expectation.essentialACRValues = request.demand.essentialACRValues
+        expectation.maximumAuthenticationAge = request.requirements.maximumAge
+        expectation.essentialACRValues = request.requirements.essentialACRValues
         var credential = try await credential(
             of: tokens,
             expectation,
@@ -58,7 +58,7 @@ extension OAuthClient {
     }
 
     private func checkAuthorizationResponse(
-        _ arrival: ReceivedRedirect,
+        _ redirect: ReceivedRedirect,
         for request: AuthorizationRequest,
         _ metadata: ProviderMetadata,
         _ reporter: FlowReporter
@@ -68,7 +68,7 @@ extension OAuthClient {
         else {
             throw AuthError(.invalidCallback, "The authorization request belongs to another client or server.")
         }
-        if let mismatch = request.binding.mismatch(to: ProviderBinding(metadata)) {
+        if let mismatch = request.binding.mismatch(with: ProviderBinding(metadata)) {
             throw AuthError(.invalidCallback, "The authorization code was not sent: \(mismatch). Sign in again.")
         }
         guard host.now() < request.expiresAt else {
@@ -83,7 +83,7 @@ extension OAuthClient {
                 "The authorization request does not meet the client's current security requirements. Sign in again."
             )
         }
-        let received = try arrival.response(to: request, of: self)
+        let received = try redirect.response(to: request, of: self)
         var parameters = received.parameters
         if request.responseMode.isSigned {
             parameters = try await SignedAuthorizationResponse(

@@ -8,7 +8,7 @@ struct PushedAuthorization: Sendable {
     let requestURI: String
 
     /// The maximum length of a `request_uri`, in characters.
-    private static let longestURI = 512
+    private static let maximumURILength = 512
 
     /// Parses the endpoint's response (RFC 9126 section 2.2).
     init(_ response: ProviderResponse) throws(AuthError) {
@@ -26,7 +26,7 @@ struct PushedAuthorization: Sendable {
         guard response.status == 201 || response.status == 200 else {
             throw response.unexpectedStatus(.invalidResponse)
         }
-        guard let uri = json["request_uri"]?.string, !uri.isEmpty, uri.utf8.count <= Self.longestURI,
+        guard let uri = json["request_uri"]?.string, !uri.isEmpty, uri.utf8.count <= Self.maximumURILength,
             uri.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else {
             throw AuthError(

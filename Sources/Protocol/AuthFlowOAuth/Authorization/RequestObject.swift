@@ -16,11 +16,11 @@ extension OAuthClient {
     ) async throws -> String {
         let claims = try requestObjectClaims(parameters, metadata)
         let key = try await source.loadKey()
-        let announced = metadata.json["request_object_signing_alg_values_supported"]?.strings
+        let advertised = metadata.json["request_object_signing_alg_values_supported"]?.strings
         let algorithm = try key.algorithm(
             nil,
             allowed: registration.securityProfile?.algorithms,
-            announced: announced
+            advertised: advertised
         )
         // Section 10.8: explicit typing prevents its use as another kind of JWT.
         let object = try await key.jwt(claims, type: "oauth-authz-req+jwt", algorithm: algorithm)

@@ -11,17 +11,17 @@ extension OAuthClient {
     ///   not among them; `key_unavailable` when the key is in a hardware token that cannot be used.
     func newDPoPKey(at metadata: ProviderMetadata) async throws -> DPoPKey? {
         guard registration.usesDPoP else { return nil }
-        let announced = metadata.json["dpop_signing_alg_values_supported"]?.strings
+        let advertised = metadata.json["dpop_signing_alg_values_supported"]?.strings
         if let source = registration.dpopKey {
             let key = try await source.loadKey()
             let algorithm = try key.algorithm(
                 registration.dpopAlgorithm,
                 allowed: registration.securityProfile?.algorithms,
-                announced: announced
+                advertised: advertised
             )
             return try DPoPKey(key, signingBy: algorithm)
         }
-        guard announced?.contains(SignatureAlgorithm.es256.rawValue) ?? true else {
+        guard advertised?.contains(SignatureAlgorithm.es256.rawValue) ?? true else {
             throw AuthError(
                 .unsupported,
                 "The provider \(metadata.issuer) does not accept DPoP proofs signed with ES256, the only algorithm of generated keys (RFC 9449)."
@@ -55,8 +55,8 @@ extension OAuthClient {
                 accessToken: accessToken
             )
             let response = try await server.send(proven)
-            let learnt = server.dpopNonces.record(from: response, origin: endpoint.origin)
-            return (response, learnt == nonce ? nil : learnt)
+            let received = server.dpopNonces.record(from: response, origin: endpoint.origin)
+            return (response, received == nonce ? nil : received)
         }
         let first = try await attempt(nil)
         guard first.response.requiresDPoPNonce, let nonce = first.nonce else { return first.response }

@@ -24,10 +24,10 @@ extension OAuthClient {
             protectedParameters: ["token": token.exposed]
         )
         request.protectedParameters["token_type_hint"] = typeHint
-        if let demand = registration.signedIntrospection {
+        if let requirement = registration.signedIntrospection {
             request.headerFields[.accept] = SignedIntrospection.mediaType
             let response = try await sendFormRequest(request)
-            return try await signedIntrospection(response, demand)
+            return try await signedIntrospection(response, requirement)
         }
         let response = try await sendFormRequest(request)
         let json = try adapter.responseParameters(response)
@@ -48,7 +48,9 @@ extension OAuthClient {
     }
 
     /// The claims about a token in a response that is signed for this client (RFC 9701 section 5).
-    private func signedIntrospection(_ response: ProviderResponse, _ demand: SignedIntrospection) async throws -> JSON {
+    private func signedIntrospection(_ response: ProviderResponse, _ requirement: SignedIntrospection) async throws
+        -> JSON
+    {
         guard response.status == 200 else { throw unexpectedResponse(response) }
         let profile = JWTProfile(
             "The signed introspection response",
@@ -74,9 +76,9 @@ extension OAuthClient {
             // "iss ... REQUIRED. MUST be set to the issuer URL of the authorization server."
             _ = try rules.requireIssuer(metadata.issuer)
             // "aud ... REQUIRED. The value of this claim MUST identify the resource server receiving the token introspection response."
-            _ = try rules.requireAudience(demand.audience ?? registration.clientID)
+            _ = try rules.requireAudience(requirement.audience ?? registration.clientID)
             // "iat ... REQUIRED": a response that was captured while the token was active must not be accepted later.
-            _ = try rules.requireIssuedAt(within: SignedIntrospection.maximumTokenAge)
+            _ = try rules.requireIssuedAt(within: SignedIntrospection.maximumResponseAge)
             if rules.json["exp"] != nil { _ = try rules.requireUnexpired() }
             try rules.requireNotBefore()
             // "token_introspection ... REQUIRED. A JSON object containing the members of the token introspection response".

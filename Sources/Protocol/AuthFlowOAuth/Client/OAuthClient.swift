@@ -81,10 +81,10 @@ public struct OAuthClient: Sendable {
                 "The provider \(metadata.issuer) does not advertise certificate-bound tokens (RFC 8705 section 3.3). The security profile requires either certificate-bound tokens or DPoP."
             )
         }
-        return try mtlsEndpointAliases(metadata)
+        return try usingMTLSEndpointAliases(metadata)
     }
 
-    private func mtlsEndpointAliases(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
+    private func usingMTLSEndpointAliases(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
         registration.usesCertificate ? try metadata.withMTLSEndpointAliases() : metadata
     }
 

@@ -78,7 +78,7 @@ extension OAuthClient {
     /// A description of the assertion in a rejected request, for the message: the grant's assertion, or the client assertion.
     private func rejectedAssertion(_ response: TransportResponse, assertion: String?, client: String?) -> String? {
         guard assertion != nil || client != nil else { return nil }
-        let refused: (name: String, jwt: String)? =
+        let rejected: (name: String, jwt: String)? =
             switch adapter.standardName(of: response.providerError) {
             case "invalid_grant": assertion.map { ("assertion", $0) }
             case "invalid_client": client.map { ("client assertion", $0) }
@@ -86,14 +86,14 @@ extension OAuthClient {
             case nil: [400, 401, 403].contains(response.status) ? client.map { ("client assertion", $0) } : nil
             default: nil
             }
-        guard let refused else { return nil }
+        guard let rejected else { return nil }
         let offset = Int(server.clockCorrection)
         let clock =
             offset == 0
             ? ""
             : " This machine's clock is \(abs(offset)) seconds \(offset > 0 ? "ahead of" : "behind") the provider's."
         return
-            "The \(refused.name) was \(AssertionClaims(Secret(refused.jwt))).\(clock) Compare these values with the provider's requirements; see \"client_key\" and \"client_assertion_audience\"."
+            "The \(rejected.name) was \(AssertionClaims(Secret(rejected.jwt))).\(clock) Compare these values with the provider's requirements; see \"client_key\" and \"client_assertion_audience\"."
     }
 
     /// Sends a request with client authentication, which is created for each attempt.

@@ -160,9 +160,9 @@ extension OAuthClient {
         guard let idToken = tokens.verifiedIDToken else { return nil }
         var claims = (idToken.claims.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }
         let metadata = try await metadata()
-        let askingScopes: Set<String> = ["profile", "email", "address", "phone"]
+        let claimScopes: Set<String> = ["profile", "email", "address", "phone"]
         if registration.requestsUserInfoAtSignIn, metadata.userInfoEndpoint != nil,
-            !askingScopes.isDisjoint(with: tokens.scopes),
+            !claimScopes.isDisjoint(with: tokens.scopes),
             let response = try await userInfoClaims(tokens)
         {
             var userInfo = (response.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }

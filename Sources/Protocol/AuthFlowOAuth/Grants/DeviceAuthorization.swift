@@ -33,36 +33,38 @@ public struct DeviceAuthorization: Sendable {
     let interval: Duration
 
     /// The maximum time to wait for the user to enter a code, regardless of `expires_in`.
-    static let longestLifetime = Duration.seconds(3600)
+    static let maximumLifetime = Duration.seconds(3600)
 
     /// Parses a device authorization endpoint's response.
     /// - Throws: ``AuthError`` with `invalid_reply` when a member is missing or invalid.
     init(_ json: JSON) throws(AuthError) {
-        func refuse(_ problem: String) -> AuthError {
+        func rejection(_ problem: String) -> AuthError {
             AuthError(.invalidResponse, "The device authorization response \(problem) (RFC 8628 section 3.2).")
         }
         guard let deviceCode = json["device_code"]?.string, !deviceCode.isEmpty else {
-            throw refuse("has no \"device_code\"")
+            throw rejection("has no \"device_code\"")
         }
-        guard let userCode = json["user_code"]?.string, !userCode.isEmpty else { throw refuse("has no \"user_code\"") }
+        guard let userCode = json["user_code"]?.string, !userCode.isEmpty else {
+            throw rejection("has no \"user_code\"")
+        }
         // A user types the code, so a string of more than 64 characters is not a usable code.
         guard userCode.unicodeScalars.count <= 64, DisplayText.sanitized(userCode) == userCode else {
-            throw refuse("has a \"user_code\" that is too long or cannot be shown")
+            throw rejection("has a \"user_code\" that is too long or cannot be shown")
         }
         // Drafts of the RFC had "verification_url", and some providers still use it.
         guard let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string else {
-            throw refuse("has no \"verification_uri\"")
+            throw rejection("has no \"verification_uri\"")
         }
-        guard let lifetime = try json.seconds("expires_in") else { throw refuse("has no \"expires_in\"") }
-        guard lifetime > 0 else { throw refuse("has a code that has already expired (expires_in)") }
+        guard let lifetime = try json.seconds("expires_in") else { throw rejection("has no \"expires_in\"") }
+        guard lifetime > 0 else { throw rejection("has a code that has already expired (expires_in)") }
         self.deviceCode = Secret(deviceCode)
         self.userCode = userCode
-        self.lifetime = min(.seconds(lifetime), Self.longestLifetime)
+        self.lifetime = min(.seconds(lifetime), Self.maximumLifetime)
         // "If no value is provided, clients MUST use 5 as the default." Even a provider that sends 0 is not polled
         // continuously.
         self.interval = max(.seconds(try json.seconds("interval") ?? 5), .seconds(1))
         guard interval < self.lifetime else {
-            throw refuse("requires a polling interval that is not shorter than the code's lifetime")
+            throw rejection("requires a polling interval that is not shorter than the code's lifetime")
         }
         do {
             self.verificationURI = try Endpoint(uri, name: "verification_uri")

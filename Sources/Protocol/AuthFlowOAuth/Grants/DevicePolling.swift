@@ -23,9 +23,9 @@ package struct DevicePolling: Sendable {
         case tokens(Result<Return, any Error>)
         case pending
         /// The new interval that the server requests; also the error, if the response reported a rate limit.
-        case slowDown(asked: Duration, AuthError?)
+        case slowDown(requestedDelay: Duration, AuthError?)
         /// The server sent no response or no usable response: the error, and the delay that the server requests.
-        case noResponse(AuthError, asked: Duration)
+        case noResponse(AuthError, requestedDelay: Duration)
     }
 
     /// The maximum delay that exponential backoff alone can reach after missing responses.
@@ -71,13 +71,13 @@ package struct DevicePolling: Sendable {
         var slowDowns = 0
         var missingResponses = 0
         var lastFailure: AuthError?
-        var asked = Duration.zero
+        var requestedDelay = Duration.zero
         while true {
             let backedOff = min(interval * (1 << min(missingResponses, 8)), max(interval, Self.maximumBackoff))
-            let wait = max(backedOff * (1 + 0.2 * Double(min(slowDowns, 10))), asked)
+            let wait = max(backedOff * (1 + 0.2 * Double(min(slowDowns, 10))), requestedDelay)
             let remaining = authorization.lifetime - elapsed()
             // The provider requests a delay that is not shorter than the code's remaining lifetime, so no further poll can succeed.
-            if asked >= remaining, let lastFailure { throw lastFailure }
+            if requestedDelay >= remaining, let lastFailure { throw lastFailure }
             guard wait < remaining else {
                 try await client.host.clock.sleep(for: max(remaining, .zero))
                 throw expiry(lastFailure)
@@ -89,20 +89,20 @@ package struct DevicePolling: Sendable {
             switch result {
             case .tokens(let completion): return completion
             case .pending:
-                (missingResponses, lastFailure, asked) = (0, nil, .zero)
+                (missingResponses, lastFailure, requestedDelay) = (0, nil, .zero)
             case .slowDown(let new, let error):
                 // "the interval MUST be increased by 5 seconds for this and all subsequent requests". A provider that specifies
                 // an interval is not polled more often than that.
                 interval = max(interval + .seconds(5), new)
                 slowDowns += 1
-                (missingResponses, lastFailure, asked) = (0, error, error?.retryAfter ?? .zero)
+                (missingResponses, lastFailure, requestedDelay) = (0, error, error?.retryAfter ?? .zero)
                 reporter.report(.devicePolling, details: ["interval": "\(Int(interval.seconds)) s"])
             case .noResponse(let error, let retryAfter):
                 // "On encountering a connection timeout, clients MUST unilaterally reduce their polling frequency before
                 // retrying. The use of an exponential backoff algorithm to achieve this ... is RECOMMENDED."
                 missingResponses += 1
                 lastFailure = error
-                asked = retryAfter
+                requestedDelay = retryAfter
                 reporter.report(.devicePolling, details: ["retrying_after": error.code.rawValue])
             }
         }
@@ -120,7 +120,9 @@ package struct DevicePolling: Sendable {
         } catch let error as AuthError where error.isTransient {
             // Some servers send slow_down with the status of a rate limit.
             let isSlowDown = code(of: error.providerError) == "slow_down"
-            return isSlowDown ? .slowDown(asked: .zero, error) : .noResponse(error, asked: error.retryAfter ?? .zero)
+            return isSlowDown
+                ? .slowDown(requestedDelay: .zero, error)
+                : .noResponse(error, requestedDelay: error.retryAfter ?? .zero)
         }
         do {
             let received = try client.parseTokenResponse(response, key: key)
@@ -134,7 +136,7 @@ package struct DevicePolling: Sendable {
             switch code(of: error.providerError) {
             case "authorization_pending": return .pending
             case "slow_down":
-                return .slowDown(asked: .seconds((try? parameters?.seconds("interval")) ?? 0), nil)
+                return .slowDown(requestedDelay: .seconds((try? parameters?.seconds("interval")) ?? 0), nil)
             // Some servers use the error code from a draft of RFC 8628.
             case "access_denied", "authorization_declined":
                 throw AuthError(
@@ -156,12 +158,12 @@ package struct DevicePolling: Sendable {
         return client.adapter.standardName(of: error)
     }
 
-    private func expiry(_ silence: AuthError?, providerError: ProviderError? = nil) -> AuthError {
+    private func expiry(_ lastFailure: AuthError?, providerError: ProviderError? = nil) -> AuthError {
         AuthError(
             .timedOut,
             "The code expired before the sign-in was complete. Start again to get a new code.",
             providerError: providerError,
-            underlyingError: silence
+            underlyingError: lastFailure
         )
     }
 }

@@ -11,7 +11,7 @@ public enum RefreshOutcome: Sendable {
     case refreshed(Credential)
     /// The response was rejected, and no tokens may be returned: the credential to store, with only the rotated refresh token
     /// from the response, and the reason.
-    case refused(Credential, AuthError)
+    case rejected(Credential, AuthError)
     /// The response could not be validated, because the key set could not be read or the provider was unavailable: the credential to
     /// store, which still has the old access token, and the reason.
     case unchecked(Credential, AuthError)
@@ -19,7 +19,7 @@ public enum RefreshOutcome: Sendable {
     /// The credential to store.
     public var credential: Credential {
         switch self {
-        case .refreshed(let credential), .refused(let credential, _), .unchecked(let credential, _): credential
+        case .refreshed(let credential), .rejected(let credential, _), .unchecked(let credential, _): credential
         }
     }
 
@@ -28,7 +28,7 @@ public enum RefreshOutcome: Sendable {
     public func get() throws(AuthError) -> Credential {
         switch self {
         case .refreshed(let credential): return credential
-        case .refused(_, let error), .unchecked(_, let error): throw error
+        case .rejected(_, let error), .unchecked(_, let error): throw error
         }
     }
 }
@@ -46,7 +46,7 @@ extension OAuthClient {
         var metadata = try await metadata()
         if let path { metadata = try await self.metadata(with: path) }
         let mismatch =
-            credential.binding.map { $0.mismatch(to: ProviderBinding(metadata)) }
+            credential.binding.map { $0.mismatch(with: ProviderBinding(metadata)) }
             ?? "the credential does not record its endpoints"
         if let mismatch {
             throw AuthError(.loginRequired, "No token was sent: \(mismatch). Sign in again.")
@@ -132,12 +132,12 @@ extension OAuthClient {
             let error =
                 error as? AuthError
                 ?? AuthError(.networkFailed, "The refreshed tokens could not be checked.", underlyingError: error)
-            var kept = credential
-            kept.tokens.refreshToken = replacement
-            if error.isTransient { return .unchecked(kept, error) }
+            var updated = credential
+            updated.tokens.refreshToken = replacement
+            if error.isTransient { return .unchecked(updated, error) }
             // The old access token must not be returned either, after the provider has sent an invalid response.
-            kept.tokens.expiresAt = min(kept.tokens.expiresAt ?? .distantFuture, host.wholeSecond)
-            return .refused(kept, error)
+            updated.tokens.expiresAt = min(updated.tokens.expiresAt ?? .distantFuture, host.wholeSecond)
+            return .rejected(updated, error)
         }
     }
 

@@ -17,7 +17,7 @@ extension ClientRegistration.Values {
     /// - Throws: ``AuthError`` with `invalid_configuration`; the message cites the clause.
     package mutating func applyProfile() throws(AuthError) {
         guard let securityProfile else { return }
-        func refuse(_ reason: String, _ clause: String) -> AuthError {
+        func rejection(_ reason: String, _ clause: String) -> AuthError {
             AuthError(
                 .invalidConfiguration,
                 "The client violates the security profile \(securityProfile.rawValue): \(reason) (FAPI 2.0 \(clause))."
@@ -25,46 +25,49 @@ extension ClientRegistration.Values {
         }
         let methods: [ClientAuthentication.Method] = [.privateKeyJWT, .tlsClientAuth, .selfSignedTLSClientAuth]
         guard methods.contains(authentication.method) else {
-            throw refuse(
+            throw rejection(
                 "the client authenticates with \(authentication.method.rawValue), not with private_key_jwt or a certificate",
                 "Security Profile section 5.3.3.1, 2"
             )
         }
         // The settings of client assertions: audience and algorithm.
         if let audience = authentication.audience, audience != .issuer {
-            throw refuse("the audience of client assertions is not the issuer", "Security Profile section 5.3.3.1, 5")
+            throw rejection(
+                "the audience of client assertions is not the issuer",
+                "Security Profile section 5.3.3.1, 5"
+            )
         }
         if let algorithm = authentication.keyAlgorithm, !securityProfile.algorithms.contains(algorithm) {
-            throw refuse("assertions are signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")
+            throw rejection("assertions are signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")
         }
         // "shall support sender-constrained access tokens": tokens are bound to the certificate that authenticates the client, or else to a DPoP key. A
         // binding can be checked only if the certificate is known.
         if authentication.usesCertificate, certificate != nil, !usesDPoP { bindsTokensToCertificate = true }
         if !bindsTokensToCertificate { usesDPoP = true }
         guard pushedRequests != .never else {
-            throw refuse("authorization requests are not pushed", "Security Profile section 5.3.3.2, 2")
+            throw rejection("authorization requests are not pushed", "Security Profile section 5.3.3.2, 2")
         }
         pushedRequests = .always
         // "shall only send client_id and request_uri request parameters to the authorization endpoint".
         guard requestObjectReference == nil else {
-            throw refuse("request objects are fetched by the provider", "Security Profile section 5.3.3.2, 2")
+            throw rejection("request objects are fetched by the provider", "Security Profile section 5.3.3.2, 2")
         }
         guard repeatedPushedParameters.isEmpty else {
-            throw refuse("pushed parameters are repeated in the URL", "Security Profile section 5.3.3.2, 6")
+            throw rejection("pushed parameters are repeated in the URL", "Security Profile section 5.3.3.2, 6")
         }
         for algorithm in idTokenSigningAlgorithms ?? [] where !securityProfile.algorithms.contains(algorithm) {
-            throw refuse("ID Tokens may be signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")
+            throw rejection("ID Tokens may be signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")
         }
         guard securityProfile == .fapi2MessageSigning else { return }
         guard requestObjectKey != nil else {
-            throw refuse(
+            throw rejection(
                 "authorization requests are not signed; configure a key for request objects",
                 "Message Signing section 5.3.2"
             )
         }
         // "shall set response_mode to jwt".
         guard responseMode == .query || responseMode == .jwt else {
-            throw refuse("the response mode is \(responseMode.rawValue), not jwt", "Message Signing section 5.4.2")
+            throw rejection("the response mode is \(responseMode.rawValue), not jwt", "Message Signing section 5.4.2")
         }
         responseMode = .jwt
         // Section 5.5.2: "shall ... request signed token introspection responses".

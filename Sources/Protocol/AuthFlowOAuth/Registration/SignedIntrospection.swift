@@ -9,5 +9,5 @@ public struct SignedIntrospection: Sendable, Hashable {
     static let mediaType = "application/token-introspection+jwt"
 
     /// The maximum age of a signed response, in seconds.
-    static let maximumTokenAge = 300.0
+    static let maximumResponseAge = 300.0
 }

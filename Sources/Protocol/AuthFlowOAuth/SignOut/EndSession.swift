@@ -25,8 +25,8 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
     }
 
     /// Checks a post-logout redirect that may already have been decoded.
-    package func check(_ arrival: ReceivedRedirect) throws(AuthError) {
-        switch arrival {
+    package func check(_ redirect: ReceivedRedirect) throws(AuthError) {
+        switch redirect {
         case .url(let url): try check(url)
         case .response(let response): try check(response.url)
         }

@@ -35,7 +35,7 @@ struct ProviderBinding: Sendable, Hashable {
     var issuer: String { json["issuer"]?.string ?? "" }
 
     /// The reason why tokens of this binding must not be sent to endpoints of another binding; nil when they may be.
-    func mismatch(to other: ProviderBinding) -> String? {
+    func mismatch(with other: ProviderBinding) -> String? {
         guard self != other else { return nil }
         return json["issuer"] == other.json["issuer"]
             ? "the sign-in used endpoints of \(issuer) that differ from the configured endpoints"

@@ -143,17 +143,17 @@ extension TokenSet {
             ("device_secret", deviceSecret),
         ]
         for (name, token) in named {
-            if let problem = token.flatMap(Self.problem) { throw Self.refusal("\"\(name)\" has \(problem)") }
+            if let problem = token.flatMap(Self.problem) { throw Self.rejection("\"\(name)\" has \(problem)") }
         }
         // Appendix A.13: type-name = 1*name-char, name-char = "-" / "." / "_" / DIGIT / ALPHA; or a URI.
         guard !tokenType.isEmpty, tokenType.utf8.count <= 256, tokenType.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else {
-            throw Self.refusal(
+            throw Self.rejection(
                 "\"token_type\" is empty, longer than 256 bytes, or contains characters that RFC 6749 appendix A does not allow; if the provider documents that this is a bearer token, list the type in \"bearer_token_types\""
             )
         }
         guard scopes.allSatisfy(ClientRegistration.Values.isScopeToken) else {
-            throw Self.refusal("\"scope\" contains characters that RFC 6749 appendix A does not allow")
+            throw Self.rejection("\"scope\" contains characters that RFC 6749 appendix A does not allow")
         }
     }
 
@@ -165,7 +165,7 @@ extension TokenSet {
         return isAllowed ? nil : "characters that RFC 6749 appendix A does not allow"
     }
 
-    private static func refusal(_ problem: String) -> AuthError {
+    private static func rejection(_ problem: String) -> AuthError {
         AuthError(.invalidResponse, "The token response was rejected: \(problem).")
     }
 }

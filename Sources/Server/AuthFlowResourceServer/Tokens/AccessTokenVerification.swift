@@ -80,8 +80,8 @@ struct AccessTokenVerification {
     /// an ID Token only by its claims.
     private func rejectIDToken(_ rules: JWTClaims, _ audience: [String]) throws(AuthError) {
         let claims = rules.json
-        for mark in ["nonce", "at_hash", "c_hash", "s_hash"] where claims[mark] != nil {
-            throw rules.rejection("it has a claim that only ID Tokens have (\(mark))")
+        for claim in ["nonce", "at_hash", "c_hash", "s_hash"] where claims[claim] != nil {
+            throw rules.rejection("it has a claim that only ID Tokens have (\(claim))")
         }
         if let client = claims["azp"]?.string {
             guard !issuer.matchesAudience(resource, [client]), !audience.allSatisfy({ $0.isIdentical(to: client) })

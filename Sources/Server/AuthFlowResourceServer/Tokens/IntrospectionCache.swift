@@ -120,16 +120,16 @@ final class IntrospectionCache: Sendable {
         _ introspect: @Sendable () async throws -> JSON
     ) async throws -> JSON {
         // The lifetime of a result starts when its request is sent.
-        let asked = now().timeIntervalSince1970
+        let requestedAt = now().timeIntervalSince1970
         let claims = try await introspect()
         // A large result is not cached, because the caches limit only the number of results.
         guard (try claims.serialized()).count <= Self.maximumResultSize else { return claims }
         if claims["active"]?.bool == true {
             let end = claims["exp"]?.number ?? .infinity
-            active.store(claims, digest, from: asked, until: min(asked + times.active, end))
-            known.store(true, digest, from: asked, until: end)
+            active.store(claims, digest, from: requestedAt, until: min(requestedAt + times.active, end))
+            known.store(true, digest, from: requestedAt, until: end)
         } else {
-            inactive.store(claims, digest, from: asked, until: asked + times.inactive)
+            inactive.store(claims, digest, from: requestedAt, until: requestedAt + times.inactive)
         }
         return claims
     }

@@ -50,7 +50,7 @@ extension Credential {
 
 /// The subject of a logout record. A sign-in in progress looks up a user, a session at the provider, or both. For a logout with both, one
 /// record applies to that session, and another to the user's sign-ins that have no session identifier, because they may belong to that session.
-enum LogoutRecord: Hashable, Sendable {
+enum LogoutRecordSubject: Hashable, Sendable {
     case user(String)
     case session(String)
     case userInSession(String, String)
@@ -59,7 +59,7 @@ enum LogoutRecord: Hashable, Sendable {
     case token(String)
 
     /// The subjects of the records that a logout stores.
-    static func left(by token: LogoutToken) -> [Self] {
+    static func stored(by token: LogoutToken) -> [Self] {
         switch (token.subject, token.sessionID) {
         case (let subject?, nil): [.user(subject)]
         case (nil, let session?): [.session(session)]

@@ -25,7 +25,7 @@ extension SessionServer {
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
         }
         do {
-            try await mark(token, at: provider)
+            try await storeLogoutRecords(of: token, at: provider)
             let found = try await sessions(of: token, at: provider)
             let isFirst = try await !wasUsed(token, at: provider)
             let logout = ProviderLogout(
@@ -83,18 +83,18 @@ extension SessionServer {
 
 extension SessionServer {
     /// The keys of a logout record: the first is used for writing, and all of them are used for lookups.
-    private func keys(of mark: LogoutRecord, _ issuer: String, at provider: ProviderSessions) -> [RecordKey] {
+    private func keys(of subject: LogoutRecordSubject, _ issuer: String, at provider: ProviderSessions) -> [RecordKey] {
         let clientID = provider.client.registration.clientID
-        return HashedTag(["logout", clientID, issuer] + mark.parts, keys: options.tagKeys).all.map { tag in
+        return HashedTag(["logout", clientID, issuer] + subject.parts, keys: options.tagKeys).all.map { tag in
             RecordKey(name: Base64URL.encode(tag.bytes), issuer: issuer, clientID: clientID, kind: .logout)
         }
     }
 
     /// Stores the records of a logout token for longer than the maximum duration of a sign-in, so that sign-ins in progress
     /// can find them, even if the provider issued the ID Token before the local time of the sign-in.
-    private func mark(_ token: LogoutToken, at provider: ProviderSessions) async throws {
-        for mark in LogoutRecord.left(by: token) {
-            try await storeMark(mark, token.issuer, token.issuedAt, at: provider)
+    private func storeLogoutRecords(of token: LogoutToken, at provider: ProviderSessions) async throws {
+        for subject in LogoutRecordSubject.stored(by: token) {
+            try await storeLogoutRecord(subject, token.issuer, token.issuedAt, at: provider)
         }
     }
 
@@ -103,7 +103,7 @@ extension SessionServer {
     private func recordUse(of token: LogoutToken, at provider: ProviderSessions) async throws {
         let rest = max(0, token.acceptedUntil.timeIntervalSince(host.now()))
         let lifetime = Duration.seconds(rest) + provider.client.registration.clockLeeway
-        try await storeMark(.token(token.identifier), token.issuer, token.issuedAt, for: lifetime, at: provider)
+        try await storeLogoutRecord(.token(token.identifier), token.issuer, token.issuedAt, for: lifetime, at: provider)
     }
 
     /// Whether a logout token was already used.
@@ -118,17 +118,17 @@ extension SessionServer {
     func storeLogoutRecord(ofProviderSession name: String, _ issuer: String, at provider: ProviderSessions) async throws
     {
         let time = host.now() + provider.client.registration.clockLeeway.seconds
-        try await storeMark(.session(name), issuer, time, at: provider)
+        try await storeLogoutRecord(.session(name), issuer, time, at: provider)
     }
 
-    private func storeMark(
-        _ mark: LogoutRecord,
+    private func storeLogoutRecord(
+        _ subject: LogoutRecordSubject,
         _ issuer: String,
         _ issuedAt: Date,
         for lifetime: Duration = signInTimeout * 2,
         at provider: ProviderSessions
     ) async throws {
-        guard let key = keys(of: mark, issuer, at: provider).first else { return }
+        guard let key = keys(of: subject, issuer, at: provider).first else { return }
         try await store.withLease(on: key) { lease in
             // An earlier time does not replace a later time.
             let time = max(try await logoutTime(key) ?? 0, issuedAt.timeIntervalSince1970)
@@ -151,9 +151,9 @@ extension SessionServer {
         // session is treated as ended.
         let age = host.now().timeIntervalSince(credential.signedInAt)
         guard age < Self.signInTimeout.seconds else { return true }
-        let marks = LogoutRecord.concerning(identity.subject, session: Self.sessionID(of: credential))
-        for key in marks.flatMap({ keys(of: $0, identity.issuer, at: provider) }) {
-            if let time = try await logoutTime(key), LogoutRecord.ends(credential, at: time) { return true }
+        let subjects = LogoutRecordSubject.concerning(identity.subject, session: Self.sessionID(of: credential))
+        for key in subjects.flatMap({ keys(of: $0, identity.issuer, at: provider) }) {
+            if let time = try await logoutTime(key), LogoutRecordSubject.ends(credential, at: time) { return true }
         }
         return false
     }

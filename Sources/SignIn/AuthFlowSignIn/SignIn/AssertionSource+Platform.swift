@@ -98,7 +98,7 @@ extension AssertionSource {
             let jwt = try await key.jwt(
                 .object(own.merging(times) { $1 }),
                 type: "JWT",
-                algorithm: try key.algorithm(algorithm, allowed: nil, announced: nil)
+                algorithm: try key.algorithm(algorithm, allowed: nil, advertised: nil)
             )
             return try Assertion(Secret(jwt))
         }

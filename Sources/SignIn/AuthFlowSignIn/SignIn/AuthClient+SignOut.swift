@@ -175,9 +175,9 @@ extension AuthClient {
                 "The provider's sign-out page did not redirect back within \(Int(timeout.seconds)) s, so the session there may not have ended.\(expected.ignoredResponseReason.advice)"
             )
         } _: { [pendingRedirects] in
-            try await userAgent.withRedirectSession(expected) { place in
-                let request = try await session.request(place.redirectURI, state)
-                try request.check(try await pendingRedirects.visit(request.url, in: place, expected))
+            try await userAgent.withRedirectSession(expected) { redirectSession in
+                let request = try await session.request(redirectSession.redirectURI, state)
+                try request.check(try await pendingRedirects.visit(request.url, in: redirectSession, expected))
             }
         }
     }

@@ -228,11 +228,11 @@ public final class AuthClient: Sendable {
         let exchange: TokenExchange
         do {
             guard let found = try await provider.exchangeForSignIn(in: client.providerContext) else { return nil }
-            let demands = client.parametersIgnoredByTokenExchange(options)
-            guard demands.isEmpty else {
+            let ignored = client.parametersIgnoredByTokenExchange(options)
+            guard ignored.isEmpty else {
                 throw AuthError(
                     .unsupported,
-                    "The shared sign-in was not used, because it does not support \(demands.joined(separator: ", "))."
+                    "The shared sign-in was not used, because it does not support \(ignored.joined(separator: ", "))."
                 )
             }
             if let subject = found.subject,

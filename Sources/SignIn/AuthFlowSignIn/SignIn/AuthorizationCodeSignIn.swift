@@ -44,7 +44,7 @@ struct AuthorizationCodeSignIn: Sendable {
         with userAgent: any UserAgent,
         save: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
     ) async throws -> Return {
-        // RFC 9700 section 4.7: a new state for every request. The agent needs it to distinguish the response from other visits' responses.
+        // RFC 9700 section 4.7: a new state for every request. The agent needs it to distinguish the response from the responses to other requests.
         let state = client.host.randomToken()
         var expected = RedirectOptions(
             redirectURIs: client.registration.redirectURIs,

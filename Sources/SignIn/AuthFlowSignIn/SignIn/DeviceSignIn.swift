@@ -18,11 +18,11 @@ struct DeviceSignIn: Sendable {
     ///   - maximumWait: The maximum time to wait for the user; nil to wait until the code expires.
     /// - Throws: ``AuthError`` with `unsupported` when a device authorization request cannot express the options.
     func begin(_ options: AuthorizationOptions, maximumWait: Duration?) async throws -> DeviceAuthorization {
-        let demands = client.parametersIgnoredByDeviceFlow(options)
-        guard demands.isEmpty else {
+        let ignored = client.parametersIgnoredByDeviceFlow(options)
+        guard ignored.isEmpty else {
             throw AuthError(
                 .unsupported,
-                "The device flow does not support \(demands.joined(separator: ", ")). Sign in with a browser on this device."
+                "The device flow does not support \(ignored.joined(separator: ", ")). Sign in with a browser on this device."
             )
         }
         _ = try await reporter.step(.discovery) { try await client.metadata() }

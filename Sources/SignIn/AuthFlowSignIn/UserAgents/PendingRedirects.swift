@@ -7,7 +7,7 @@ final class PendingRedirects: Sendable {
     private struct PendingRedirect {
         let options: RedirectOptions
         let redirectURI: String
-        let arrival: AsyncStream<ReceivedRedirect>.Continuation
+        let continuation: AsyncStream<ReceivedRedirect>.Continuation
     }
 
     private let pending = Mutex<[UInt64: PendingRedirect]>([:])
@@ -18,8 +18,8 @@ final class PendingRedirects: Sendable {
     func resume(with url: String) -> Bool {
         for redirect in pending.withLock({ Array($0.values) }) {
             guard let response = redirect.options.response(in: url, at: redirect.redirectURI) else { continue }
-            if case .terminated = redirect.arrival.yield(.response(response)) { return false }
-            redirect.arrival.finish()
+            if case .terminated = redirect.continuation.yield(.response(response)) { return false }
+            redirect.continuation.finish()
             return true
         }
         return false
@@ -28,16 +28,16 @@ final class PendingRedirects: Sendable {
     /// Visits a URL in a session of a user agent, unless the redirect arrives in another way first.
     func visit(_ url: String, in session: RedirectSession, _ options: RedirectOptions) async throws -> ReceivedRedirect
     {
-        let (arrivals, arrival) = AsyncStream<ReceivedRedirect>.makeStream(bufferingPolicy: .bufferingOldest(1))
+        let (redirects, continuation) = AsyncStream<ReceivedRedirect>.makeStream(bufferingPolicy: .bufferingOldest(1))
         let number = next.add(1, ordering: .relaxed).newValue
         pending.withLock {
-            $0[number] = PendingRedirect(options: options, redirectURI: session.redirectURI, arrival: arrival)
+            $0[number] = PendingRedirect(options: options, redirectURI: session.redirectURI, continuation: continuation)
         }
         defer { pending.withLock { $0[number] = nil } }
         return try await withThrowingTaskGroup(of: ReceivedRedirect?.self) { group in
-            group.addTask { try await session.arrival(from: url) }
+            group.addTask { try await session.receiveRedirect(from: url) }
             group.addTask {
-                for await arrival in arrivals { return arrival }
+                for await redirect in redirects { return redirect }
                 return nil
             }
             defer { group.cancelAll() }
@@ -49,14 +49,14 @@ final class PendingRedirects: Sendable {
     }
 }
 
-/// The reason why the last response to a visit was ignored: if no other response arrives, it is the best explanation.
+/// The reason why the last response that arrived was ignored: if no other response arrives, it is the best explanation.
 package final class IgnoredResponseReason: Sendable {
     private let reason = Mutex<String?>(nil)
 
     package init() {}
 
     /// - Parameter reason: The end of a sentence, without any content from the response.
-    package func ignoredResponse(because reason: String) { self.reason.withLock { $0 = reason } }
+    package func record(_ reason: String) { self.reason.withLock { $0 = reason } }
 
     /// A sentence for a timeout message, preceded by a space; empty when no response was ignored.
     package var advice: String {

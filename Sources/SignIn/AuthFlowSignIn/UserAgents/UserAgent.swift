@@ -60,7 +60,7 @@ public struct RedirectOptions: Sendable {
     /// The first redirect URI.
     public var redirectURI: RedirectURI { redirectURIs.first ?? .loopback }
 
-    /// The `state` that the redirect must contain. A response without it belongs to another visit, and must not end the wait.
+    /// The `state` that the redirect must contain. A response without it belongs to another request, and must not end the wait.
     public let state: Secret
 
     /// The response mode: `query`, `fragment` or `form_post`. An agent that does not support the mode throws
@@ -120,17 +120,17 @@ extension RedirectOptions {
         do throws(AuthError) {
             let response = try RedirectResponse(encoded: encoded, at: redirectURI, responseMode, decrypt: decrypt)
             guard let response, let found = response.state else {
-                ignoredResponseReason.ignoredResponse(because: "it has no state, or more than one.")
+                ignoredResponseReason.record("it has no state, or more than one.")
                 return nil
             }
             // Secrets are compared in constant time.
             guard found == state else {
-                ignoredResponseReason.ignoredResponse(because: "its state does not match this request.")
+                ignoredResponseReason.record("its state does not match this request.")
                 return nil
             }
             return response
         } catch {
-            ignoredResponseReason.ignoredResponse(because: "it cannot be read. \(error.message)")
+            ignoredResponseReason.record("it cannot be read. \(error.message)")
             return nil
         }
     }
@@ -177,5 +177,5 @@ public struct RedirectSession: Sendable {
     }
 
     /// Opens `url` and returns the response.
-    func arrival(from url: String) async throws -> ReceivedRedirect { try await visitor(url) }
+    func receiveRedirect(from url: String) async throws -> ReceivedRedirect { try await visitor(url) }
 }

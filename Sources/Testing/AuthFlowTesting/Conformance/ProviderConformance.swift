@@ -39,7 +39,7 @@ public struct ProviderConformance: Sendable {
         try propagatesErrors()
         try await protectsTheRequest()
         let credential = try await client.signIn().credential
-        try await namesTheUser(credential)
+        try await identifiesTheUser(credential)
         let second = try await other.signIn().credential
         try await distinguishesUsers(credential, second)
         try await rejectsAnInventedToken(credential)
@@ -57,7 +57,7 @@ public struct ProviderConformance: Sendable {
 
     // MARK: Users
 
-    private func namesTheUser(_ credential: Credential) async throws {
+    private func identifiesTheUser(_ credential: Credential) async throws {
         let issuer = try await client.metadata().issuer
         try require(
             issuer.isIdentical(to: adapter.issuer),

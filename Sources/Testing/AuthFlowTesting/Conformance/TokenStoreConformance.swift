@@ -17,8 +17,8 @@ public struct TokenStoreConformance: Sendable {
     /// - Throws: ``ConformanceFailure`` for the first rule that is violated.
     public func run() async throws {
         try await storesRecords()
-        try await keepsTheRecordWhileSpaceIsReserved()
-        try await keepsKeysApart()
+        try await preservesTheRecordWhileSpaceIsReserved()
+        try await separatesKeys()
         try await grantsOneLeaseAtATime()
         try await releasesALeaseWhenItsHolderFails()
         try await rejectsWritesUnderALostLease()
@@ -47,7 +47,7 @@ public struct TokenStoreConformance: Sendable {
         try await write(nil, for: key)
     }
 
-    private func keepsTheRecordWhileSpaceIsReserved() async throws {
+    private func preservesTheRecordWhileSpaceIsReserved() async throws {
         let key = key("reserved")
         try await write([1], for: key)
         try await store.withLease(on: key) { lease in
@@ -71,7 +71,7 @@ public struct TokenStoreConformance: Sendable {
         try await write(nil, for: key)
     }
 
-    private func keepsKeysApart() async throws {
+    private func separatesKeys() async throws {
         let keys = [
             key("ab", "c"), key("a", "bc"), key("A", "bc"), key("../a", "bc"), key("\u{E4}/\u{0}", "bc"),
             key("a\u{308}/\u{0}", "bc"),

@@ -103,7 +103,7 @@ struct CurlCommand: AsyncParsableCommand {
                 return await client.providerError(in: response)
             case .api(let client, _):
                 let token = try? await client.credential()?.tokens.accessToken
-                return response.providerError(without: [token].compactMap { $0 })
+                return response.providerError(redacting: [token].compactMap { $0 })
             }
         }
     }
@@ -133,7 +133,7 @@ struct CurlCommand: AsyncParsableCommand {
                 // The sign-in has ended, so its token takes precedence no longer.
             }
         }
-        SignInAdvice.choose(file.choice.words, signIn: [])
+        SignInAdvice.choose(file.choice.arguments, signIn: [])
         return .api(client, signsIn: signIn)
     }
 

@@ -306,7 +306,7 @@ struct DoctorCommand: AsyncParsableCommand {
             let endpointProblems = try await client.client.server.endpointProblems(
                 idTokenAlgorithms: hasIDTokens ? client.client.idTokenAlgorithms(metadata) : nil
             )
-            for obstacle in endpointProblems { findings.bad(obstacle.name, "\(obstacle.error)") }
+            for problem in endpointProblems { findings.bad(problem.name, "\(problem.error)") }
             if metadata.jwksURI != nil, !endpointProblems.contains(where: { $0.name == "keys" }) {
                 findings.good("keys", "the provider's signing keys were fetched")
             }

@@ -94,8 +94,8 @@ struct InitCommand: AsyncParsableCommand {
         Terminal.printMessage(provider.found(metadata))
         // Algorithms are checked only if the provider's metadata lists them; otherwise, the profile may specify them.
         let algorithms = metadata.idTokenSigningAlgorithms.map { _ in metadata.usableIDTokenAlgorithms }
-        for obstacle in try await server.endpointProblems(idTokenAlgorithms: algorithms) {
-            Terminal.printMessage("Warning: a sign-in will fail at \(obstacle.name). \(obstacle.error)")
+        for problem in try await server.endpointProblems(idTokenAlgorithms: algorithms) {
+            Terminal.printMessage("Warning: a sign-in will fail at \(problem.name). \(problem.error)")
         }
         if let scopes = provider.scopes(metadata, asked: scopes) { members["scopes"] = .array(scopes.map(JSON.string)) }
         let redirect = redirectURI ?? provider.redirectURI
@@ -105,7 +105,7 @@ struct InitCommand: AsyncParsableCommand {
         Terminal.result(writer.path)
         Terminal.printMessage("The profile \"\(profile)\" was written.")
         let choice = ProfileChoice(config: output == nil ? nil : writer.path, profile: profile)
-        let command = ShellWord.line(["authflow", "login"] + choice.words)
+        let command = ShellWord.line(["authflow", "login"] + choice.arguments)
         guard try await wantsSignIn(orLater: command) else { return Terminal.printMessage("Sign in: \(command)") }
         let signIn: SignIn
         do {

@@ -121,7 +121,7 @@ struct LogoutCommand: AsyncParsableCommand {
     private func removeAWSKeys(of client: AuthClient) async {
         let choice = options.choice
         do {
-            try await AWSKeys.forget(try choice.file().profile(choice.profile), client)
+            try await AWSKeys.remove(try choice.file().profile(choice.profile), client)
         } catch {
             Terminal.printMessage("Warning: AWS credentials may remain in the store: \(ExitStatus.message(for: error))")
         }
@@ -156,7 +156,7 @@ struct LogoutCommand: AsyncParsableCommand {
 
     /// - Returns: Whether the step succeeded or was not necessary.
     private func report(_ outcome: SignOut.Outcome, done: String, otherwise: String) -> Bool {
-        if let reason = outcome.obstacle {
+        if let reason = outcome.failureReason {
             Terminal.printMessage("\(otherwise): \(reason)")
             return false
         }
@@ -167,7 +167,7 @@ struct LogoutCommand: AsyncParsableCommand {
 
 extension SignOut.Outcome {
     /// The reason why the step was not completed; nil if it was completed or was not necessary.
-    var obstacle: String? {
+    var failureReason: String? {
         switch self {
         case .done, .nothingToDo: nil
         case .unsupported(let reason): reason

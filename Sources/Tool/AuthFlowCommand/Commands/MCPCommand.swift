@@ -60,7 +60,7 @@ struct MCPCommand: AsyncParsableCommand {
                 showsSteps: false
             )
             var settings = MCPBridge.Options()
-            settings.silence = .seconds(silence)
+            settings.idleTimeout = .seconds(silence)
             let log = LogOutput(descriptor: STDERR_FILENO)
             settings.log = { log.write(Terminal.visible("authflow: \($0)")) }
             settings.explain = { error in

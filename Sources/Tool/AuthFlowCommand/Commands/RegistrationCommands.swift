@@ -6,7 +6,7 @@ import AuthFlowEssentials
 /// `renew` and `remove`.
 enum RegistrationCommands {
     /// The store of the registrations, and the settings that they depend on.
-    struct Place {
+    struct Context {
         let redirectURI: RedirectURI
         let store: any TokenStore
         let transport: any HTTPTransport
@@ -63,34 +63,36 @@ enum RegistrationCommands {
         var json = false
 
         func run() async throws {
-            let place = try Place(config: config)
+            let context = try Context(config: config)
             var all: [JSON] = []
-            for (issuer, origin) in try await place.registrations(address) {
-                let registrations = StoredRegistrations(store: place.store, for: origin)
-                guard let kept = try await registrations.registration(at: issuer, for: place.redirectURI) else {
+            for (issuer, origin) in try await context.registrations(address) {
+                let registrations = StoredRegistrations(store: context.store, for: origin)
+                guard let stored = try await registrations.registration(at: issuer, for: context.redirectURI) else {
                     continue
                 }
                 all.append([
-                    "issuer": .string(kept.issuer), "client_id": .string(kept.clientID),
-                    "redirect_uris": .array(kept.redirectURIs.map { .string($0.uri) }),
-                    "scopes": .array(kept.scopes.map(JSON.string)),
-                    "registered_at": .string(kept.registeredAt.formatted(.iso8601)),
-                    "secret_expires_at": kept.secretExpiresAt.map { .string($0.formatted(.iso8601)) } ?? .null,
+                    "issuer": .string(stored.issuer), "client_id": .string(stored.clientID),
+                    "redirect_uris": .array(stored.redirectURIs.map { .string($0.uri) }),
+                    "scopes": .array(stored.scopes.map(JSON.string)),
+                    "registered_at": .string(stored.registeredAt.formatted(.iso8601)),
+                    "secret_expires_at": stored.secretExpiresAt.map { .string($0.formatted(.iso8601)) } ?? .null,
                 ])
                 guard !json else { continue }
-                Terminal.result("\(DisplayText.sanitized(kept.issuer, limit: 300))")
+                Terminal.result("\(DisplayText.sanitized(stored.issuer, limit: 300))")
                 Terminal.result(
-                    "  \(Terminal.column("client", width: 14))\(DisplayText.sanitized(kept.clientID, limit: 300))"
+                    "  \(Terminal.column("client", width: 14))\(DisplayText.sanitized(stored.clientID, limit: 300))"
                 )
-                Terminal.result("  \(Terminal.column("registered", width: 14))\(kept.registeredAt.formatted(.iso8601))")
                 Terminal.result(
-                    "  \(Terminal.column("redirects to", width: 14))\(kept.redirectURIs.map(\.uri).joined(separator: " "))"
+                    "  \(Terminal.column("registered", width: 14))\(stored.registeredAt.formatted(.iso8601))"
+                )
+                Terminal.result(
+                    "  \(Terminal.column("redirects to", width: 14))\(stored.redirectURIs.map(\.uri).joined(separator: " "))"
                 )
             }
             if json {
                 try Terminal.result(.array(all))
             } else if all.isEmpty {
-                Terminal.printMessage(address == nil ? "There are no registrations." : Place.absence(config))
+                Terminal.printMessage(address == nil ? "There are no registrations." : Context.absence(config))
             }
         }
     }
@@ -108,11 +110,11 @@ enum RegistrationCommands {
         var config: String?
 
         func run() async throws {
-            let place = try Place(config: config)
+            let context = try Context(config: config)
             let choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
             let (new, old, signOut) = try await choice.client().renewRegistration()
             if let old {
-                await unregister(old, place, name: "The old registration")
+                await unregister(old, context, name: "The old registration")
             } else {
                 Terminal.printMessage(
                     "The old registration, if any, is still used for other resources of the same server."
@@ -138,25 +140,25 @@ enum RegistrationCommands {
         var config: String?
 
         func run() async throws {
-            let place = try Place(config: config)
-            var all: [(registrations: StoredRegistrations, kept: StoredRegistration)] = []
+            let context = try Context(config: config)
+            var all: [(registrations: StoredRegistrations, stored: StoredRegistration)] = []
             var origins = Set([try Endpoint(address, name: "URL").origin])
-            for (issuer, origin) in try await place.registrations(address) {
-                let registrations = StoredRegistrations(store: place.store, for: origin)
-                guard let kept = try await registrations.registration(at: issuer, for: place.redirectURI) else {
+            for (issuer, origin) in try await context.registrations(address) {
+                let registrations = StoredRegistrations(store: context.store, for: origin)
+                guard let stored = try await registrations.registration(at: issuer, for: context.redirectURI) else {
                     continue
                 }
                 origins.insert(origin)
-                all.append((registrations, kept))
+                all.append((registrations, stored))
             }
             var areRevoked = true
             // Signs out first, because the tokens could not be revoked without the registration.
-            for resource in try await KnownResources(store: place.store).addresses() {
+            for resource in try await KnownResources(store: context.store).addresses() {
                 guard let endpoint = try? Endpoint(resource), origins.contains(endpoint.origin) else { continue }
                 do {
                     let client = try ResourceChoice(address: resource, choice: ProfileChoice(config: config)).client()
                     guard let status = try await client.status(),
-                        all.contains(where: { $0.kept.issuer == status.issuer })
+                        all.contains(where: { $0.stored.issuer == status.issuer })
                     else { continue }
                     let signOut = try await client.signOut()
                     guard signOut.credential != nil else { continue }
@@ -168,14 +170,14 @@ enum RegistrationCommands {
                 }
             }
             var isRemoved = false
-            for (registrations, kept) in all {
-                try await registrations.remove(at: kept.issuer, for: place.redirectURI, clientID: kept.clientID)
+            for (registrations, stored) in all {
+                try await registrations.remove(at: stored.issuer, for: context.redirectURI, clientID: stored.clientID)
                 isRemoved = true
-                Terminal.printMessage("The registration with \(kept.issuer) was removed from this machine.")
-                await unregister(kept, place, name: "The registration")
+                Terminal.printMessage("The registration with \(stored.issuer) was removed from this machine.")
+                await unregister(stored, context, name: "The registration")
             }
             if !isRemoved {
-                Terminal.printMessage(Place.absence(config))
+                Terminal.printMessage(Context.absence(config))
             }
             guard areRevoked else { throw ExitStatus.signedOutLocallyOnly }
         }
@@ -183,18 +185,18 @@ enum RegistrationCommands {
 
     /// Whether a sign-out revoked the tokens; if not, prints the reason.
     private static func isRevoked(_ signOut: SignOut, _ resource: String) -> Bool {
-        guard let reason = signOut.revocation.obstacle else { return true }
+        guard let reason = signOut.revocation.failureReason else { return true }
         Terminal.printMessage("The tokens for \(Redaction.url(resource)) may remain valid: \(reason)")
         return false
     }
 
-    private static func unregister(_ kept: StoredRegistration, _ place: Place, name: String) async {
+    private static func unregister(_ stored: StoredRegistration, _ context: Context, name: String) async {
         do {
-            try await kept.unregister(transport: place.transport, host: ToolEnvironment.host)
-            Terminal.printMessage("\(name) was removed at \(kept.issuer).")
+            try await stored.unregister(transport: context.transport, host: ToolEnvironment.host)
+            Terminal.printMessage("\(name) was removed at \(stored.issuer).")
         } catch {
             Terminal.printMessage(
-                "\(name) may remain at \(kept.issuer): \((error as? AuthError)?.description ?? "the removal failed.")"
+                "\(name) may remain at \(stored.issuer): \((error as? AuthError)?.description ?? "the removal failed.")"
             )
         }
     }

@@ -27,9 +27,9 @@ extension StoreCommand {
                     "The store of the profile \(profile.name) does not support sessions shared by several processes. Use SQLite, PostgreSQL or Redis."
                 )
             }
-            let trial = StoreProbe(store: sessions, secondInstance: others, host: ToolEnvironment.host)
-            let isWell = await trial.run { line in Terminal.result(line) }
-            if !isWell { throw StoreCheckFailed() }
+            let probe = StoreProbe(store: sessions, secondInstance: others, host: ToolEnvironment.host)
+            let hasPassed = await probe.run { line in Terminal.result(line) }
+            if !hasPassed { throw StoreCheckFailed() }
         }
     }
 }

@@ -31,10 +31,10 @@ extension CredentialCommand {
             let key = AWSKeys.key(settings, client)
             // Concurrent programs wait for a single request to AWS.
             let keys = try await store.withLease(on: key) { lease in
-                if let bytes = try await store.bytes(under: lease), let kept = AWSKeys(stored: bytes, of: credential),
-                    kept.areFresh
+                if let bytes = try await store.bytes(under: lease), let stored = AWSKeys(stored: bytes, of: credential),
+                    stored.areFresh
                 {
-                    return kept
+                    return stored
                 }
                 let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
                 let present = try await client.requiredCredential()
@@ -118,7 +118,7 @@ struct AWSKeys {
     }
 
     /// Removes the credentials, so that none remain after a sign-out.
-    static func forget(_ profile: Profile, _ client: AuthClient) async throws {
+    static func remove(_ profile: Profile, _ client: AuthClient) async throws {
         guard let settings = try profile.helpers().aws else { return }
         let store = try store(of: profile)
         try await store.withLease(on: key(settings, client)) { lease in

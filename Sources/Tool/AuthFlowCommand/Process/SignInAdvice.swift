@@ -39,7 +39,7 @@ enum SignInAdvice {
         let causes = sequence(first: error) { ($0 as? AuthError)?.underlyingError }
         guard let required = causes.lazy.compactMap({ $0 as? RequiredAccess }).first else { return command }
         // Uses "=", because a value may begin with "-". A hostile resource may require any number of scopes.
-        let options = required.scopes.map { "--scope=\($0)" } + required.authentication.words
+        let options = required.scopes.map { "--scope=\($0)" } + required.authentication.arguments
         guard !options.isEmpty else { return command }
         let words = ShellWord.line(options)
         return words.utf8.count <= 1000 ? "\(command) \(words)" : nil
@@ -87,7 +87,7 @@ enum SignInAdvice {
 
 extension RequiredAuthentication {
     /// The options of `authflow login`. They use "=", because a value may begin with "-".
-    var words: [String] {
+    var arguments: [String] {
         acrValues.map { "--acr-values=\($0)" } + (maxAge.map { ["--max-age=\($0)"] } ?? [])
     }
 }

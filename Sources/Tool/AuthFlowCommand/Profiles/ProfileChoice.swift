@@ -47,7 +47,7 @@ struct ProfileChoice: Hashable {
     }
 
     /// The options that choose the same profile.
-    var words: [String] {
+    var arguments: [String] {
         if let withoutFile { return ["--issuer", withoutFile.issuer, "--client-id", withoutFile.clientID] }
         return (config.map { ["--config", $0] } ?? []) + (profile.map { ["--profile", $0] } ?? [])
     }
@@ -71,7 +71,7 @@ struct ProfileChoice: Hashable {
         let profile = try (file ?? self.file()).profile(profile)
         var chosen = self
         chosen.profile = profile.name
-        SignInAdvice.choose(chosen.words, signIn: account.map { ["--account", $0] } ?? [])
+        SignInAdvice.choose(chosen.arguments, signIn: account.map { ["--account", $0] } ?? [])
         var overrides = AuthClient.Overrides(flows: flows, userAgent: userAgent, account: account)
         overrides.launchEnvironment = launchEnvironment
         let client = try AuthClient(

@@ -153,7 +153,7 @@ struct ResourceChoice: Hashable {
 
     private var signInArguments: [String] {
         scopes.flatMap { ["--scope", $0] } + (resource.map { ["--resource", $0] } ?? [])
-            + (assumesOrigin ? ["--assume-origin"] : []) + authentication.words
+            + (assumesOrigin ? ["--assume-origin"] : []) + authentication.arguments
     }
 
     /// The instruction to the user for signing in with this choice after an error; nil if the error's requirements do not fit on a command line.

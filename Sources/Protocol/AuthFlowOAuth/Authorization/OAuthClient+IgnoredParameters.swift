@@ -5,7 +5,7 @@ extension OAuthClient {
     /// The authorization request parameters, from the options and the registration, that a token exchange for a shared
     /// sign-in would ignore. `prompt=none` is not included, because a token exchange shows no page.
     package func parametersIgnoredByTokenExchange(_ options: AuthorizationOptions) -> [String] {
-        var names = parameters(of: .authorization).names + options.demands(allowing: .none)
+        var names = parameters(of: .authorization).names + options.userAuthenticationParameters(allowing: .none)
         if (options.scopes ?? registration.scopes) != registration.scopes { names.append("scope") }
         if !(options.resources ?? registration.resources).isEmpty { names.append("resource") }
         if (options.authorizationDetails ?? registration.authorizationDetails) != nil {
@@ -17,7 +17,7 @@ extension OAuthClient {
     /// The parameters of an authorization request that a device authorization request does not have (RFC 8628 section
     /// 3.1). `prompt=consent` is not included, because section 3.3 requires the server to ask the user in any case.
     package func parametersIgnoredByDeviceFlow(_ options: AuthorizationOptions) -> [String] {
-        var names = options.demands(allowing: .consent)
+        var names = options.userAuthenticationParameters(allowing: .consent)
         if (options.resources ?? registration.resources) != registration.resources { names.append("resource") }
         if (options.authorizationDetails ?? registration.authorizationDetails) != registration.authorizationDetails {
             names.append(AuthorizationDetails.name)
@@ -32,7 +32,7 @@ extension OAuthClient {
 extension AuthorizationOptions {
     /// The names of the parameters that request a specific user or authentication.
     /// - Parameter allowed: A value of `prompt` that the flow satisfies in any case.
-    fileprivate func demands(allowing allowed: Prompt) -> [String] {
+    fileprivate func userAuthenticationParameters(allowing allowed: Prompt) -> [String] {
         parameters.names
             + [
                 prompt.flatMap { $0 == allowed ? nil : "prompt" }, loginHint.map { _ in "login_hint" },

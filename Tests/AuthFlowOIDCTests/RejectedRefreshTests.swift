@@ -10,7 +10,7 @@ import Synchronization
 import Testing
 
 /// Refreshes that neither succeed nor end the session, and the cases in which the user must sign in.
-@Suite struct RefusedRefreshTests {
+@Suite struct RejectedRefreshTests {
     private let life: TokenLifeScene
     private let empty = TransportResponse(head: HTTPResponse(status: .badRequest))
 
