@@ -258,10 +258,66 @@ import Testing
         }
     }
 
+    private static func damage(_ resource: String, in store: any TokenStore) async throws {
+        try await store.set(Array("damaged".utf8), for: recordKey(resource))
+    }
+
+    private static func recordKey(_ resource: String) -> RecordKey {
+        RecordKey(name: resource, issuer: "", clientID: "", kind: .protectedResource)
+    }
+
+    /// Metadata may name a resource with a trailing slash.
+    @Test func aLocalSignOutFindsTheTokensOfAResourceWithATrailingSlash() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            scene.emulator.settings.resource = scene.emulator.resource + "/"
+            let client = try scene.client(store: store)
+            #expect(try await Self.list(client) == 200)
+            try await Self.damage(scene.emulator.resource, in: store)
+            #expect(try await scene.client(store: store).signOutLocally())
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            #expect(scene.emulator.authorizations.count == 2)
+        }
+    }
+
+    /// A record that another resource's sign-in names stays.
+    @Test func aLocalSignOutOfADamagedRecordKeepsTheTokensOfOtherResources() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            let client = try scene.client(store: store)
+            #expect(try await Self.list(client) == 200)
+            let part = scene.emulator.resource + "/part"
+            let other = try ResourceClient(
+                part,
+                methods: [.userAgent(try scene.userAgent())],
+                store: store,
+                transport: scene.transport
+            )
+            try await Self.damage(part, in: store)
+            #expect(try await other.signOutLocally())
+            #expect(try await scene.client(store: store).status()?.credential != nil)
+        }
+    }
+
+    /// If the record were removed first, the next sign-out would report that there were no tokens.
+    @Test func aDamagedRecordRemainsUntilItsTokensHaveBeenRemoved() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = RecordFailingStore(.credential)
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            try await Self.damage(scene.emulator.resource, in: store)
+            store.fails.store(true, ordering: .relaxed)
+            await expectError(.storageFailed) { try await scene.client(store: store).signOutLocally() }
+            store.fails.store(false, ordering: .relaxed)
+            #expect(try await scene.client(store: store).signOutLocally())
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            #expect(scene.emulator.authorizations.count == 2)
+        }
+    }
+
     /// The tokens are no longer in the store, so no later sign-out reports that they were not revoked.
     @Test func aSignOutWhoseRecordCannotBeWrittenReportsTheRevocation() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
-            let store = RecordFailingStore()
+            let store = RecordFailingStore(.protectedResource)
             #expect(try await Self.list(try scene.client(store: store)) == 200)
             store.fails.store(true, ordering: .relaxed)
             let client = try scene.client(store: store)
@@ -271,15 +327,18 @@ import Testing
         }
     }
 
-    /// A store that cannot write the records of resources.
+    /// A store that cannot write records of one kind.
     private final class RecordFailingStore: TokenStore {
         let fails = Atomic(false)
+        private let kind: RecordKey.Kind
+
+        init(_ kind: RecordKey.Kind) { self.kind = kind }
         private let base = MemoryTokenStore()
 
         func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
 
         func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
-            guard lease.key.kind != .protectedResource || !fails.load(ordering: .relaxed) else {
+            guard lease.key.kind != kind || !fails.load(ordering: .relaxed) else {
                 throw AuthError(.storageFailed, "The record cannot be removed.")
             }
             try await base.write(bytes, under: lease)

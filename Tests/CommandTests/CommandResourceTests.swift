@@ -113,7 +113,7 @@ import Testing
     }
 
     /// The profile's own token would not be restricted to the resource.
-    @Test(arguments: ["", "?q=1", "/", "/part"])
+    @Test(arguments: ["", "?q=1", "/", "/part", "/p%61rt"])
     func curlPrefersATokenForTheResourceToTheTokenOfTheProfile(_ suffix: String) async throws {
         var settings = ResourceSettings()
         settings.registers = false
@@ -136,6 +136,9 @@ import Testing
             #expect(!suffix.isEmpty || outcome.status == 0, "\(outcome.standardError)")
             #expect(emulator.requests.last == "POST /mcp\(suffix.prefix { $0 != "?" })", "\(outcome.standardError)")
             #expect(emulator.requests.count { $0 == "POST /token" } == 1)
+            // The meaning of such a path depends on the server.
+            let dots = try await run(["curl", emulator.resource + "/../part"] + choice)
+            #expect(dots.status == 2 && dots.standardError.contains("--at"), "\(dots.standardError)")
         }
     }
 

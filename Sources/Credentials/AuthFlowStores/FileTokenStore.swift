@@ -147,7 +147,7 @@ public struct FileTokenStore: TokenStore {
         // The lock is a separate file, because a lock on the credential's file is useless once that file is replaced.
         let lockFile = PrivateFile(path(for: key, "lock"))
         var lock = try lockFile.openLock()
-        var waited = Duration.zero
+        var (holder, waited, total) = (lock.holder, Duration.zero, Duration.zero)
         var pause = Duration.milliseconds(5)
         var (replacement, replaced) = (Duration.zero, Duration.zero)
         var lastRenewal = lock.renewedAt
@@ -180,17 +180,20 @@ public struct FileTokenStore: TokenStore {
                     let next = try lockFile.openLock()
                     lock.release()
                     lock = next
-                    // Each holder has the full time.
-                    waited = .zero
                     (lastRenewal, timeSinceRenewal) = (lock.renewedAt, .zero)
                 case .busy:
                     // The lock was handed over, so it can be locked.
                     (replacement, replaced) = (.zero, .zero)
-                    guard waited < waitTimeout else {
-                        let holder = lock.holder.map { "Process \($0)" } ?? "Another process"
+                    // Each holder has the full time.
+                    let present = lock.holder
+                    if present != holder { (holder, waited) = (present, .zero) }
+                    guard waited < waitTimeout, total < waitTimeout * 10 else {
+                        let name = holder.map { "Process \($0)" } ?? "Another process"
                         throw AuthError(
                             .leaseBusy,
-                            "\(holder) has held \(lockFile.path) for \(waitTimeout.formattedSeconds). Wait for it, or terminate it."
+                            waited < waitTimeout
+                                ? "Other processes have held \(lockFile.path) in turn for \(total.formattedSeconds). Try again."
+                                : "\(name) has held \(lockFile.path) for \(waitTimeout.formattedSeconds). Wait for it, or terminate it."
                         )
                     }
                     if timeSinceRenewal >= Self.leaseDuration {
@@ -202,6 +205,7 @@ public struct FileTokenStore: TokenStore {
                     }
                     try await clock.sleep(for: pause)
                     waited += pause
+                    total += pause
                     timeSinceRenewal = lock.renewedAt == lastRenewal ? timeSinceRenewal + pause : .zero
                     lastRenewal = lock.renewedAt
                     pause = min(pause * 2, .milliseconds(250))

@@ -31,11 +31,12 @@ extension ResourceClient {
         do {
             signIns = try await self.signIns()
         } catch let error as AuthError where [.credentialUnusable, .storageFailed].contains(error.code) {
-            let (_, failure) = await end(await possibleSignIns()) { try await $0.signOutLocally() }
+            let failure = await end(try await possibleSignIns()) { try await $0.signOutLocally() }.failure
+            // The record remains until the tokens have been removed: a later sign-out would report that there were none.
+            if let failure { throw failure }
             try await store.withLease(on: recordKey) { try await store.write(nil, under: $0) }
             state.withLock { ($0.known, $0.isLoaded) = (nil, true) }
             await removeFromList()
-            if let failure { throw failure }
             return true
         }
         let (results, failure) = await signOut(of: signIns, endsUnfinished: true) { try await $0.signOutLocally() }
@@ -50,34 +51,40 @@ extension ResourceClient {
 
     /// The sign-ins whose tokens may be in the store although the record does not name them, because it cannot be read. A client with a
     /// client ID metadata document is not among them, because its issuers are unknown.
-    private func possibleSignIns() async -> [KnownResource] {
+    /// - Throws: ``AuthError`` when a registration cannot be read.
+    private func possibleSignIns() async throws -> [KnownResource] {
+        let lists = KnownResources(store: store)
         var clients: [(issuer: String, clientID: String, ClientIdentification)] = []
         if let registered { clients.append((registered.server.issuer, registered.registration.clientID, .registered)) }
-        for (issuer, origin) in (try? await KnownResources(store: store).registrations()) ?? []
-        where origin == address.origin {
-            guard let stored = try? await registrations.registration(at: issuer, for: redirectURI) else { continue }
+        for (issuer, origin) in try await lists.registrations() where origin == address.origin {
+            guard let stored = try await registrations.registration(at: issuer, for: redirectURI) else { continue }
             clients.append((issuer, stored.clientID, .dynamic))
         }
-        // Metadata may name a parent path as the resource.
-        var (resources, path) = ([options.resource ?? address.resourceIdentifier, address.origin], address.path[...])
-        while let slash = path.lastIndex(of: "/"), resources.count < 32 {
+        // Metadata may name a parent path as the resource, with or without a trailing slash.
+        var (resources, path) = ([options.resource ?? address.resourceIdentifier, address.url], address.path[...])
+        while resources.count < 64 {
+            resources += ["\(address.origin)\(path)", "\(address.origin)\(path)/"]
+            guard let slash = path.lastIndex(of: "/") else { break }
             path = path[..<slash]
-            resources.append("\(address.origin)\(path)")
         }
-        let record = ResourceRecord(salvaging: try? await store.bytes(for: recordKey))
-        return record.all
-            + clients.flatMap { issuer, clientID, identification in
-                Set(resources).map {
-                    KnownResource(
-                        resource: $0,
-                        issuer: issuer,
-                        clientID: clientID,
-                        identification: identification,
-                        scopes: [],
-                        usesDPoP: false
-                    )
-                }
+        // The tokens of other resources are not this resource's.
+        var others: [KnownResource] = []
+        for name in try await lists.records() where name != recordName {
+            others += ResourceRecord(salvaging: try? await store.bytes(for: Self.recordKey(name))).all
+        }
+        let possible = clients.flatMap { issuer, clientID, identification in
+            Set(resources).map {
+                KnownResource(
+                    resource: $0,
+                    issuer: issuer,
+                    clientID: clientID,
+                    identification: identification,
+                    scopes: [],
+                    usesDPoP: false
+                )
             }
+        }.filter { possible in !others.contains { $0.sharesTokens(with: possible) } }
+        return ResourceRecord(salvaging: try? await store.bytes(for: recordKey)).all + possible
     }
 
     /// Ends the sign-ins with other servers and clients: their tokens must not be used again if the resource
@@ -143,40 +150,42 @@ extension ResourceClient {
         endsUnfinished: Bool = false,
         _ body: @escaping @Sendable (AuthClient) async throws -> Outcome
     ) async -> (results: [Outcome], failure: (any Error)?) {
-        let (results, failure) = await end(signIns, body)
+        let ended = await end(signIns, body)
+        // If nothing has ended, the record remains as it is.
+        guard ended.failure == nil || !ended.done.isEmpty else { return (ended.results, ended.failure) }
         do {
-            try await removeSignIns(signIns.indices.filter { results[$0] != nil }.map { signIns[$0] }, endsUnfinished)
+            try await removeSignIns(ended.done, endsUnfinished)
         } catch {
-            return (signIns.indices.flatMap { results[$0] ?? [] }, failure ?? error)
+            return (ended.results, ended.failure ?? error)
         }
-        return (signIns.indices.flatMap { results[$0] ?? [] }, failure)
+        return (ended.results, ended.failure)
     }
 
     /// Ends several sign-ins concurrently, so that neither an error nor a server that does not respond leaves
     /// the tokens of the others in the store.
-    /// - Returns: The results of those that ended, by the index of the sign-in, and the first error.
+    /// - Returns: The sign-ins that have ended, the results in the order of the sign-ins, and the first error.
     private func end<Outcome: Sendable>(
         _ signIns: [KnownResource],
         _ body: @escaping @Sendable (AuthClient) async throws -> Outcome
-    ) async -> (results: [Int: [Outcome]], failure: (any Error)?) {
-        let all = await withTaskGroup(of: (Int, Result<[Outcome], any Error>).self) { group in
+    ) async -> (done: [KnownResource], results: [Outcome], failure: (any Error)?) {
+        let all = await withTaskGroup(of: (Int, [Outcome], (any Error)?).self) { group in
             for (number, known) in signIns.enumerated() {
                 group.addTask { [self] in
+                    var outcomes: [Outcome] = []
                     do {
-                        var outcomes: [Outcome] = []
                         try await clientsForSignOut(of: known).attemptEach { outcomes.append(try await body($0)) }
-                        return (number, .success(outcomes))
+                        return (number, outcomes, nil)
                     } catch {
-                        return (number, .failure(error))
+                        return (number, outcomes, error)
                     }
                 }
             }
-            return await group.reduce(into: [Int: Result<[Outcome], any Error>]()) { $0[$1.0] = $1.1 }
+            return await group.reduce(into: []) { $0.append($1) }.sorted { $0.0 < $1.0 }
         }
-        let failure = signIns.indices.lazy.compactMap { number -> (any Error)? in
-            if case .failure(let error)? = all[number] { error } else { nil }
-        }.first
-        return (all.compactMapValues { try? $0.get() }, failure)
+        return (
+            all.filter { $0.2 == nil }.map { signIns[$0.0] }, all.flatMap { $0.1 },
+            all.lazy.compactMap { $0.2 }.first
+        )
     }
 
     /// Removes sign-ins from the record, except those with tokens in the store: a user may have signed in again in the

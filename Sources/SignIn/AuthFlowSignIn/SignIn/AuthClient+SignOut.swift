@@ -111,12 +111,10 @@ extension AuthClient {
                 }
                 return await group.reduce(into: [Int: Ended]()) { $0[$1.0] = $1.1 }
             }
-            let ended = all.indices.compactMap { (try? results[$0]?.get()) ?? nil }
+            let ended = all.indices.compactMap { results[$0] }
             let revocation = SignOut.Outcome.combining(ended.map(\.revocation))
-            for case .failure(let error) in all.indices.compactMap({ results[$0] }) {
-                throw revocation.added(to: error)
-            }
-            return (ended.first?.credential, revocation)
+            if let error = ended.lazy.compactMap(\.error).first { throw revocation.added(to: error) }
+            return (ended.lazy.compactMap(\.credential).first, revocation)
         }
         guard let removed else { return SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo) }
         let ended = try await outcome(of: .endSession, isAsked: endingSession, reporter) {
@@ -125,30 +123,37 @@ extension AuthClient {
         return SignOut(credential: removed, revocation: revocation, endSession: ended)
     }
 
-    /// The removed credential and the outcome of its revocation; nil when no credential was stored.
-    private typealias Ended = Result<(credential: Credential, revocation: SignOut.Outcome)?, any Error>
+    /// The removed credential, the outcome of its revocation, and the error of the store, which may have removed the credential nevertheless.
+    private struct Ended: Sendable {
+        var credential: Credential?
+        var revocation = SignOut.Outcome.nothingToDo
+        var error: (any Error)?
+    }
 
     /// Removes a credential and then revokes its tokens, because only the removed credential is known to be the latest. A crash in between
     /// leaves tokens that are no longer stored but remain valid until they expire.
     private func end(_ managed: ManagedCredential, revokesTokens: Bool, _ reporter: FlowReporter) async -> Ended {
-        func revoke(_ credential: Credential) async throws -> SignOut.Outcome {
-            try await outcome(of: .revocation, isAsked: revokesTokens, reporter) { try await client.revoke(credential) }
-        }
+        var ended = Ended()
         var found: Credential?
         do {
-            guard let credential = try await managed.remove({ found = $0.credential })?.credential else {
-                return .success(nil)
-            }
-            return .success((credential, try await revoke(credential)))
-        } catch let error as AuthError where found != nil {
-            // If the store has removed the record although it reports a failure, no later sign-out would find the tokens.
-            guard revokesTokens, let found, let isPresent = try? await managed.hasTokens(of: found.account), !isPresent
-            else { return .failure(error) }
-            let outcome = try? await revoke(found)
-            return .failure((outcome ?? .failed(error)).added(to: error))
+            ended.credential = try await managed.remove({ found = $0.credential })?.credential
         } catch {
-            return .failure(error)
+            ended.error = error
+            // If the store has removed the record although it reports a failure, no later sign-out would find the tokens.
+            guard revokesTokens, error is AuthError, let found,
+                let isPresent = try? await managed.hasTokens(of: found.account), !isPresent
+            else { return ended }
+            ended.credential = found
         }
+        guard let credential = ended.credential else { return ended }
+        do {
+            ended.revocation = try await outcome(of: .revocation, isAsked: revokesTokens, reporter) {
+                try await client.revoke(credential)
+            }
+        } catch {
+            ended.error = ended.error ?? error
+        }
+        return ended
     }
 
     private func endSession(of credential: Credential, _ reporter: FlowReporter) async throws {

@@ -9,7 +9,8 @@ struct CurlCommand: AsyncParsableCommand {
         abstract: "Send a request to a protected resource with a fresh access token, and print the response.",
         discussion: """
             The token is restricted to the resource, is sent only in the Authorization header field, is not sent after a redirect, and does not appear in the process \
-            list. With --profile and a URL at one of the profile's "api_origins", it is the profile's own token. Exit status 4 means that a login is needed, and 1 that \
+            list. With --profile and a URL at one of the profile's "api_origins", it is the profile's own token, unless you have signed in to that resource, or to one at a parent path, \
+            with "authflow login URL". Exit status 4 means that a login is needed, and 1 that \
             the response status is 400 or above.
             """
     )
@@ -118,37 +119,39 @@ struct CurlCommand: AsyncParsableCommand {
         let client = try file.choice.client(in: file.content)
         // A profile for one account has no tokens for resources.
         guard client.options.account == nil else { return .api(client, signsIn: signIn) }
-        // A token that is restricted to a resource takes precedence.
-        for address in Self.resources(covering: target) {
+        // The profile signs in to this resource.
+        if file.content.profileNames(for: choice.address).contains(profile.name) {
+            return .resource(try choice.client(for: client, of: profile, signsInOnDemand: signIn))
+        }
+        // A sign-in to a resource takes precedence, even if it has ended: a token with more access must not replace its token.
+        for address in try Self.resources(covering: target) {
             choice.address = address
-            if file.content.profileNames(for: address).contains(profile.name) {
-                return .resource(try choice.client(for: client, of: profile, signsInOnDemand: signIn))
-            }
-            let resource = try choice.client(for: client, of: profile, signsInOnDemand: false)
-            guard try await resource.status()?.credential != nil else { continue }
-            do {
-                _ = try await resource.freshCredential()
-                return .resource(resource)
-            } catch let error as AuthError where error.code == .loginRequired {
-                // The sign-in has ended, so its token takes precedence no longer.
-            }
+            let resource = try choice.client(for: client, of: profile, signsInOnDemand: signIn)
+            if try await resource.status() != nil { return .resource(resource) }
         }
         SignInAdvice.choose(file.choice.arguments, signIn: [])
         return .api(client, signsIn: signIn)
     }
 
     /// The URLs of the resources that a request could be for: the URL itself, and its parent paths.
-    private static func resources(covering target: Endpoint) -> [String] {
-        var addresses = [target.url]
-        // The meaning of "." and ".." depends on the server.
-        guard !target.hasDotSegments else { return addresses }
-        var path = target.path[...]
-        while true {
-            let address = "\(target.origin)\(path)"
-            if address != addresses.last { addresses.append(address) }
-            guard let slash = path.lastIndex(of: "/") else { return addresses }
-            path = path[..<slash]
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when servers could interpret the path differently.
+    private static func resources(covering target: Endpoint) throws -> [String] {
+        var path = target.path.decodingUnreserved
+        guard !target.hasDotSegments, path.utf8.count(where: { $0 == UInt8(ascii: "/") }) <= 32 else {
+            throw AuthError(
+                .invalidConfiguration,
+                "With --profile, the path of the URL must have at most 32 segments and no dot segments. Use --at with the URL of the resource."
+            )
         }
+        var addresses = [target.url]
+        while true {
+            // Metadata and users write a resource with or without the trailing slash.
+            addresses += ["\(target.origin)\(path)", "\(target.origin)\(path)/"]
+            guard let slash = path.lastIndex(of: "/") else { break }
+            path = String(path[..<slash])
+        }
+        var known: Set<String> = []
+        return addresses.filter { known.insert($0).inserted }
     }
 
     /// The profile and its file, if the profile names the origin of the URL as that of an API.
@@ -161,9 +164,7 @@ struct CurlCommand: AsyncParsableCommand {
         else { return nil }
         let profile = try file.content.profile(name)
         guard try profile.apiOrigins().contains(where: { $0.origin == target.origin }) else { return nil }
-        var chosen = choice.choice
-        chosen.config = file.path
-        return ((file.content, chosen), profile)
+        return ((file.content, choice.choice), profile)
     }
 
     /// The fields that the transport sets: RFC 9112 sections 3.2, 6.1 and 6.2, and RFC 9110 sections 7.6.1, 7.8 and 10.1.1.
@@ -212,5 +213,23 @@ struct CurlCommand: AsyncParsableCommand {
             )
         }
         return contents
+    }
+}
+
+extension String {
+    /// The text with every percent-encoded unreserved character decoded: RFC 3986 section 6.2.2.2 calls both forms equivalent.
+    fileprivate var decodingUnreserved: String {
+        var plain: [UInt8] = []
+        for byte in utf8 {
+            plain.append(byte)
+            guard plain.count > 2, plain[plain.count - 3] == UInt8(ascii: "%"),
+                let high = FormURLEncoding.hexValue(plain[plain.count - 2]),
+                let low = FormURLEncoding.hexValue(plain[plain.count - 1])
+            else { continue }
+            let decoded = Character(UnicodeScalar(high << 4 | low))
+            guard decoded.isASCII, decoded.isLetter || decoded.isNumber || "-._~".contains(decoded) else { continue }
+            plain.replaceSubrange((plain.count - 3)..., with: CollectionOfOne(high << 4 | low))
+        }
+        return String(decoding: plain, as: UTF8.self)
     }
 }

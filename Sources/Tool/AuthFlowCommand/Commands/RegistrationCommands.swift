@@ -152,22 +152,17 @@ enum RegistrationCommands {
                 all.append((registrations, stored))
             }
             var areRevoked = true
-            // Signs out first, because the tokens could not be revoked without the registration.
+            // Signs out first, because the tokens can be neither found nor revoked without the registration: an error stops the command.
             for resource in try await KnownResources(store: context.store).addresses() {
                 guard let endpoint = try? Endpoint(resource), origins.contains(endpoint.origin) else { continue }
-                do {
-                    let client = try ResourceChoice(address: resource, choice: ProfileChoice(config: config)).client()
-                    guard let status = try await client.status(),
-                        all.contains(where: { $0.stored.issuer == status.issuer })
-                    else { continue }
-                    let signOut = try await client.signOut()
-                    guard signOut.credential != nil else { continue }
-                    Terminal.printMessage("Signed out of \(DisplayText.sanitized(resource)) on this machine.")
-                    if !RegistrationCommands.isRevoked(signOut, resource) { areRevoked = false }
-                } catch let error as AuthError {
-                    Terminal.printMessage("Warning: tokens for \(DisplayText.sanitized(resource)) may remain: \(error)")
-                    areRevoked = false
-                }
+                let client = try ResourceChoice(address: resource, choice: ProfileChoice(config: config)).client()
+                guard let status = try await client.status(),
+                    all.contains(where: { $0.stored.issuer == status.issuer })
+                else { continue }
+                let signOut = try await client.signOut()
+                guard signOut.credential != nil else { continue }
+                Terminal.printMessage("Signed out of \(DisplayText.sanitized(resource)) on this machine.")
+                if !RegistrationCommands.isRevoked(signOut, resource) { areRevoked = false }
             }
             var isRemoved = false
             for (registrations, stored) in all {

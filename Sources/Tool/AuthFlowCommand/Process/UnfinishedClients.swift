@@ -33,10 +33,10 @@ enum UnfinishedClients {
     static var messages: Messages {
         if signsOut.withLock({ $0 }) {
             return Messages(
-                began: "Revoking the tokens at the provider. Press Ctrl-C again to stop waiting.",
-                done: "The provider has responded. You are signed out on this machine; see: \(SignInAdvice.status)",
+                began: "Finishing the sign-out. Press Ctrl-C again to stop waiting.",
+                done: "The request has finished. Whether you are signed out: \(SignInAdvice.status)",
                 timedOut:
-                    "You are signed out on this machine. Tokens that the provider has not revoked remain valid until they expire."
+                    "The sign-out did not finish in time. Whether you are signed out: \(SignInAdvice.status). Tokens that the provider has not revoked remain valid until they expire."
             )
         }
         guard hasPendingResponse else {
