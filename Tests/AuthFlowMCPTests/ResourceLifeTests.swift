@@ -266,6 +266,18 @@ import Testing
         RecordKey(name: resource, issuer: "", clientID: "", kind: .protectedResource)
     }
 
+    /// Tokens that no record names remained after a sign-out.
+    @Test func tokensThatTheRecordDoesNotNameAreNotUsed() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            let key = Self.recordKey(scene.emulator.resource)
+            try await store.withLease(on: key) { try await store.write(nil, under: $0) }
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            #expect(scene.emulator.authorizations.count == 2)
+        }
+    }
+
     /// Metadata may name a resource with a trailing slash.
     @Test func aLocalSignOutFindsTheTokensOfAResourceWithATrailingSlash() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in

@@ -233,15 +233,16 @@ extension ResourceClient {
         guard let client = try await client(of: known) else {
             throw AuthError(.storageFailed, "The registration with \(known.issuer) was not stored.")
         }
-        // A process may have been killed after it had stored a token and before it recorded the sign-in.
+        // A process may have been killed after it had stored a token and before it recorded the success: the record then names its sign-in.
+        // Tokens that the record does not name remained after a sign-out, and are not used.
         if methods.withoutUser == nil, case .request(let rejected) = cause,
+            let recorded = try await record().all.first(where: known.sharesTokens),
             let stored = try? await client.freshCredential(lasting: .zero),
             found.metadata?.fit != .prefix, Self.mayBeAccepted(stored, after: rejected, for: challenge),
             Set(stored.tokens.scopes).isSuperset(of: scopes)
         {
             var resumed = known
-            let recorded = try await record().all.first { $0.sharesTokens(with: known) }
-            resumed.authentication = recorded?.authentication ?? RequiredAuthentication()
+            resumed.authentication = recorded.authentication
             return try await save(resumed)
         }
         guard known.identification == .dynamic else { return try await signIn(known, client, challenge, willShow) }
