@@ -266,15 +266,58 @@ import Testing
         RecordKey(name: resource, issuer: "", clientID: "", kind: .protectedResource)
     }
 
-    /// Tokens that no record names remained after a sign-out.
-    @Test func tokensThatTheRecordDoesNotNameAreNotUsed() async throws {
+    /// Tokens that no record names remained after a sign-out. A later sign-in that fails does not make them its own.
+    @Test(arguments: [false, true]) func tokensThatTheRecordDoesNotNameAreNotUsed(_ fails: Bool) async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let store = MemoryTokenStore()
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            let time = VirtualTime()
+            #expect(try await Self.list(try scene.client(store: store, host: time.host)) == 200)
             let key = Self.recordKey(scene.emulator.resource)
             try await store.withLease(on: key) { try await store.write(nil, under: $0) }
+            time.advance(by: .seconds(90))
+            if fails {
+                scene.emulator.settings.denies = true
+                await expectError(.accessDenied) {
+                    try await Self.list(try scene.client(store: store, host: time.host))
+                }
+                scene.emulator.settings.denies = false
+            }
+            time.advance(by: .seconds(90))
+            #expect(try await Self.list(try scene.client(store: store, host: time.host)) == 200)
+            #expect(scene.emulator.authorizations.count >= (fails ? 3 : 2))
+        }
+    }
+
+    /// The key may be lost, so that no record can ever be read again.
+    @Test func aLocalSignOutSucceedsWithoutTheKeyOfTheStore() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let inner = MemoryTokenStore()
+            let first = EncryptedTokenStore(inner, key: .store(MemoryTokenStore()))
+            #expect(try await Self.list(try scene.client(store: first)) == 200)
+            let keys = MemoryTokenStore()
+            // Creates another key.
+            try await EncryptedTokenStore(MemoryTokenStore(), key: .store(keys)).set([1], for: Self.recordKey("x"))
+            let second = EncryptedTokenStore(inner, key: .store(keys))
+            let client = try scene.client(store: second)
+            await expectError(.credentialUnusable) { _ = try await client.signOut() }
+            #expect(try await client.signOutLocally())
+            #expect(try await client.issuer() == nil)
+        }
+    }
+
+    /// The tokens of clients with different names are stored separately.
+    @Test func aLocalSignOutOfADamagedRecordRemovesTheTokensOfItsOwnName() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            var options = ResourceClient.Options()
+            options.name = "other"
             #expect(try await Self.list(try scene.client(store: store)) == 200)
-            #expect(scene.emulator.authorizations.count == 2)
+            #expect(try await Self.list(try scene.client(store: store, options: options)) == 200)
+            try await Self.damage(scene.emulator.resource, in: store)
+            #expect(try await scene.client(store: store).signOutLocally())
+            #expect(try await scene.client(store: store, options: options).status()?.credential != nil)
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            #expect(scene.emulator.authorizations.count == 3)
         }
     }
 

@@ -33,7 +33,8 @@ visit() { # what BROWSER names, the option that is expected
   for process in /proc/[0-9]*; do
     if { tr '\0' '\n' <"$process/environ"; } 2>/dev/null | grep -qxF "HOME=$work/home"; then windows="$windows ${process#/proc/}"; fi
   done
-  for process in $windows; do { tr '\0' ' ' <"/proc/$process/cmdline"; } 2>/dev/null; echo; done >"$work/windows"
+  # A process of the browser may end at any time.
+  for process in $windows; do { tr '\0' ' ' <"/proc/$process/cmdline" || true; } 2>/dev/null; echo; done >"$work/windows"
   for process in $windows; do kill "$process" 2>/dev/null || true; done
   wait "$login" 2>/dev/null || true
   [ "$(grep -c 'GET /authorize' "$work/provider" || true)" -gt "$before" ] && grep -q -- "$2" "$work/windows" ||

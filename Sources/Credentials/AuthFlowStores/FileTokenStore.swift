@@ -180,7 +180,8 @@ public struct FileTokenStore: TokenStore {
                     let next = try lockFile.openLock()
                     lock.release()
                     lock = next
-                    (lastRenewal, timeSinceRenewal) = (lock.renewedAt, .zero)
+                    // The previous holder has released the lock, even if the next one is a task of the same process.
+                    (lastRenewal, timeSinceRenewal, waited) = (lock.renewedAt, .zero, .zero)
                 case .busy:
                     // The lock was handed over, so it can be locked.
                     (replacement, replaced) = (.zero, .zero)

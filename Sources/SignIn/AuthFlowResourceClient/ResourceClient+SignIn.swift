@@ -236,8 +236,8 @@ extension ResourceClient {
         // A process may have been killed after it had stored a token and before it recorded the success: the record then names its sign-in.
         // Tokens that the record does not name remained after a sign-out, and are not used.
         if methods.withoutUser == nil, case .request(let rejected) = cause,
-            let recorded = try await record().all.first(where: known.sharesTokens),
             let stored = try? await client.freshCredential(lasting: .zero),
+            let recorded = try await record().names(known, signedInAt: stored.signedInAt),
             found.metadata?.fit != .prefix, Self.mayBeAccepted(stored, after: rejected, for: challenge),
             Set(stored.tokens.scopes).isSuperset(of: scopes)
         {
@@ -293,6 +293,7 @@ extension ResourceClient {
         let unfinished = ResourceRecord.Unfinished(
             id: Base64URL.encode(host.randomBytes(9)),
             signIn: known,
+            start: host.wholeSecond,
             end: host.now() + options.timeout.seconds + 300
         )
         do {

@@ -44,36 +44,50 @@ extension ResourceClient {
         return results.contains(true)
     }
 
+    /// Whether the record names any sign-in, also an interrupted one.
+    package func hasSignIns() async throws -> Bool { try await !record().all.isEmpty }
+
     /// Whether a sign-in is in progress, here or in another process, whose tokens may be stored after a sign-out.
     package func hasSignInInProgress() async throws -> Bool {
         try await record().unfinished.contains { $0.end >= host.now() }
     }
 
-    /// The sign-ins whose tokens may be in the store although the record does not name them, because it cannot be read. A client with a
-    /// client ID metadata document is not among them, because its issuers are unknown.
-    /// - Throws: ``AuthError`` when a registration cannot be read.
+    /// The issuers of the sign-ins in the record.
+    package func signInIssuers() async throws -> [String] { try await record().all.map(\.issuer) }
+
+    /// The sign-ins whose tokens may be in the store although the record does not name them, because it cannot be read. Sign-ins with a
+    /// client ID metadata document and with registrations that cannot be read are not among them.
     private func possibleSignIns() async throws -> [KnownResource] {
         let lists = KnownResources(store: store)
         var clients: [(issuer: String, clientID: String, ClientIdentification)] = []
-        if let registered { clients.append((registered.server.issuer, registered.registration.clientID, .registered)) }
-        for (issuer, origin) in try await lists.registrations() where origin == address.origin {
-            guard let stored = try await registrations.registration(at: issuer, for: redirectURI) else { continue }
-            clients.append((issuer, stored.clientID, .dynamic))
+        if let registered {
+            clients.append((registered.server.issuer, registered.registration.clientID, .registered))
+        } else {
+            let listed = try await readable { try await lists.registrations() } ?? []
+            for entry in listed where entry.origin == address.origin {
+                let stored = try await readable {
+                    try await registrations.registration(at: entry.issuer, for: redirectURI)
+                }
+                if let clientID = stored??.clientID { clients.append((entry.issuer, clientID, .dynamic)) }
+            }
         }
         // Metadata may name a parent path as the resource, with or without a trailing slash.
-        var (resources, path) = ([options.resource ?? address.resourceIdentifier, address.url], address.path[...])
+        var (resources, path) = (Set([options.resource ?? address.resourceIdentifier, address.url]), address.path[...])
         while resources.count < 64 {
-            resources += ["\(address.origin)\(path)", "\(address.origin)\(path)/"]
+            resources.formUnion(["\(address.origin)\(path)", "\(address.origin)\(path)/"])
             guard let slash = path.lastIndex(of: "/") else { break }
             path = path[..<slash]
         }
-        // The tokens of other resources are not this resource's.
+        // The tokens of this client's sign-ins to other resources are not this resource's.
+        let prefix = recordName.dropLast(address.url.count)
+        let names = Set((try await readable { try await lists.records() }) ?? []).union(resources.map { prefix + $0 })
         var others: [KnownResource] = []
-        for name in try await lists.records() where name != recordName {
+        for name in names
+        where name != recordName && name.dropLast(name.split(separator: " ").last?.count ?? 0) == prefix {
             others += ResourceRecord(salvaging: try? await store.bytes(for: Self.recordKey(name))).all
         }
         let possible = clients.flatMap { issuer, clientID, identification in
-            Set(resources).map {
+            resources.map {
                 KnownResource(
                     resource: $0,
                     issuer: issuer,
@@ -83,8 +97,20 @@ extension ResourceClient {
                     usesDPoP: false
                 )
             }
-        }.filter { possible in !others.contains { $0.sharesTokens(with: possible) } }
+        }.filter { possible in
+            ProtectedResourceMetadata.fit(of: possible.resource, to: address) == .identical
+                || !others.contains { $0.sharesTokens(with: possible) }
+        }
         return ResourceRecord(salvaging: try? await store.bytes(for: recordKey)).all + possible
+    }
+
+    /// The value, or nil if the record that contains it is damaged or cannot be decrypted, as the record of this resource.
+    private func readable<Value>(_ read: () async throws -> Value) async throws -> Value? {
+        do {
+            return try await read()
+        } catch let error as AuthError where error.code == .credentialUnusable {
+            return nil
+        }
     }
 
     /// Ends the sign-ins with other servers and clients: their tokens must not be used again if the resource
@@ -125,7 +151,10 @@ extension ResourceClient {
             guard let record = try? ResourceRecord(try await store.bytes(for: Self.recordKey(name))) else {
                 return true
             }
-            let isNamed = record.all.contains {
+            let signIns =
+                [record.current].compactMap { $0 } + record.others
+                + record.unfinished.filter { $0.end >= host.now() }.map(\.signIn)
+            let isNamed = signIns.contains {
                 $0.issuer.isIdentical(to: issuer) && $0.clientID.isIdentical(to: clientID)
             }
             if isNamed { return true }

@@ -17,6 +17,8 @@ struct ResourceRecord: Sendable, Hashable {
         /// Distinguishes the sign-ins of several processes.
         let id: String
         let signIn: KnownResource
+        /// The start, in whole seconds: older tokens are not from this sign-in.
+        let start: Date
         /// The time after which its process, if it still exists, has given up.
         let end: Date
     }
@@ -65,7 +67,10 @@ struct ResourceRecord: Sendable, Hashable {
             guard let signIn = signIn(json) else { continue }
             isComplete = isComplete && json["end"]?.number != nil
             let end = Date(secondsSince1970: json["end"]?.number ?? 0)
-            record.unfinished.append(Unfinished(id: json["id"]?.string ?? "", signIn: signIn, end: end))
+            let start = json["start"]?.number.map { Date(secondsSince1970: $0) } ?? end
+            record.unfinished.append(
+                Unfinished(id: json["id"]?.string ?? "", signIn: signIn, start: start, end: end)
+            )
         }
         return (record, isComplete && !record.all.isEmpty)
     }
@@ -81,6 +86,7 @@ struct ResourceRecord: Sendable, Hashable {
                     unfinished.map { unfinished in
                         var members = unfinished.signIn.json.object ?? [:]
                         members["id"] = .string(unfinished.id)
+                        members["start"] = .double(unfinished.start.timeIntervalSince1970)
                         members["end"] = .double(unfinished.end.timeIntervalSince1970)
                         return .object(members)
                     }
@@ -95,6 +101,12 @@ struct ResourceRecord: Sendable, Hashable {
         var all = [current].compactMap { $0 } + others
         for signIn in unfinished.map(\.signIn) where !all.contains(where: signIn.sharesTokens) { all.append(signIn) }
         return all
+    }
+
+    /// The sign-in whose tokens a process that was killed may have stored: they are the record's, and not left over from a sign-out.
+    func names(_ known: KnownResource, signedInAt time: Date) -> KnownResource? {
+        if let current, current.sharesTokens(with: known) { return current }
+        return unfinished.first { $0.signIn.sharesTokens(with: known) && $0.start <= time }?.signIn
     }
 
     /// Records the start of a sign-in.

@@ -20,7 +20,7 @@ import Testing
     )
 
     private static func unfinished(_ known: KnownResource, id: String = "1") -> ResourceRecord.Unfinished {
-        ResourceRecord.Unfinished(id: id, signIn: known, end: now + 600)
+        ResourceRecord.Unfinished(id: id, signIn: known, start: now, end: now + 600)
     }
 
     private static func known(_ clientID: String) -> KnownResource {
@@ -115,6 +115,19 @@ import Testing
         expectError(.credentialUnusable) { _ = try ResourceRecord(bytes) }
         #expect(ResourceRecord(salvaging: bytes).all == [Self.known])
         #expect(try ResourceRecord().bytes == nil)
+    }
+
+    /// Older tokens remained after a sign-out.
+    @Test func onlyTokensOfTheUnfinishedSignInAreItsOwn() throws {
+        var record = ResourceRecord()
+        record.begin(Self.unfinished(Self.known), at: Self.now)
+        record = try stored(record)
+        #expect(record.names(Self.known, signedInAt: Self.now - 1) == nil)
+        #expect(record.names(Self.known, signedInAt: Self.now) == Self.known)
+        record.fail("1")
+        #expect(record.names(Self.known, signedInAt: Self.now) == nil)
+        record.use(Self.known)
+        #expect(record.names(Self.known, signedInAt: Self.now - 1) == Self.known)
     }
 
     @Test func aLocalSignOutRemovesUnfinishedSignIns() throws {

@@ -124,31 +124,37 @@ struct CurlCommand: AsyncParsableCommand {
             return .resource(try choice.client(for: client, of: profile, signsInOnDemand: signIn))
         }
         // A sign-in to a resource takes precedence, even if it has ended: a token with more access must not replace its token.
-        for address in try Self.resources(covering: target) {
+        for address in Self.resources(covering: target) {
             choice.address = address
             let resource = try choice.client(for: client, of: profile, signsInOnDemand: signIn)
-            if try await resource.status() != nil { return .resource(resource) }
+            guard try await resource.hasSignIns() else { continue }
+            guard !target.hasDotSegments else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The path has dot segments, whose meaning depends on the server, below \(Redaction.url(address)), which you have signed in to. Send the URL without them."
+                )
+            }
+            return .resource(resource)
         }
         SignInAdvice.choose(file.choice.arguments, signIn: [])
         return .api(client, signsIn: signIn)
     }
 
-    /// The URLs of the resources that a request could be for: the URL itself, and its parent paths.
-    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when servers could interpret the path differently.
-    private static func resources(covering target: Endpoint) throws -> [String] {
-        var path = target.path.decodingUnreserved
-        guard !target.hasDotSegments, path.utf8.count(where: { $0 == UInt8(ascii: "/") }) <= 32 else {
-            throw AuthError(
-                .invalidConfiguration,
-                "With --profile, the path of the URL must have at most 32 segments and no dot segments. Use --at with the URL of the resource."
-            )
-        }
+    /// The URLs of the resources that a request could be for: the URL itself, and the first parent paths.
+    private static func resources(covering target: Endpoint) -> [String] {
+        // The URL as the user has written it, and its normal form.
+        let written = target.url.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false).prefix(3)
+            .joined(separator: "/")
         var addresses = [target.url]
-        while true {
+        for path in [target.path, target.path.decodingUnreserved] {
+            var parents = [""]
+            for segment in path.split(separator: "/").prefix(32) {
+                parents.append("\(parents[parents.count - 1])/\(segment)")
+            }
             // Metadata and users write a resource with or without the trailing slash.
-            addresses += ["\(target.origin)\(path)", "\(target.origin)\(path)/"]
-            guard let slash = path.lastIndex(of: "/") else { break }
-            path = String(path[..<slash])
+            for parent in parents.reversed() {
+                for origin in [written, target.origin] { addresses += ["\(origin)\(parent)", "\(origin)\(parent)/"] }
+            }
         }
         var known: Set<String> = []
         return addresses.filter { known.insert($0).inserted }

@@ -155,10 +155,11 @@ enum RegistrationCommands {
             // Signs out first, because the tokens can be neither found nor revoked without the registration: an error stops the command.
             for resource in try await KnownResources(store: context.store).addresses() {
                 guard let endpoint = try? Endpoint(resource), origins.contains(endpoint.origin) else { continue }
-                let client = try ResourceChoice(address: resource, choice: ProfileChoice(config: config)).client()
-                guard let status = try await client.status(),
-                    all.contains(where: { $0.stored.issuer == status.issuer })
-                else { continue }
+                var choice = ResourceChoice(address: resource, choice: ProfileChoice(config: config))
+                choice.usesProfiles = false
+                let client = try choice.client()
+                let issuers = try await client.signInIssuers()
+                guard all.contains(where: { issuers.contains($0.stored.issuer) }) else { continue }
                 let signOut = try await client.signOut()
                 guard signOut.credential != nil else { continue }
                 Terminal.printMessage("Signed out of \(DisplayText.sanitized(resource)) on this machine.")

@@ -11,6 +11,8 @@ struct ResourceChoice: Hashable {
     var scopes: [String] = []
     var resource: String?
     var assumesOrigin = false
+    /// Whether a profile for the resource is used, if there is one.
+    var usesProfiles = true
     /// The user authentication that a sign-in requests.
     var authentication = RequiredAuthentication()
 
@@ -181,6 +183,7 @@ struct ResourceChoice: Hashable {
     /// The selected profile, or the only profile for this resource.
     private func profileName(in file: ConfigurationFile?) throws -> String? {
         if let named = choice.profile { return named }
+        guard usesProfiles else { return nil }
         let names = file?.profileNames(for: address) ?? []
         guard names.count < 2 else {
             throw AuthError(
