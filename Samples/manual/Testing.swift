@@ -4,18 +4,18 @@ import AuthFlowTesting
 // The listings of the article "Testing with the emulators".
 
 func signInAtTheEmulator() async throws {
-    try await EmulatorScene.with(.inProcess) { scene in
-        let client = try scene.client()
+    try await EmulatorEnvironment.with(.inProcess) { environment in
+        let client = try environment.client()
         let user = try await client.signIn().identity
         precondition(user?.displayName == "Alice Example")
     }
 }
 
 func aWrongNonceIsRefused() async throws {
-    try await EmulatorScene.with(.sockets) { scene in
-        scene.emulator.fault = .idToken(.wrongNonce)
+    try await EmulatorEnvironment.with(.sockets) { environment in
+        environment.emulator.fault = .idToken(.wrongNonce)
         do {
-            _ = try await scene.client().signIn()
+            _ = try await environment.client().signIn()
             preconditionFailure("The fault was not detected.")
         } catch let error as AuthError {
             precondition(error.code == .invalidIDToken)

@@ -12,19 +12,19 @@ import Testing
 /// Trees selected by `acr_values`, and realm URLs.
 @Suite struct ACRTests {
     @Test func requestsATreeByItsACRValue() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            let tokens = try await scene.client(acrValues: ["unmapped", "basic"]).signIn().credential.tokens
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let tokens = try await environment.client(acrValues: ["unmapped", "basic"]).signIn().credential.tokens
             #expect(tokens.verifiedIDToken?.claims["acr"] == "basic")
         }
     }
 
     @Test func rejectsASignInWithoutTheRequiredACR() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            let good = try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let good = try await environment.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
             #expect(good.credential.tokens.verifiedIDToken?.claims["acr"] == "persistent-cookie")
             // A server that ignores the requested acr.
-            scene.emulator.oauth.fault = .idToken(.claim("acr", "0"))
-            let client = try scene.client(acrValues: ["persistent-cookie"], requiresACR: true)
+            environment.emulator.oauth.fault = .idToken(.claim("acr", "0"))
+            let client = try environment.client(acrValues: ["persistent-cookie"], requiresACR: true)
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == .insufficientUserAuthentication)
             #expect(try await client.credential() == nil)
@@ -34,11 +34,11 @@ import Testing
     @Test(arguments: [
         (JSON.integer(5), true), (.integer(6), true), (.integer(4), false), (.string("9"), false), (.null, false),
     ]) func rejectsAnAuthLevelBelowTheMinimum(_ level: JSON, _ isEnough: Bool) async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let payload = Base64URL.encode(try JSON.object(["auth_level": level]).serialized())
-            let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
+            let realm = try ForgeRockRealm(baseURL: environment.emulator.baseURL, path: "/alpha")
             let provider = ForgeRockProvider(realm: realm, minimumAuthLevel: 5)
-            let context = try scene.client().providerContext
+            let context = try environment.client().providerContext
             for token in ["e30.\(payload).x"] + (isEnough ? [] : ["opaque", "a.b.c"]) {
                 let credential = Credential(
                     tokens: TokenSet(accessToken: Secret(token)),
@@ -58,9 +58,9 @@ import Testing
     }
 
     @Test func reportsTheCallbacksOfEachTreeStepWithoutTheirValues() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let events = Mutex<[String]>([])
-            _ = try await scene.client { event in events.withLock { $0.append("\(event)") } }.signIn()
+            _ = try await environment.client { event in events.withLock { $0.append("\(event)") } }.signIn()
             let lines = events.withLock { $0 }
             #expect(lines.contains { $0.contains("tree_step=NameCallback PasswordCallback") })
             #expect(!lines.contains { $0.contains("wonderland") })
@@ -68,9 +68,9 @@ import Testing
     }
 
     @Test func correctsAWrongRevocationEndpointInTheMetadata() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.hasRevokeQuirk = true
-            let client = try scene.client()
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.hasRevokeQuirk = true
+            let client = try environment.client()
             _ = try await client.signIn()
             guard case .done = try await client.signOut().revocation else {
                 Issue.record("The tokens were not revoked.")
@@ -110,16 +110,16 @@ import Testing
     }
 
     @Test func acceptsTheIssuerOfAnOlderServerWhenConfigured() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let other = "https://id.example.com/am/oauth2"
-            scene.emulator.oauth.fault = .metadata(.member("issuer", .string(other)))
-            let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
+            environment.emulator.oauth.fault = .metadata(.member("issuer", .string(other)))
+            let realm = try ForgeRockRealm(baseURL: environment.emulator.baseURL, path: "/alpha")
             func client(_ issuer: String?) throws -> AuthClient {
                 AuthClient(
                     client: OAuthClient(
                         server: AuthorizationServer(
                             ForgeRockProvider(realm: realm, issuer: issuer),
-                            transport: scene.transport
+                            transport: environment.transport
                         ),
                         registration: try ClientRegistration(clientID: "authflow-demo")
                     ),

@@ -11,58 +11,58 @@ import Testing
 
 /// The SSO cookie that a vendor's apps share.
 @Suite struct SharedCookieTests {
-    @Test(arguments: EmulatorScene.Setting.allCases) func signsInTheSecondAppWithSharedCookiesAlone(
-        _ setting: EmulatorScene.Setting
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func signsInTheSecondAppWithSharedCookiesAlone(
+        _ setting: EmulatorEnvironment.Setting
     ) async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
-        try await ForgeRockScene.with(setting, now: { time.now }) { scene in
+        try await ForgeRockEnvironment.with(setting, now: { time.now }) { environment in
             let store = MemoryTokenStore()
             func app(_ handlers: [any CallbackHandler]) throws -> AuthClient {
-                try scene.client(
+                try environment.client(
                     handlers: handlers,
                     acrValues: ["persistent-cookie"],
-                    cookies: scene.cookies(store),
+                    cookies: environment.cookies(store),
                     host: time.host
                 )
             }
-            _ = try await app([ForgeRockScene.alice]).signIn()
+            _ = try await app([ForgeRockEnvironment.alice]).signIn()
             // Without callback handlers, the app cannot prompt the user.
             #expect(try await app([]).signIn().credential.identity?.displayName == "Alice Example")
             // After the cookie has expired, the user must be prompted again, which this app cannot do.
             time.advance(by: .seconds(3600))
             let error = await #expect(throws: AuthError.self) { try await app([]).signIn() }
             #expect(error?.code == .unknownCallback)
-            _ = try await app([ForgeRockScene.alice]).signIn()
+            _ = try await app([ForgeRockEnvironment.alice]).signIn()
             _ = try await app([]).signIn()
             // Removing the shared cookie signs out every app in the group.
-            try await scene.cookies(store).remove()
+            try await environment.cookies(store).remove()
             await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await app([]).signIn() }
         }
     }
 
     @Test func sharesOnlyNamedPersistentCookies() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            let cookies = try scene.cookies(store, names: ["amlbcookie"])
-            _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
-            let key = RecordKey(name: "acme", issuer: scene.origin, clientID: "", kind: .shared)
+            let cookies = try environment.cookies(store, names: ["amlbcookie"])
+            _ = try await environment.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
+            let key = RecordKey(name: "acme", issuer: environment.origin, clientID: "", kind: .shared)
             // The named cookie is a session cookie.
             #expect(await store.bytes(for: key) == nil)
         }
     }
 
     @Test func sharesSessionCookiesOnlyWhenTheAppAcceptsTheRisk() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             for atRisk in [false, true] {
                 let store = MemoryTokenStore()
-                let cookies = try scene.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: atRisk)
-                _ = try await scene.client(cookies: cookies).signIn()
-                let second = try scene.client(handlers: [], cookies: cookies)
+                let cookies = try environment.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: atRisk)
+                _ = try await environment.client(cookies: cookies).signIn()
+                let second = try environment.client(handlers: [], cookies: cookies)
                 if atRisk {
                     _ = try await second.signIn()
                     // The provider has ended the session, so the tree runs again.
-                    scene.emulator.endSessions()
-                    _ = try await scene.client(cookies: cookies).signIn()
+                    environment.emulator.endSessions()
+                    _ = try await environment.client(cookies: cookies).signIn()
                 } else {
                     await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await second.signIn() }
                 }
@@ -71,42 +71,43 @@ import Testing
     }
 
     @Test func sharesNoCookiesWithAnotherOrigin() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: scene.cookies(store)).signIn()
+            _ = try await environment.client(acrValues: ["persistent-cookie"], cookies: environment.cookies(store))
+                .signIn()
             // The same cookie names, but for a different origin.
             let elsewhere = SharedCookies(
                 store: SharedCredentialStore(group: "acme", store: store),
                 origin: Endpoint("https://elsewhere.example.com"),
                 names: ["session-jwt"]
             )
-            let client = try scene.client(handlers: [], acrValues: ["persistent-cookie"], cookies: elsewhere)
+            let client = try environment.client(handlers: [], acrValues: ["persistent-cookie"], cookies: elsewhere)
             await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await client.signIn() }
         }
     }
 
     @Test func signOutAppliesToEveryAppInTheGroup() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            let cookies = try scene.cookies(store)
-            let mail = try scene.client(acrValues: ["persistent-cookie"], cookies: cookies)
+            let cookies = try environment.cookies(store)
+            let mail = try environment.client(acrValues: ["persistent-cookie"], cookies: cookies)
             _ = try await mail.signIn()
             let signOut = try await mail.signOut(endingSession: true)
             guard case .done = signOut.endSession else {
                 Issue.record("\(signOut.endSession)")
                 return
             }
-            let calendar = try scene.client(handlers: [], acrValues: ["persistent-cookie"], cookies: cookies)
+            let calendar = try environment.client(handlers: [], acrValues: ["persistent-cookie"], cookies: cookies)
             await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await calendar.signIn() }
         }
     }
 
     @Test(arguments: [AccountPolicy.sameAccount, .addAccount, .replaceAccount])
     func promptsTheUserUnlessTheSameAccountIsRequested(_ policy: AccountPolicy) async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            let cookies = try scene.cookies(MemoryTokenStore())
-            _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
-            let client = try scene.client(handlers: [], acrValues: ["persistent-cookie"], cookies: cookies)
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let cookies = try environment.cookies(MemoryTokenStore())
+            _ = try await environment.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
+            let client = try environment.client(handlers: [], acrValues: ["persistent-cookie"], cookies: cookies)
             if policy == .sameAccount {
                 _ = try await client.signIn(policy)
             } else {
@@ -116,30 +117,32 @@ import Testing
     }
 
     @Test func aSignInDoesNotShareCookiesRemovedByAConcurrentSignOut() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            let cookies = try scene.cookies(store)
-            _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
+            let cookies = try environment.cookies(store)
+            _ = try await environment.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
             // Another app signs out after this app's sign-in has read the cookies.
-            let transport = BeforeFirstRequest(base: scene.transport, to: "/authorize") { try await cookies.remove() }
-            let client = try scene.client(
+            let transport = BeforeFirstRequest(base: environment.transport, to: "/authorize") {
+                try await cookies.remove()
+            }
+            let client = try environment.client(
                 handlers: [],
                 acrValues: ["persistent-cookie"],
                 cookies: cookies,
                 transport: transport
             )
             _ = try await client.signIn()
-            let key = RecordKey(name: "acme", issuer: scene.origin, clientID: "", kind: .shared)
+            let key = RecordKey(name: "acme", issuer: environment.origin, clientID: "", kind: .shared)
             #expect(await store.bytes(for: key) == nil)
         }
     }
 
     @Test(arguments: ["/sessions", "/serverinfo/"])
     func signOutReportsThatTheTreeSessionMayRemainActive(_ path: String) async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            let cookies = try scene.cookies(MemoryTokenStore(), names: ["iPlanetDirectoryPro"], atRisk: true)
-            let transport = UnavailablePath(base: scene.transport, path: path)
-            let client = try scene.client(cookies: cookies, transport: transport)
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let cookies = try environment.cookies(MemoryTokenStore(), names: ["iPlanetDirectoryPro"], atRisk: true)
+            let transport = UnavailablePath(base: environment.transport, path: path)
+            let client = try environment.client(cookies: cookies, transport: transport)
             _ = try await client.signIn()
             transport.isUnavailable.store(true, ordering: .relaxed)
             guard case .failed(let error) = try await client.signOut(endingSession: true).endSession else {
@@ -148,7 +151,7 @@ import Testing
             }
             #expect(error.message.contains("may remain active"))
             // The other apps no longer use the session, and the end session endpoint was visited.
-            let other = try scene.client(handlers: [], cookies: cookies)
+            let other = try environment.client(handlers: [], cookies: cookies)
             await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await other.signIn() }
             #expect(transport.paths.withLock { $0.contains { $0.contains("endSession") } })
         }
@@ -163,18 +166,18 @@ import Testing
     @Test(arguments: neighbours) func sharedCookiesAreNeitherSentToNorOverwrittenByAnotherOrigin(_ neighbour: String)
         async throws
     {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            let cookies = try scene.cookies(store)
-            _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
+            let cookies = try environment.cookies(store)
+            _ = try await environment.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
             // The provider now redirects the browser through the other origin, which tries to overwrite the shared
             // cookie with every possible `Domain` attribute.
             let received = Mutex<[String]>([])
-            let transport = NeighbourTransport(base: scene.transport, neighbour: neighbour) { cookie in
+            let transport = NeighbourTransport(base: environment.transport, neighbour: neighbour) { cookie in
                 received.withLock { $0.append(cookie) }
             }
-            let key = RecordKey(name: "acme", issuer: scene.origin, clientID: "", kind: .shared)
-            let client = try scene.client(
+            let key = RecordKey(name: "acme", issuer: environment.origin, clientID: "", kind: .shared)
+            let client = try environment.client(
                 handlers: [],
                 acrValues: ["persistent-cookie"],
                 cookies: cookies,
@@ -190,14 +193,14 @@ import Testing
     }
 
     @Test func signsInWithoutSharedCookiesWhenTheirStoreIsDamaged() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
             try await store.set(
                 Array("not JSON".utf8),
-                for: RecordKey(name: "acme", issuer: scene.origin, clientID: "", kind: .shared)
+                for: RecordKey(name: "acme", issuer: environment.origin, clientID: "", kind: .shared)
             )
             let events = Mutex<[String]>([])
-            let client = try scene.client(cookies: scene.cookies(store)) { event in
+            let client = try environment.client(cookies: environment.cookies(store)) { event in
                 events.withLock { $0.append("\(event)") }
             }
             _ = try await client.signIn()

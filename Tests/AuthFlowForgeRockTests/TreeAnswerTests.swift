@@ -18,16 +18,16 @@ import Testing
         ("PasswordCallback", "One Time Password"), ("NameCallback", "Enter your code"), ("PasswordCallback", ""),
     ])
     func doesNotSendThePasswordAsAOneTimeCode(_ type: String, _ prompt: String) async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let seen = Mutex<[JSON]>([])
-            scene.emulator.settings.trees["Login"] = EmulatorTree([
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
                 .userNameAndPassword,
                 .page(stage: "OTP", [Callback(type, [("prompt", .string(prompt))])]) { answers in
                     seen.withLock { $0 += answers }
                     return answers == ["123456"] ? .proceed : .fail("wrong code")
                 },
             ])
-            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error?.code == .unknownCallback)
             #expect(seen.withLock { $0 }.isEmpty)
             // The sign-in succeeds with a configured answer, or when the user is prompted.
@@ -37,19 +37,19 @@ import Testing
                 password: Secret("wonderland"),
                 answers: [key: Secret("123456"), "": Secret("never")]
             )
-            _ = try await scene.client(handlers: [configured]).signIn()
+            _ = try await environment.client(handlers: [configured]).signIn()
             let interactive = InteractiveCallbackHandler { _, _ in "123456" }
-            _ = try await scene.client(handlers: [ForgeRockScene.alice, interactive]).signIn()
+            _ = try await environment.client(handlers: [ForgeRockEnvironment.alice, interactive]).signIn()
         }
     }
 
     @Test func doesNotSendThePasswordIfTheTreeStartsWithAOneTimeCode() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.trees["Login"] = EmulatorTree([
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(stage: "OTP", [Callback("PasswordCallback", [("prompt", "Code")])]) { _ in .fail("no") },
                 .userNameAndPassword,
             ])
-            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error?.code == .unknownCallback)
         }
     }
@@ -68,9 +68,9 @@ import Testing
         _ passwordPrompt: String,
         _ isEchoed: Bool
     ) async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let seen = Mutex<[JSON]>([])
-            scene.emulator.settings.trees["Login"] = EmulatorTree([
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(
                     stage: "OTP",
                     [
@@ -82,7 +82,7 @@ import Testing
                     return .fail("no")
                 }
             ])
-            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error?.code == .unknownCallback)
             #expect(seen.withLock { $0 }.isEmpty)
         }
@@ -90,8 +90,8 @@ import Testing
 
     /// Custom nodes and debug settings repeat the answers in error messages.
     @Test func aTreeErrorDoesNotContainThePassword() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.trees["Login"] = EmulatorTree([
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(
                     stage: "Login",
                     [
@@ -100,7 +100,7 @@ import Testing
                     ]
                 ) { answers in .fail("Login failed for \(answers.compactMap(\.string))") }
             ])
-            let error = try await #require(throws: AuthError.self) { try await scene.client().signIn() }
+            let error = try await #require(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error.description.contains("<redacted>"), "\(error)")
             #expect(!error.description.contains("wonderland") && error.description.contains("alice"))
         }
@@ -108,31 +108,31 @@ import Testing
 
     /// AM's built-in nodes send confirmations without a prompt.
     @Test func aConfirmationWithoutAPromptUsesTheAnswerForItsCallbackType() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.trees["Login"] = EmulatorTree([
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(
                     stage: "Codes",
                     [Callback("ConfirmationCallback", [("prompt", ""), ("options", ["Done", "Back"])], inputs: [0])]
                 ) { $0 == [1] ? .proceed : .fail("pressed another") },
                 .userNameAndPassword,
             ])
-            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error?.message.contains("\"ConfirmationCallback\"") == true)
             let answers = ConfiguredCallbackHandler(
                 username: "alice",
                 password: Secret("wonderland"),
                 answers: ["ConfirmationCallback": Secret("back")]
             )
-            _ = try await scene.client(handlers: [answers]).signIn()
+            _ = try await environment.client(handlers: [answers]).signIn()
         }
     }
 
     /// The most common second factor: a push notification with a cancel option, which is not selected while polling.
     @Test(arguments: [false, true]) func signsInThroughATreeWithAPushNotification(_ isInteractive: Bool) async throws {
         let time = VirtualTime()
-        try await ForgeRockScene.with(.inProcess, now: { time.now }) { scene in
+        try await ForgeRockEnvironment.with(.inProcess, now: { time.now }) { environment in
             let polls = Mutex(0)
-            scene.emulator.settings.trees["Login"] = EmulatorTree([
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
                 .userNameAndPassword,
                 .page(
                     stage: "Push",
@@ -163,8 +163,8 @@ import Testing
             } show: { text in
                 shown.withLock { $0.append(text) }
             }
-            _ = try await scene.client(
-                handlers: isInteractive ? [interactive] : [ForgeRockScene.alice],
+            _ = try await environment.client(
+                handlers: isInteractive ? [interactive] : [ForgeRockEnvironment.alice],
                 host: time.host
             ).signIn()
             #expect(polls.withLock { $0 } == 50)
@@ -174,8 +174,8 @@ import Testing
     }
 
     @Test func displaysTextOutputCallbacksWithAQuestion() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.trees["Login"] = EmulatorTree([
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(
                     stage: "Delete",
                     [
@@ -204,7 +204,7 @@ import Testing
             } show: { text in
                 shown.withLock { $0.append(text) }
             }
-            _ = try await scene.client(handlers: [ForgeRockScene.alice, interactive]).signIn()
+            _ = try await environment.client(handlers: [ForgeRockEnvironment.alice, interactive]).signIn()
             // The choices are numbered from 1, and the prompt is repeated after invalid input.
             #expect(asked.withLock { $0 } == Array(repeating: "Sure?  1) No  2) Yes", count: 3))
             let texts = shown.withLock { $0 }
@@ -215,9 +215,9 @@ import Testing
     }
 
     @Test func asksTheUserForASecurityQuestionAndItsAnswer() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let seen = Mutex<[JSON]>([])
-            scene.emulator.settings.trees["Login"] = EmulatorTree([
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(
                     stage: "KBA",
                     [
@@ -235,20 +235,20 @@ import Testing
             ])
             let typed = Mutex(["2", "Rome"])
             let interactive = InteractiveCallbackHandler { _, _ in typed.withLock { $0.removeFirst() } }
-            _ = try await scene.client(handlers: [ForgeRockScene.alice, interactive]).signIn()
+            _ = try await environment.client(handlers: [ForgeRockEnvironment.alice, interactive]).signIn()
             #expect(seen.withLock { $0 } == ["City?", "Rome"])
         }
     }
 
     @Test func reportsACallbackThatNeedsABrowser() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.trees["Login"] = EmulatorTree([
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(
                     stage: "Social",
                     [Callback("RedirectCallback", [("redirectUrl", "https://accounts.example.net/x?y=z")])]
                 ) { _ in .proceed }
             ])
-            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error?.code == .unknownCallback)
             #expect(error?.message.contains("accounts.example.net") == true)
             #expect(error?.message.contains("needs a browser") == true)
@@ -256,11 +256,11 @@ import Testing
     }
 
     @Test func reportsTheTextOfTheErrorPage() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let realm = try ForgeRockRealm(baseURL: environment.emulator.baseURL, path: "/alpha")
             let client = AuthClient(
                 client: OAuthClient(
-                    server: AuthorizationServer(ForgeRockProvider(realm: realm), transport: scene.transport),
+                    server: AuthorizationServer(ForgeRockProvider(realm: realm), transport: environment.transport),
                     registration: try ClientRegistration(clientID: "unknown") {
                         $0.redirectURIs = [RedirectURI("http://127.0.0.1:8400/callback")]
                     }
@@ -268,8 +268,8 @@ import Testing
                 methods: [
                     .userAgent(
                         HeadlessUserAgent(
-                            driver: TreeDriver(realm: realm, handlers: [ForgeRockScene.alice]),
-                            transport: scene.transport
+                            driver: TreeDriver(realm: realm, handlers: [ForgeRockEnvironment.alice]),
+                            transport: environment.transport
                         )
                     )
                 ]
@@ -279,49 +279,49 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func usesASessionThatIsOnlyInTheResponseBody(
-        _ setting: EmulatorScene.Setting
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func usesASessionThatIsOnlyInTheResponseBody(
+        _ setting: EmulatorEnvironment.Setting
     ) async throws {
-        try await ForgeRockScene.with(setting) { scene in
-            scene.emulator.settings.setsNoCookie = true
-            _ = try await scene.client().signIn()
+        try await ForgeRockEnvironment.with(setting) { environment in
+            environment.emulator.settings.setsNoCookie = true
+            _ = try await environment.client().signIn()
         }
     }
 
     @Test func sendsTheTreeNameWithEveryRequest() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let lines = Mutex<[String]>([])
-            let transport = Listening(base: scene.transport) { call in
+            let transport = Listening(base: environment.transport) { call in
                 if call.head.path?.contains("/authenticate") == true { lines.withLock { $0.append(call.url) } }
             }
-            _ = try await scene.client(tree: "Login", transport: transport).signIn()
+            _ = try await environment.client(tree: "Login", transport: transport).signIn()
             #expect(lines.withLock { $0.count } >= 2)
             #expect(lines.withLock { $0.allSatisfy { $0.contains("authIndexValue=Login") } })
         }
     }
 
     @Test func requestsTheTreeByNameWhenTheClaimsParameterIsUnsupported() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.supportsClaimsParameter = false
-            _ = try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.supportsClaimsParameter = false
+            _ = try await environment.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
             // The acr in the ID Token is validated nevertheless.
-            scene.emulator.oauth.fault = .idToken(.claim("acr", "0"))
+            environment.emulator.oauth.fault = .idToken(.claim("acr", "0"))
             let error = await #expect(throws: AuthError.self) {
-                try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
+                try await environment.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
             }
             #expect(error?.code == .insufficientUserAuthentication)
         }
     }
 
     @Test func signOutEndsTheTreeSessionToo() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            let cookies = try scene.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: true)
+            let cookies = try environment.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: true)
             let lines = Mutex<[String]>([])
-            let transport = Listening(base: scene.transport) { call in
+            let transport = Listening(base: environment.transport) { call in
                 lines.withLock { $0.append("\(call.head.method) \(call.head.path ?? "")") }
             }
-            let client = try scene.client(cookies: cookies, transport: transport)
+            let client = try environment.client(cookies: cookies, transport: transport)
             _ = try await client.signIn()
             guard case .done = try await client.signOut(endingSession: true).endSession else {
                 Issue.record("The session was not ended.")
@@ -334,8 +334,8 @@ import Testing
     }
 
     @Test func readsConfiguredAnswersFromSecretReferences() async throws {
-        try await ForgeRockScene.with(.sockets) { scene in
-            scene.emulator.settings.trees["Login"] = EmulatorTree([
+        try await ForgeRockEnvironment.with(.sockets) { environment in
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(stage: "Pin", [Callback("PasswordCallback", [("prompt", "Pin")])]) {
                     $0 == ["9876"] ? .proceed : .fail("no")
                 },
@@ -346,10 +346,10 @@ import Testing
                     text: Array(
                         """
                         {"profiles": {"a": {
-                          "provider": "forgerock", "base_url": "\(scene.emulator.baseURL)", "realm": "/alpha",
+                          "provider": "forgerock", "base_url": "\(environment.emulator.baseURL)", "realm": "/alpha",
                           "client_id": "authflow-demo", "store": "memory",
                           "user_agent": {
-                            "name": "tree", "base_url": "\(scene.emulator.baseURL)", "realm": "/alpha", "username": "alice",
+                            "name": "tree", "base_url": "\(environment.emulator.baseURL)", "realm": "/alpha", "username": "alice",
                             "password": {"env": "PASSWORD"}, "answers": \(answers)
                           }
                         }}}
@@ -386,9 +386,9 @@ import Testing
                 return true
             }
         }
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let text = Mutex("")
-            _ = try await scene.client(handlers: [Looking { seen in text.withLock { $0 += seen } }]).signIn()
+            _ = try await environment.client(handlers: [Looking { seen in text.withLock { $0 += seen } }]).signIn()
             #expect(text.withLock { $0 }.contains("PasswordCallback"))
             #expect(!text.withLock { $0 }.contains("wonderland"))
         }

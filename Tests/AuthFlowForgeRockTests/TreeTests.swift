@@ -11,35 +11,39 @@ import Testing
 
 /// Sign-in through the callbacks of `/json/authenticate`.
 @Suite struct TreeTests {
-    @Test(arguments: EmulatorScene.Setting.allCases) func signsInThroughATree(_ setting: EmulatorScene.Setting)
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func signsInThroughATree(
+        _ setting: EmulatorEnvironment.Setting
+    )
         async throws
     {
-        try await ForgeRockScene.with(setting) { scene in
-            let client = try scene.client()
+        try await ForgeRockEnvironment.with(setting) { environment in
+            let client = try environment.client()
             let credential = try await client.signIn().credential
             #expect(credential.identity?.displayName == "Alice Example")
-            #expect(credential.identity?.issuer == "\(scene.emulator.baseURL)/oauth2/realms/root/realms/alpha")
+            #expect(credential.identity?.issuer == "\(environment.emulator.baseURL)/oauth2/realms/root/realms/alpha")
             #expect(try await client.userInfo()["name"] == "Alice Example")
         }
     }
 
     @Test func conformsToTheAdapterSuite() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let realm = try ForgeRockRealm(baseURL: environment.emulator.baseURL, path: "/alpha")
             let scopes = ["openid", "profile", "offline_access"]
             let bob = ConfiguredCallbackHandler(username: "bob", password: Secret("builder"))
             try await ProviderConformance(
                 adapter: ForgeRockProvider(realm: realm),
-                client: scene.client(scopes: scopes),
-                other: scene.client(handlers: [bob], scopes: scopes)
+                client: environment.client(scopes: scopes),
+                other: environment.client(handlers: [bob], scopes: scopes)
             ).run()
         }
     }
 
     @Test func reportsAWrongPassword() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let wrong = ConfiguredCallbackHandler(username: "alice", password: Secret("looking-glass"))
-            let error = await #expect(throws: AuthError.self) { try await scene.client(handlers: [wrong]).signIn() }
+            let error = await #expect(throws: AuthError.self) {
+                try await environment.client(handlers: [wrong]).signIn()
+            }
             #expect(error?.code == .accessDenied)
             #expect(error?.providerError?.errorDescription == "Authentication Failed")
             #expect(error.map { "\($0)" }?.contains("looking-glass") == false)
@@ -47,19 +51,19 @@ import Testing
     }
 
     @Test func reportsALockedAccount() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.lockedUsers = ["alice"]
-            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.lockedUsers = ["alice"]
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error?.code == .accountLocked)
         }
     }
 
     @Test func restartsATreeOnceWhenItsAuthIDHasExpired() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.staleAuthIDs = 1
-            _ = try await scene.client().signIn()
-            scene.emulator.settings.staleAuthIDs = 2
-            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.staleAuthIDs = 1
+            _ = try await environment.client().signIn()
+            environment.emulator.settings.staleAuthIDs = 2
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error?.code == .timedOut)
         }
     }
@@ -76,8 +80,8 @@ import Testing
                 return try await base.send(call)
             }
         }
-        try await ForgeRockScene.with(.inProcess) { scene in
-            let client = try scene.client(transport: ForgingTransport(base: scene.transport))
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(transport: ForgingTransport(base: environment.transport))
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == .timedOut)
             #expect(try await client.credential() == nil)
@@ -179,10 +183,10 @@ import Testing
     @Test(arguments: questions) func answersEveryKindOfCallback(
         _ test: Question
     ) async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let seen = Mutex<JSON?>(nil)
             let given = test.answer
-            scene.emulator.settings.trees["Login"] = tree([test.callback]) { answers in
+            environment.emulator.settings.trees["Login"] = tree([test.callback]) { answers in
                 seen.withLock { $0 = answers.first }
                 return .proceed
             }
@@ -191,7 +195,7 @@ import Testing
                 password: Secret("wonderland"),
                 answers: ["pet": Secret(given), "terms": Secret(given)]
             )
-            _ = try await scene.client(handlers: [answers]).signIn()
+            _ = try await environment.client(handlers: [answers]).signIn()
             #expect(seen.withLock { $0 } == test.expected)
             // The result is the same when the user is prompted.
             let questions = Mutex<[String]>([])
@@ -200,7 +204,7 @@ import Testing
                 #expect(isSecret == (question == "Password"))
                 return question == "User Name" ? "alice" : question == "Password" ? "wonderland" : given
             }
-            _ = try await scene.client(handlers: [interactive]).signIn()
+            _ = try await environment.client(handlers: [interactive]).signIn()
             #expect(seen.withLock { $0 } == test.expected)
             #expect(questions.withLock { $0.count } == 3)
         }
@@ -215,11 +219,11 @@ import Testing
 
     @Test(arguments: passive)
     func returnsCallbacksThatNeedNoInputUnchanged(_ callback: EmulatorTree.Callback) async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.trees["Login"] = tree([callback]) { answers in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.trees["Login"] = tree([callback]) { answers in
                 answers.allSatisfy { $0 == "token" } ? .proceed : .fail("changed")
             }
-            _ = try await scene.client().signIn()
+            _ = try await environment.client().signIn()
         }
     }
 
@@ -228,11 +232,13 @@ import Testing
         ("SomethingNewCallback", .unknownCallback), ("TextInputCallback", .unknownCallback),
         ("SuspendedTextOutputCallback", .treeSuspended),
     ]) func reportsTheTypeOfAnUnhandledCallback(_ type: String, _ code: AuthError.Code) async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.trees["Login"] = tree([.init(type, [("prompt", "What?"), ("message", "Mail")])]) {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.trees["Login"] = tree([
+                .init(type, [("prompt", "What?"), ("message", "Mail")])
+            ]) {
                 _ in .proceed
             }
-            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error?.code == code)
             #expect(code != .unknownCallback || error?.message.contains(type) == true)
         }
@@ -251,43 +257,45 @@ import Testing
                 return true
             }
         }
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let callbacks: [EmulatorTree.Callback] = [
                 .init("DeviceProfileCallback", [("message", "")]), .init("NameCallback", [("prompt", "User Name")]),
             ]
-            scene.emulator.settings.trees["Login"] = tree(callbacks) { answers in
+            environment.emulator.settings.trees["Login"] = tree(callbacks) { answers in
                 let isProfile = answers.first?.string?.contains("identifier") == true
                 return isProfile && answers.last == "the app's" ? .proceed : .fail("the other handler was called first")
             }
-            _ = try await scene.client(handlers: [Device(), ForgeRockScene.alice]).signIn()
+            _ = try await environment.client(handlers: [Device(), ForgeRockEnvironment.alice]).signIn()
         }
     }
 
     @Test func honorsThePollingWaitTimeOfATreeWithinALimit() async throws {
         let time = VirtualTime()
-        try await ForgeRockScene.with(.inProcess, now: { time.now }) { scene in
-            scene.emulator.settings.trees["Login"] = EmulatorTree([
+        try await ForgeRockEnvironment.with(.inProcess, now: { time.now }) { environment in
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
                 .polling(times: 3, milliseconds: 2000), .userNameAndPassword,
             ])
             let began = time.now
-            _ = try await scene.client(host: time.host).signIn()
+            _ = try await environment.client(host: time.host).signIn()
             #expect(time.now.timeIntervalSince(began) == 6)
-            scene.emulator.settings.trees["Login"] = EmulatorTree([.polling(times: 1000, milliseconds: 9_000_000)])
-            let error = await #expect(throws: AuthError.self) { try await scene.client(host: time.host).signIn() }
+            environment.emulator.settings.trees["Login"] = EmulatorTree([.polling(times: 1000, milliseconds: 9_000_000)]
+            )
+            let error = await #expect(throws: AuthError.self) { try await environment.client(host: time.host).signIn() }
             #expect(error?.code == .timedOut)
-            scene.emulator.settings.trees["Login"] = EmulatorTree([.polling(times: 1000, milliseconds: 0)])
-            await expectError(.accessDenied) { try await scene.client(host: time.host).signIn() }
+            environment.emulator.settings.trees["Login"] = EmulatorTree([.polling(times: 1000, milliseconds: 0)])
+            await expectError(.accessDenied) { try await environment.client(host: time.host).signIn() }
         }
     }
 
     @Test func stopsWhenATreeKeepsAskingTheSameQuestion() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.trees["Login"] = tree([.init("TextInputCallback", [("prompt", "Code")])]) { _ in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.trees["Login"] = tree([.init("TextInputCallback", [("prompt", "Code")])]) {
+                _ in
                 .repeatNode
             }
             let configured = ConfiguredCallbackHandler(answers: ["code": Secret("1")])
             let error = await #expect(throws: AuthError.self) {
-                try await scene.client(handlers: [configured]).signIn()
+                try await environment.client(handlers: [configured]).signIn()
             }
             #expect(error?.code == .accessDenied)
             let count = Mutex(0)
@@ -295,29 +303,31 @@ import Testing
                 count.withLock { $0 += 1 }
                 return "1"
             }
-            await expectError(.userAgentFailed) { try await scene.client(handlers: [interactive]).signIn() }
+            await expectError(.userAgentFailed) { try await environment.client(handlers: [interactive]).signIn() }
             #expect(count.withLock { $0 } == 40)
         }
     }
 
     @Test func reportsAnUnknownTree() async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
-            let error = await #expect(throws: AuthError.self) { try await scene.client(tree: "nonsense").signIn() }
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let error = await #expect(throws: AuthError.self) {
+                try await environment.client(tree: "nonsense").signIn()
+            }
             #expect(error?.code == .providerRejected)
             #expect(error?.providerError?.errorDescription == "No Configuration found")
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases, [true, false])
+    @Test(arguments: EmulatorEnvironment.Setting.allCases, [true, false])
     func allowsOrDeniesConsentAsConfigured(
-        _ setting: EmulatorScene.Setting,
+        _ setting: EmulatorEnvironment.Setting,
         _ allows: Bool
     )
         async throws
     {
-        try await ForgeRockScene.with(setting) { scene in
-            scene.emulator.settings.asksForConsent = true
-            let client = try scene.client(allowsConsent: allows)
+        try await ForgeRockEnvironment.with(setting) { environment in
+            environment.emulator.settings.asksForConsent = true
+            let client = try environment.client(allowsConsent: allows)
             if allows {
                 _ = try await client.signIn()
             } else {
@@ -333,12 +343,14 @@ import Testing
         "https://id.example.com/am/XUI/?goto=https%3A%2F%2Fid.example.com%2Fsomewhere",
         "https://id.example.com/am/XUI/",
     ]) func sendsNoCredentialsAfterARedirectToAnUnexpectedSignInPage(_ address: String) async throws {
-        try await ForgeRockScene.with(.inProcess) { scene in
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
             let calls = Mutex<[String]>([])
-            let transport = DetouringTransport(scene.transport, to: address) { path in
+            let transport = DetouringTransport(environment.transport, to: address) { path in
                 calls.withLock { $0.append(path) }
             }
-            let error = await #expect(throws: AuthError.self) { try await scene.client(transport: transport).signIn() }
+            let error = await #expect(throws: AuthError.self) {
+                try await environment.client(transport: transport).signIn()
+            }
             #expect(error?.code == .userAgentFailed)
             #expect(!calls.withLock { $0 }.contains { $0.contains("authenticate") })
         }
@@ -346,7 +358,7 @@ import Testing
 }
 
 @Suite struct PageCallbackResponderTests {
-    private static let page = PageCallbackResponder(handlers: [ForgeRockScene.alice])
+    private static let page = PageCallbackResponder(handlers: [ForgeRockEnvironment.alice])
 
     @Test func answersTheCallbacksOfAPage() async throws {
         let message = """

@@ -51,17 +51,17 @@ import Testing
 
     @Test func signsInFromAConfigurationFile() async throws {
         let app = GitHubEmulator.App()
-        try await GitHubScene.with(.sockets) { scene in
+        try await GitHubEnvironment.with(.sockets) { environment in
             let file = try ConfigurationFile(
                 text: Array(
                     """
                     {"profiles": {"work": {
-                      "provider": "github", "host": "\(scene.emulator.origin)", "client_id": "\(app.id)",
+                      "provider": "github", "host": "\(environment.emulator.origin)", "client_id": "\(app.id)",
                       "client_secret": {"env": "GITHUB_SECRET"}, "scopes": ["gist"],
                       "parameters": {"authorization": {"prompt": "select_account"}}, "sign_out": "grant", "store": "memory",
                       "user_agent": {
                         "name": "headless", "username": "octocat", "password": {"env": "PASSWORD"},
-                        "origins": ["\(scene.emulator.origin)"]
+                        "origins": ["\(environment.emulator.origin)"]
                       }
                     }}}
                     """.utf8
@@ -75,7 +75,7 @@ import Testing
             )
             #expect(try await client.signIn().credential.identity?.subject == "583231")
             // GitHub's documentation specifies form parameters.
-            let exchange = scene.emulator.receivedRequests.first { $0.path == "/login/oauth/access_token" }
+            let exchange = environment.emulator.receivedRequests.first { $0.path == "/login/oauth/access_token" }
             #expect(exchange?.form["client_secret"] == app.secret)
             #expect(exchange?.request.headerFields[.authorization] == nil)
         }

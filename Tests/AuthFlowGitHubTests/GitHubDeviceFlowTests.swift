@@ -8,15 +8,16 @@ import Testing
 
 /// The device flow in each of GitHub's response formats.
 @Suite struct GitHubDeviceFlowTests {
-    @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
-    func signsInWithTheDeviceFlowWithoutASecret(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format)
+    @Test(arguments: EmulatorEnvironment.Setting.allCases, GitHubEmulator.Format.allCases)
+    func signsInWithTheDeviceFlowWithoutASecret(_ setting: EmulatorEnvironment.Setting, _ format: GitHubEmulator.Format)
         async throws
     {
         let time = VirtualTime()
-        try await GitHubScene.with(setting, apps: [.init(kind: .expiringOAuthApp)], now: { time.now }) { scene in
-            scene.emulator.settings.format = format
-            let settings = try scene.settings(secret: nil)
-            let client = try scene.client(registration: settings, flows: [.device], host: time.host)
+        try await GitHubEnvironment.with(setting, apps: [.init(kind: .expiringOAuthApp)], now: { time.now }) {
+            environment in
+            environment.emulator.settings.format = format
+            let settings = try environment.settings(secret: nil)
+            let client = try environment.client(registration: settings, flows: [.device], host: time.host)
             let credential = try await client.signIn().credential
             #expect(credential.identity?.subject == "583231")
             #expect(credential.tokens.scopes == ["user:email", "gist"])
@@ -31,11 +32,11 @@ import Testing
         // If the client's timers run fast, the emulator's interval grows to 10, 15, 20 ... seconds, and each response
         // contains it.
         let time = VirtualTime(drift: 1.5)
-        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
-            scene.emulator.settings.format = format
-            let client = try scene.client(flows: [.device], host: time.host)
+        try await GitHubEnvironment.with(.inProcess, now: { time.now }) { environment in
+            environment.emulator.settings.format = format
+            let client = try environment.client(flows: [.device], host: time.host)
             _ = try await client.signIn()
-            let polls = scene.emulator.requests.count { $0 == "POST /login/oauth/access_token" }
+            let polls = environment.emulator.requests.count { $0 == "POST /login/oauth/access_token" }
             #expect((2...6).contains(polls))
         }
     }
@@ -55,12 +56,16 @@ import Testing
     @Test(arguments: endings)
     func stopsADeniedOrExpiredDeviceFlow(_ test: Ending) async throws {
         let time = VirtualTime()
-        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
-            let emulator = scene.emulator
+        try await GitHubEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
             let client = AuthClient(
                 client: OAuthClient(
-                    server: AuthorizationServer(try scene.provider(), transport: scene.transport, host: time.host),
-                    registration: try ClientRegistration(try scene.settings())
+                    server: AuthorizationServer(
+                        try environment.provider(),
+                        transport: environment.transport,
+                        host: time.host
+                    ),
+                    registration: try ClientRegistration(try environment.settings())
                 ),
                 methods: [
                     .device(
@@ -84,11 +89,11 @@ import Testing
         ("incorrect_client_credentials", .providerRejected), ("device_flow_disabled", .providerRejected),
     ]) func mapsEveryErrorThatEndsTheDeviceFlow(_ error: String, _ code: AuthError.Code) async throws {
         let time = VirtualTime()
-        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
-            scene.emulator.settings.fault = .tokenResponse(
+        try await GitHubEnvironment.with(.inProcess, now: { time.now }) { environment in
+            environment.emulator.settings.fault = .tokenResponse(
                 .members { $0 = ["error": .string(error), "error_description": "words"] }
             )
-            let client = try scene.client(flows: [.device], host: time.host)
+            let client = try environment.client(flows: [.device], host: time.host)
             let thrown = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(thrown?.code == code)
             #expect(thrown?.providerError?.error == error)
@@ -97,17 +102,17 @@ import Testing
 
     @Test(arguments: [200, 400])
     func fallsBackToTheAuthorizationCodeGrantWhenTheDeviceFlowIsDisabled(_ status: Int) async throws {
-        try await GitHubScene.with(.inProcess, apps: [.init(hasDeviceFlow: false)]) { scene in
-            scene.emulator.settings.errorStatus = status
-            let signIn = try await scene.client(flows: [.device, .authorizationCode]).signIn()
+        try await GitHubEnvironment.with(.inProcess, apps: [.init(hasDeviceFlow: false)]) { environment in
+            environment.emulator.settings.errorStatus = status
+            let signIn = try await environment.client(flows: [.device, .authorizationCode]).signIn()
             #expect(signIn.identity?.subject == "583231")
         }
     }
 
     @Test func fallsBackToTheAuthorizationCodeGrantOnAnOldServerWithoutDeviceFlow() async throws {
-        try await GitHubScene.with(.sockets) { scene in
-            scene.emulator.settings.hasDeviceFlow = false
-            let signIn = try await scene.client(flows: [.device, .authorizationCode]).signIn()
+        try await GitHubEnvironment.with(.sockets) { environment in
+            environment.emulator.settings.hasDeviceFlow = false
+            let signIn = try await environment.client(flows: [.device, .authorizationCode]).signIn()
             #expect(signIn.identity?.subject == "583231")
         }
     }

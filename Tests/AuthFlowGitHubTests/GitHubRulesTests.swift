@@ -67,11 +67,11 @@ import Testing
     }
 
     @Test func sendsAContentTypeAndReportsGitHubsErrorMessage() async throws {
-        try await GitHubScene.with(.inProcess) { scene in
-            let client = try scene.client()
+        try await GitHubEnvironment.with(.inProcess) { environment in
+            let client = try environment.client()
             _ = try await client.signIn()
             _ = try await client.signOut()
-            let deletion = try #require(scene.emulator.receivedRequests.last { $0.request.method == .delete })
+            let deletion = try #require(environment.emulator.receivedRequests.last { $0.request.method == .delete })
             #expect(deletion.request.headerFields[.contentType] == "application/json")
         }
         let transport = InProcessTransport(origin: "https://api.github.com") { _, _ in

@@ -11,15 +11,16 @@ import Testing
 
 /// Sign-in with each of GitHub's response formats, errors and limits.
 @Suite struct GitHubSigningInTests {
-    @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
-    func signsInWithEveryResponseFormat(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format) async throws
+    @Test(arguments: EmulatorEnvironment.Setting.allCases, GitHubEmulator.Format.allCases)
+    func signsInWithEveryResponseFormat(_ setting: EmulatorEnvironment.Setting, _ format: GitHubEmulator.Format)
+        async throws
     {
-        try await GitHubScene.with(setting) { scene in
-            scene.emulator.settings.format = format
-            let client = try scene.client()
+        try await GitHubEnvironment.with(setting) { environment in
+            environment.emulator.settings.format = format
+            let client = try environment.client()
             let credential = try await client.signIn().credential
             #expect(credential.identity?.subject == "583231")
-            #expect(credential.identity?.issuer == "\(scene.emulator.origin)/login/oauth")
+            #expect(credential.identity?.issuer == "\(environment.emulator.origin)/login/oauth")
             #expect(credential.identity?.displayName == "octocat")
             #expect(credential.tokens.scopes == ["user:email", "gist"])
             #expect(credential.tokens.expiresAt == nil)
@@ -30,16 +31,16 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func sendsTheParametersDocumentedByGitHub(
-        _ setting: EmulatorScene.Setting
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func sendsTheParametersDocumentedByGitHub(
+        _ setting: EmulatorEnvironment.Setting
     ) async throws {
-        try await GitHubScene.with(setting) { scene in
-            var settings = try scene.settings()
+        try await GitHubEnvironment.with(setting) { environment in
+            var settings = try environment.settings()
             settings.parameters[.authorization] = [
                 "login": "octocat", "allow_signup": "false", "prompt": "select_account",
             ]
-            _ = try await scene.client(registration: settings).signIn()
-            let requests = scene.emulator.receivedRequests
+            _ = try await environment.client(registration: settings).signIn()
+            let requests = environment.emulator.receivedRequests
             let authorization = try #require(requests.first { $0.path == "/login/oauth/authorize" }?.query)
             #expect(authorization["scope"] == "user:email gist")
             #expect(authorization["code_challenge_method"] == "S256")
@@ -60,11 +61,11 @@ import Testing
     }
 
     @Test func passesTheProviderConformanceSuite() async throws {
-        try await GitHubScene.with(.inProcess) { scene in
+        try await GitHubEnvironment.with(.inProcess) { environment in
             try await ProviderConformance(
-                adapter: try scene.provider(),
-                client: try scene.client(),
-                other: try scene.client(user: .hubot),
+                adapter: try environment.provider(),
+                client: try environment.client(),
+                other: try environment.client(user: .hubot),
                 issuesRefreshTokens: false
             ).run()
         }
@@ -75,43 +76,43 @@ import Testing
         renamed.login = "octodog"
         let users = [renamed]
         let store = MemoryTokenStore()
-        try await GitHubScene.with(.inProcess) { _ = try await $0.client(store: store).signIn() }
-        try await GitHubScene.with(.inProcess, users: users) { scene in
+        try await GitHubEnvironment.with(.inProcess) { _ = try await $0.client(store: store).signIn() }
+        try await GitHubEnvironment.with(.inProcess, users: users) { environment in
             // The account is the same, so there is no mismatch.
-            let signIn = try await scene.client(user: users[0], store: store).signIn()
+            let signIn = try await environment.client(user: users[0], store: store).signIn()
             #expect(signIn.credential.identity?.displayName == "octodog")
         }
         var impostor = GitHubEmulator.User.octocat
         impostor.id = 99
         let impostors = [impostor]
-        try await GitHubScene.with(.inProcess, users: impostors) { scene in
+        try await GitHubEnvironment.with(.inProcess, users: impostors) { environment in
             let error = await #expect(throws: AuthError.self) {
-                try await scene.client(user: impostors[0], store: store).signIn()
+                try await environment.client(user: impostors[0], store: store).signIn()
             }
             #expect(error?.code == .accountMismatch)
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func returnsOnlyTheScopesThatTheUserGrants(
-        _ setting: EmulatorScene.Setting
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func returnsOnlyTheScopesThatTheUserGrants(
+        _ setting: EmulatorEnvironment.Setting
     ) async throws {
-        try await GitHubScene.with(setting) { scene in
-            scene.emulator.settings.refusedScopes = ["gist"]
-            let settings = try scene.settings(scopes: ["user", "gist", "user:email"])
-            let tokens = try await scene.client(registration: settings).signIn().credential.tokens
+        try await GitHubEnvironment.with(setting) { environment in
+            environment.emulator.settings.refusedScopes = ["gist"]
+            let settings = try environment.settings(scopes: ["user", "gist", "user:email"])
+            let tokens = try await environment.client(registration: settings).signIn().credential.tokens
             #expect(tokens.scopes == ["user"])
             #expect(GitHubScopes.covers("user:email", granted: tokens.scopes))
             #expect(!GitHubScopes.covers("gist", granted: tokens.scopes))
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func reportsThatTheUserDeniedAccess(
-        _ setting: EmulatorScene.Setting
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func reportsThatTheUserDeniedAccess(
+        _ setting: EmulatorEnvironment.Setting
     )
         async throws
     {
-        try await GitHubScene.with(setting) { scene in
-            let error = await #expect(throws: AuthError.self) { try await scene.client(consent: .deny).signIn() }
+        try await GitHubEnvironment.with(setting) { environment in
+            let error = await #expect(throws: AuthError.self) { try await environment.client(consent: .deny).signIn() }
             #expect(error?.code == .accessDenied)
             #expect(error?.providerError?.errorDescription == "The user has denied your application access.")
         }
@@ -119,24 +120,27 @@ import Testing
 
     @Test func rejectsARedirectToAURIDifferentFromTheRequestedRedirectURI() async throws {
         let app = GitHubEmulator.App(callback: "http://127.0.0.1:8400/callback/other", matchesBelow: true)
-        try await GitHubScene.with(.inProcess, apps: [app]) { scene in
+        try await GitHubEnvironment.with(.inProcess, apps: [app]) { environment in
             // GitHub redirects to the registered callback URL, which differs from the requested redirect URI, so the
             // response is rejected.
-            await expectError(.userAgentFailed) { try await scene.client().signIn() }
-            #expect(scene.emulator.accessTokens.isEmpty)
+            await expectError(.userAgentFailed) { try await environment.client().signIn() }
+            #expect(environment.emulator.accessTokens.isEmpty)
         }
     }
 
     // MARK: Errors
 
-    @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
-    func reportsTokenErrorsReturnedWithStatus200(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format)
+    @Test(arguments: EmulatorEnvironment.Setting.allCases, GitHubEmulator.Format.allCases)
+    func reportsTokenErrorsReturnedWithStatus200(
+        _ setting: EmulatorEnvironment.Setting,
+        _ format: GitHubEmulator.Format
+    )
         async throws
     {
-        try await GitHubScene.with(setting) { scene in
-            scene.emulator.settings.format = format
-            let settings = try scene.settings(secret: "wrong")
-            let client = try scene.client(registration: settings)
+        try await GitHubEnvironment.with(setting) { environment in
+            environment.emulator.settings.format = format
+            let settings = try environment.settings(secret: "wrong")
+            let client = try environment.client(registration: settings)
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == .providerRejected)
             #expect(error?.providerError?.error == "incorrect_client_credentials")
@@ -152,8 +156,8 @@ import Testing
         var user = GitHubEmulator.User.octocat
         user.hasVerifiedEmail = false
         let users = [user]
-        try await GitHubScene.with(.inProcess, users: users) { scene in
-            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        try await GitHubEnvironment.with(.inProcess, users: users) { environment in
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error?.providerError?.error == "unverified_user_email")
         }
     }
@@ -229,13 +233,13 @@ import Testing
         ),
     ]
 
-    @Test(arguments: badResponses, EmulatorScene.Setting.allCases) func rejectsBadTokenAndUserResponses(
+    @Test(arguments: badResponses, EmulatorEnvironment.Setting.allCases) func rejectsBadTokenAndUserResponses(
         _ test: BadResponse,
-        _ setting: EmulatorScene.Setting
+        _ setting: EmulatorEnvironment.Setting
     ) async throws {
-        try await GitHubScene.with(setting) { scene in
-            scene.emulator.settings.fault = test.fault
-            let client = try scene.client()
+        try await GitHubEnvironment.with(setting) { environment in
+            environment.emulator.settings.fault = test.fault
+            let client = try environment.client()
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == test.code, "\(String(describing: error))")
             #expect(error.map { "\($0)" }?.contains("gho_") == false)
@@ -271,9 +275,9 @@ import Testing
         _ test: Tolerated
     ) async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
-        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
-            scene.emulator.settings.fault = test.fault
-            let tokens = try await scene.client(host: time.host).signIn().credential.tokens
+        try await GitHubEnvironment.with(.inProcess, now: { time.now }) { environment in
+            environment.emulator.settings.fault = test.fault
+            let tokens = try await environment.client(host: time.host).signIn().credential.tokens
             #expect(tokens.scopes == ["user:email", "gist"])
             #expect(tokens.expiresAt == test.lifetime.map { time.now + $0 })
         }
@@ -293,29 +297,29 @@ import Testing
     @Test(arguments: badXML.map { Array($0.utf8) } + badBytes) func rejectsXMLThatIsNotATokenResponse(
         _ body: [UInt8]
     ) async throws {
-        try await GitHubScene.with(.inProcess) { scene in
-            scene.emulator.settings.fault = .tokenResponse(
+        try await GitHubEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.fault = .tokenResponse(
                 .response {
                     $0.head.headerFields[.contentType] = "application/xml"
                     $0.body = body
                 }
             )
-            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error?.code == .invalidResponse)
         }
     }
 
     // MARK: Limits
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func reportsTheRetryDelayOfARateLimit(
-        _ setting: EmulatorScene.Setting
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func reportsTheRetryDelayOfARateLimit(
+        _ setting: EmulatorEnvironment.Setting
     )
         async throws
     {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
-        try await GitHubScene.with(setting, now: { time.now }) { scene in
-            scene.emulator.settings.remainingCalls = 0
-            let error = await #expect(throws: AuthError.self) { try await scene.client(host: time.host).signIn() }
+        try await GitHubEnvironment.with(setting, now: { time.now }) { environment in
+            environment.emulator.settings.remainingCalls = 0
+            let error = await #expect(throws: AuthError.self) { try await environment.client(host: time.host).signIn() }
             #expect(error?.code == .temporarilyUnavailable)
             #expect(error?.retryAfter == .seconds(1800))
         }

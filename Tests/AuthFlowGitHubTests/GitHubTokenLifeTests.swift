@@ -9,11 +9,11 @@ import Testing
 
 /// Refresh, revocation, and API calls made by the owner of an app.
 @Suite struct GitHubTokenLifeTests {
-    @Test(arguments: EmulatorScene.Setting.allCases, [GitHubEmulator.App.Kind.expiringOAuthApp, .gitHubApp])
-    func refreshesExpiringTokens(_ setting: EmulatorScene.Setting, _ kind: GitHubEmulator.App.Kind) async throws {
+    @Test(arguments: EmulatorEnvironment.Setting.allCases, [GitHubEmulator.App.Kind.expiringOAuthApp, .gitHubApp])
+    func refreshesExpiringTokens(_ setting: EmulatorEnvironment.Setting, _ kind: GitHubEmulator.App.Kind) async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
-        try await GitHubScene.with(setting, apps: [.init(kind: kind)], now: { time.now }) { scene in
-            let client = try scene.client(host: time.host)
+        try await GitHubEnvironment.with(setting, apps: [.init(kind: kind)], now: { time.now }) { environment in
+            let client = try environment.client(host: time.host)
             let first = try await client.signIn().credential.tokens
             #expect(first.expiresAt == time.now + 28_800)
             #expect(first.parameters.exposed["refresh_token_expires_in"]?.integer == 15_897_600)
@@ -24,16 +24,16 @@ import Testing
             #expect(second.accessToken != first.accessToken)
             #expect(second.refreshToken != first.refreshToken)
             #expect(second.scopes == first.scopes)
-            #expect(scene.emulator.accessTokens == [second.accessToken.exposed])
-            let refresh = scene.emulator.receivedRequests.last
+            #expect(environment.emulator.accessTokens == [second.accessToken.exposed])
+            let refresh = environment.emulator.receivedRequests.last
             #expect(refresh?.form["scope"] == nil)
         }
     }
 
     @Test func requestsExpiringTokensWithTheOfflineAccessScope() async throws {
-        try await GitHubScene.with(.inProcess) { scene in
-            let settings = try scene.settings(scopes: ["gist", "offline_access"])
-            let tokens = try await scene.client(registration: settings).signIn().credential.tokens
+        try await GitHubEnvironment.with(.inProcess) { environment in
+            let settings = try environment.settings(scopes: ["gist", "offline_access"])
+            let tokens = try await environment.client(registration: settings).signIn().credential.tokens
             #expect(tokens.refreshToken != nil)
             #expect(tokens.scopes == ["gist"])
         }
@@ -41,45 +41,46 @@ import Testing
 
     @Test(arguments: [200, 400]) func endsTheSessionWhenTheRefreshTokenIsBad(_ status: Int) async throws {
         let time = VirtualTime()
-        try await GitHubScene.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) { scene in
-            scene.emulator.settings.errorStatus = status
+        try await GitHubEnvironment.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) {
+            environment in
+            environment.emulator.settings.errorStatus = status
             let store = MemoryTokenStore()
-            _ = try await scene.client(store: store, host: time.host).signIn()
+            _ = try await environment.client(store: store, host: time.host).signIn()
             // Another client has refreshed with a copy of the credential, so the stored refresh token has already
             // been used.
-            let copy = try await scene.client(store: store, host: time.host).credential()
+            let copy = try await environment.client(store: store, host: time.host).credential()
             let thief = MemoryTokenStore()
-            let key = RecordKey(name: "default", issuer: scene.issuer, clientID: "Iv23demo")
+            let key = RecordKey(name: "default", issuer: environment.issuer, clientID: "Iv23demo")
             try await thief.set(await store.bytes(for: key), for: key)
-            _ = try await scene.client(store: thief, host: time.host).refresh()
+            _ = try await environment.client(store: thief, host: time.host).refresh()
             time.advance(by: .seconds(28_800))
-            let client = try scene.client(store: store, host: time.host)
+            let client = try environment.client(store: store, host: time.host)
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.code == .loginRequired)
             #expect(error?.providerError?.error == "bad_refresh_token")
-            let requests = scene.emulator.requests.count
+            let requests = environment.emulator.requests.count
             await expectError(.loginRequired) { try await client.freshTokens() }
-            #expect(scene.emulator.requests.count == requests)
+            #expect(environment.emulator.requests.count == requests)
             #expect(copy != nil)
         }
     }
 
     @Test func worksWhenGitHubRevokesTheOldestOfElevenTokens() async throws {
-        try await GitHubScene.with(.inProcess) { scene in
-            let client = try scene.client()
+        try await GitHubEnvironment.with(.inProcess) { environment in
+            let client = try environment.client()
             let first = try await client.signIn().credential.tokens
             for _ in 0..<10 { _ = try await client.signIn() }
-            #expect(scene.emulator.accessTokens.count == 10)
-            #expect(!scene.emulator.accessTokens.contains(first.accessToken.exposed))
+            #expect(environment.emulator.accessTokens.count == 10)
+            #expect(!environment.emulator.accessTokens.contains(first.accessToken.exposed))
             #expect(try await client.userInfo()["login"] == "octocat")
         }
     }
 
     @Test func reportsThatARevokedTokenIsRejected() async throws {
-        try await GitHubScene.with(.inProcess) { scene in
-            let client = try scene.client()
+        try await GitHubEnvironment.with(.inProcess) { environment in
+            let client = try environment.client()
             let credential = try await client.signIn().credential
-            try await scene.provider().revoke(credential, in: client.providerContext)
+            try await environment.provider().revoke(credential, in: client.providerContext)
             let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
             #expect(error?.code == .accessTokenRejected)
         }
@@ -87,12 +88,14 @@ import Testing
 
     // MARK: API calls by the app's owner
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func checksAndResetsTokens(_ setting: EmulatorScene.Setting)
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func checksAndResetsTokens(
+        _ setting: EmulatorEnvironment.Setting
+    )
         async throws
     {
-        try await GitHubScene.with(setting) { scene in
-            let provider = try scene.provider()
-            let client = try scene.client()
+        try await GitHubEnvironment.with(setting) { environment in
+            let provider = try environment.provider()
+            let client = try environment.client()
             let old = try await client.signIn().credential.tokens
             let description = try await provider.checkToken(old, in: client.providerContext)
             #expect(description?["scopes"]?.strings == ["user:email", "gist"])
@@ -108,11 +111,11 @@ import Testing
     }
 
     @Test func sendsATokenOnlyToTheHostThatIssuedIt() async throws {
-        try await GitHubScene.with(.inProcess) { scene in
+        try await GitHubEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            _ = try await scene.client(store: store).signIn()
+            _ = try await environment.client(store: store).signIn()
             let elsewhere = GitHubProvider(host: try GitHubHost("git.example.com"))
-            let client = try scene.client(adapter: elsewhere, store: store)
+            let client = try environment.client(adapter: elsewhere, store: store)
             let error = await #expect(throws: AuthError.self) {
                 try await client.replaceTokens { tokens, _ in
                     Issue.record("The token was passed to the closure.")
@@ -124,21 +127,21 @@ import Testing
         }
     }
 
-    @Test(arguments: GitHubProvider.SignOut.allCases, EmulatorScene.Setting.allCases)
-    func revokesTheTokenOrTheGrantAsConfigured(_ what: GitHubProvider.SignOut, _ setting: EmulatorScene.Setting)
+    @Test(arguments: GitHubProvider.SignOut.allCases, EmulatorEnvironment.Setting.allCases)
+    func revokesTheTokenOrTheGrantAsConfigured(_ what: GitHubProvider.SignOut, _ setting: EmulatorEnvironment.Setting)
         async throws
     {
-        try await GitHubScene.with(setting) { scene in
-            let elsewhere = try scene.client(adapter: scene.provider(signOut: what))
+        try await GitHubEnvironment.with(setting) { environment in
+            let elsewhere = try environment.client(adapter: environment.provider(signOut: what))
             _ = try await elsewhere.signIn()
-            let client = try scene.client(adapter: scene.provider(signOut: what))
+            let client = try environment.client(adapter: environment.provider(signOut: what))
             _ = try await client.signIn()
             let signOut = try await client.signOut(endingSession: true)
             guard case .done = signOut.revocation else {
                 Issue.record("\(signOut.revocation)")
                 return
             }
-            #expect(scene.emulator.accessTokens.count == (what == .grant ? 0 : 1))
+            #expect(environment.emulator.accessTokens.count == (what == .grant ? 0 : 1))
             #expect(try await client.credential() == nil)
             guard case .unsupported(let advice) = signOut.endSession else {
                 Issue.record("GitHub has no sign-out page.")
@@ -151,26 +154,26 @@ import Testing
     /// The tokens of GitHub's OAuth apps do not expire. The user's other session has a token of the same grant.
     @Test(arguments: GitHubProvider.SignOut.allCases)
     func revokesOnlyTheTokenOfARejectedSignIn(_ what: GitHubProvider.SignOut) async throws {
-        try await GitHubScene.with(.inProcess) { scene in
-            _ = try await scene.client(user: .hubot).signIn()
+        try await GitHubEnvironment.with(.inProcess) { environment in
+            _ = try await environment.client(user: .hubot).signIn()
             let store = MemoryTokenStore()
-            _ = try await scene.client(store: store).signIn()
-            let other = try scene.client(adapter: scene.provider(signOut: what), user: .hubot, store: store)
+            _ = try await environment.client(store: store).signIn()
+            let other = try environment.client(adapter: environment.provider(signOut: what), user: .hubot, store: store)
             await expectError(.accountMismatch) { try await other.signIn() }
-            #expect(scene.emulator.accessTokens.count == 2)
+            #expect(environment.emulator.accessTokens.count == 2)
         }
     }
 
     /// GitHub responds with 404 both to unknown tokens and to wrong client credentials.
     @Test(arguments: GitHubProvider.SignOut.allCases)
     func reportsAFailedRevocationIfTheClientSecretIsWrong(_ what: GitHubProvider.SignOut) async throws {
-        try await GitHubScene.with(.inProcess) { scene in
+        try await GitHubEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            _ = try await scene.client(store: store).signIn()
-            let settings = try scene.settings(secret: "an earlier secret")
-            let client = try scene.client(
+            _ = try await environment.client(store: store).signIn()
+            let settings = try environment.settings(secret: "an earlier secret")
+            let client = try environment.client(
                 registration: settings,
-                adapter: scene.provider(signOut: what),
+                adapter: environment.provider(signOut: what),
                 store: store
             )
             guard case .failed(let error) = try await client.signOut().revocation else {
@@ -178,37 +181,39 @@ import Testing
                 return
             }
             #expect(error.code == .providerRejected)
-            #expect(scene.emulator.accessTokens.count == 1)
+            #expect(environment.emulator.accessTokens.count == 1)
         }
     }
 
     @Test func aTokenThatTheUserHasRevokedNeedsNoRevocation() async throws {
-        try await GitHubScene.with(.inProcess) { scene in
-            let client = try scene.client()
+        try await GitHubEnvironment.with(.inProcess) { environment in
+            let client = try environment.client()
             let credential = try await client.signIn().credential
-            try await scene.provider().revoke(credential, in: client.providerContext)
+            try await environment.provider().revoke(credential, in: client.providerContext)
             #expect(try await client.signOut().revocation == .done)
         }
     }
 
     @Test func revokesTheGrantOfAnExpiredToken() async throws {
         let time = VirtualTime()
-        try await GitHubScene.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) { scene in
-            let client = try scene.client(adapter: scene.provider(signOut: .grant), host: time.host)
+        try await GitHubEnvironment.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) {
+            environment in
+            let client = try environment.client(adapter: environment.provider(signOut: .grant), host: time.host)
             _ = try await client.signIn()
             time.advance(by: .seconds(30_000))
             #expect(try await client.signOut().revocation == .done)
-            #expect(scene.emulator.accessTokens.isEmpty)
-            #expect(scene.emulator.requests.last?.contains("DELETE") == true)
-            #expect(scene.emulator.requests.last?.hasSuffix("/grant") == true)
+            #expect(environment.emulator.accessTokens.isEmpty)
+            #expect(environment.emulator.requests.last?.contains("DELETE") == true)
+            #expect(environment.emulator.requests.last?.hasSuffix("/grant") == true)
         }
     }
 
     @Test(arguments: [Duration.zero, .seconds(30_000)])
     func signOutReportsThatTheRefreshTokenRemainsValid(_ age: Duration) async throws {
         let time = VirtualTime()
-        try await GitHubScene.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) { scene in
-            let client = try scene.client(host: time.host)
+        try await GitHubEnvironment.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) {
+            environment in
+            let client = try environment.client(host: time.host)
             _ = try await client.signIn()
             time.advance(by: age)
             guard case .unsupported(let advice) = try await client.signOut().revocation else {
@@ -222,20 +227,20 @@ import Testing
 
     @Test func anExpiredTokenWithoutARefreshTokenNeedsNoRevocation() async throws {
         let time = VirtualTime()
-        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
-            let settings = try scene.settings(secret: nil)
-            let client = try scene.client(registration: settings, flows: [.device], host: time.host)
+        try await GitHubEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let settings = try environment.settings(secret: nil)
+            let client = try environment.client(registration: settings, flows: [.device], host: time.host)
             var credential = try await client.signIn().credential
             credential.tokens.expiresAt = time.now - 1
-            try await scene.provider().revoke(credential, in: client.providerContext)
+            try await environment.provider().revoke(credential, in: client.providerContext)
         }
     }
 
     @Test func explainsHowToRevokeWithoutAClientSecret() async throws {
         let time = VirtualTime()
-        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
-            let settings = try scene.settings(secret: nil)
-            let client = try scene.client(registration: settings, flows: [.device], host: time.host)
+        try await GitHubEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let settings = try environment.settings(secret: nil)
+            let client = try environment.client(registration: settings, flows: [.device], host: time.host)
             _ = try await client.signIn()
             let signOut = try await client.signOut()
             guard case .unsupported(let advice) = signOut.revocation else {

@@ -24,20 +24,20 @@ import Glibc
         return settings
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases)
-    func startsANewSessionAfterTheServerLosesTheCurrentOne(_ setting: EmulatorScene.Setting) async throws {
-        try await ResourceScene.with(setting, Self.settings()) { scene in
-            let host = scene.host(try scene.client())
+    @Test(arguments: EmulatorEnvironment.Setting.allCases)
+    func startsANewSessionAfterTheServerLosesTheCurrentOne(_ setting: EmulatorEnvironment.Setting) async throws {
+        try await ResourceEnvironment.with(setting, Self.settings()) { environment in
+            let host = environment.host(try environment.client())
             _ = try await host.initialize()
             #expect(try await host.call("test-tool")["result"] != nil)
-            scene.emulator.endSessions()
+            environment.emulator.endSessions()
             // All concurrent calls detect the lost session, which is replaced only once.
             try await withThrowingTaskGroup(of: Bool.self) { group in
                 for _ in 0..<5 { group.addTask { try await host.call("test-tool")["result"] != nil } }
                 for try await isGood in group { #expect(isGood) }
             }
             await host.close()
-            #expect(scene.emulator.violations.isEmpty)
+            #expect(environment.emulator.violations.isEmpty)
         }
     }
 
@@ -102,25 +102,26 @@ import Glibc
     }
 
     @Test func a401ForALostSessionRestartsTheSessionWithoutANewSignIn() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings { $0.rejectsUnknownSessions = true }) { scene in
-            let host = scene.host(try scene.client())
+        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.rejectsUnknownSessions = true }) {
+            environment in
+            let host = environment.host(try environment.client())
             _ = try await host.initialize()
             #expect(try await host.call("test-tool")["result"] != nil)
-            scene.emulator.endSessions()
+            environment.emulator.endSessions()
             #expect(try await host.call("test-tool")["result"] != nil)
-            #expect(scene.emulator.authorizations.count == 1)
+            #expect(environment.emulator.authorizations.count == 1)
             await host.close()
         }
     }
 
     @Test(.timeLimit(.minutes(1)), arguments: [HTTPResponse.Status.unauthorized, .forbidden])
     func aRejectedListeningStreamIsOpenedAgainAfterANewSignIn(_ rejection: HTTPResponse.Status) async throws {
-        try await ResourceScene.with(.inProcess, Self.settings { $0.refreshes = false }) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.refreshes = false }) { environment in
             let (listeners, listener) = AsyncStream.makeStream(of: String.self)
             let first = Mutex<String?>(nil)
             let transport = StreamTransport { request in
                 guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
-                    return try await scene.transport.stream(request)
+                    return try await environment.transport.stream(request)
                 }
                 let token = request.head.headerFields[.authorization] ?? ""
                 let isFirst = first.withLock { first in
@@ -140,11 +141,11 @@ import Glibc
                     body: ResponseBody([])
                 )
             }
-            let host = Self.host(try scene.client(), transport)
+            let host = Self.host(try environment.client(), transport)
             _ = try await host.initialize()
             var tokens = listeners.makeAsyncIterator()
             let rejected = await tokens.next()
-            scene.emulator.revokeAccessTokens()
+            environment.emulator.revokeAccessTokens()
             #expect(try await host.call("test-tool")["result"] != nil)
             #expect(await tokens.next() != rejected)
             await host.close()
@@ -153,11 +154,11 @@ import Glibc
 
     @Test(.timeLimit(.minutes(1)), arguments: [0, 20])
     func anAlwaysRejectedListeningStreamIsNotReopenedAtEachCall(_ calls: Int) async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let listeners = Mutex(0)
             let transport = StreamTransport { request in
                 guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
-                    return try await scene.transport.stream(request)
+                    return try await environment.transport.stream(request)
                 }
                 listeners.withLock { $0 += 1 }
                 let challenge = #"Bearer error="invalid_token""#
@@ -166,7 +167,7 @@ import Glibc
                     body: ResponseBody([])
                 )
             }
-            let host = Self.host(try scene.client(), transport)
+            let host = Self.host(try environment.client(), transport)
             _ = try await host.initialize()
             for _ in 0..<calls { #expect(try await host.call("test-tool")["result"] != nil) }
             while listeners.withLock({ $0 }) < 2, !Task.isCancelled { await Task.yield() }
@@ -235,15 +236,15 @@ import Glibc
     }
 
     @Test func closingTheBridgeStartsNoSignIn() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
-            let host = scene.host(try scene.client())
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+            let host = environment.host(try environment.client())
             _ = try await host.initialize()
             #expect(try await host.call("test-tool")["result"] != nil)
-            scene.emulator.revokeAccessTokens()
-            scene.emulator.removeClients()
-            let before = scene.emulator.authorizations.count
+            environment.emulator.revokeAccessTokens()
+            environment.emulator.removeClients()
+            let before = environment.emulator.authorizations.count
             await host.close()
-            #expect(scene.emulator.authorizations.count == before)
+            #expect(environment.emulator.authorizations.count == before)
         }
     }
 

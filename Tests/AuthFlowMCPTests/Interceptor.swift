@@ -20,13 +20,13 @@ final class Interceptor: HTTPTransport {
     init(_ base: any HTTPTransport) { self.base = base }
 
     /// A resource with refresh tokens, and the requests to it.
-    static func scene(tokenLifetime: Int = 3600) -> (Interceptor, ResourceScene) {
+    static func environment(tokenLifetime: Int = 3600) -> (Interceptor, ResourceEnvironment) {
         var settings = ResourceSettings()
         settings.refreshes = true
         settings.tokenLifetime = tokenLifetime
         let emulator = ProtectedResourceEmulator(origin: "https://api.example.com", settings: settings)
         let interceptor = Interceptor(InProcessTransport(emulator))
-        return (interceptor, ResourceScene(emulator: emulator, transport: interceptor))
+        return (interceptor, ResourceEnvironment(emulator: emulator, transport: interceptor))
     }
 
     func respond(_ response: @escaping Response) { state.withLock { $0.response = response } }

@@ -39,128 +39,132 @@ import Testing
         ).status
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases)
-    func concurrentClientsShareOneRegistrationAndOneSignIn(_ setting: EmulatorScene.Setting) async throws {
-        try await ResourceScene.with(setting, Self.settings()) { scene in
+    @Test(arguments: EmulatorEnvironment.Setting.allCases)
+    func concurrentClientsShareOneRegistrationAndOneSignIn(_ setting: EmulatorEnvironment.Setting) async throws {
+        try await ResourceEnvironment.with(setting, Self.settings()) { environment in
             let store = MemoryTokenStore()
-            let clients = try (0..<10).map { _ in try scene.client(store: store) }
+            let clients = try (0..<10).map { _ in try environment.client(store: store) }
             try await withThrowingTaskGroup(of: Int.self) { group in
                 for client in clients { for _ in 0..<3 { group.addTask { try await Self.list(client) } } }
                 for try await status in group { #expect(status == 200) }
             }
-            #expect(scene.emulator.authorizations.count == 1)
-            #expect(scene.emulator.registrations == 1)
-            #expect(scene.emulator.violations.isEmpty)
+            #expect(environment.emulator.authorizations.count == 1)
+            #expect(environment.emulator.registrations == 1)
+            #expect(environment.emulator.violations.isEmpty)
         }
     }
 
     @Test func bearerTokensAreNotUsedOnceTheClientRequiresDPoP() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
             var options = ResourceClient.Options()
             options.usesDPoP = true
-            let client = try scene.client(store: store, options: options)
+            let client = try environment.client(store: store, options: options)
             // The user signs in again, and this server does not issue bound tokens.
             await expectError(.unsupported) { try await Self.list(client) }
-            #expect(scene.emulator.authorizations.count == 2)
+            #expect(environment.emulator.authorizations.count == 2)
             #expect(try await client.signOutLocally())
         }
     }
 
     @Test func signOutRemovesTheTokensOfAnInterruptedSignIn() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
-            let key = RecordKey(name: scene.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            let key = RecordKey(name: environment.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
             try await store.withLease(on: key) { lease in
                 let record = try JSON(parsing: try #require(try await store.bytes(under: lease)))
                 try await store.write(try JSON.object(["others": [record]]).serialized(), under: lease)
             }
-            let client = try scene.client(store: store)
+            let client = try environment.client(store: store)
             #expect(try await client.issuer() == nil)
             #expect(try await client.signOut().credential != nil)
             #expect(try await Self.list(client) == 200)
-            #expect(scene.emulator.authorizations.count == 2)
+            #expect(environment.emulator.authorizations.count == 2)
         }
     }
 
     @Test func aSignInWithAnotherClientRemovesThePreviousClientsTokens() async throws {
         var settings = Self.settings()
         settings.registeredClients = ["pre-registered": "secret"]
-        try await ResourceScene.with(.inProcess, settings) { scene in
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let store = MemoryTokenStore()
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
-            let registered = try scene.registered("pre-registered") {
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            let registered = try environment.registered("pre-registered") {
                 $0.authentication = .clientSecretBasic(Secret("secret"))
             }
-            #expect(try await Self.list(try scene.client(registered: registered, store: store)) == 200)
-            #expect(scene.emulator.authorizations.count == 2)
+            #expect(try await Self.list(try environment.client(registered: registered, store: store)) == 200)
+            #expect(environment.emulator.authorizations.count == 2)
             // The first client must not use its old tokens without a new sign-in.
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
-            #expect(scene.emulator.authorizations.count == 3)
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(environment.emulator.authorizations.count == 3)
         }
     }
 
     @Test func aTokenForAnotherResourceIsNotReturned() async throws {
         let settings = Self.settings { ($0.metadataPlace, $0.challengeNamesMetadata) = (.none, false) }
-        try await ResourceScene.with(.inProcess, settings) { scene in
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let store = MemoryTokenStore()
             var options = ResourceClient.Options()
             options.resource = "https://api.example.com/another"
             options.assumesAuthorizationServerAtOrigin = true
-            let wide = try scene.client(store: store, options: options)
+            let wide = try environment.client(store: store, options: options)
             _ = try await wide.signIn()
             #expect(try await wide.freshCredential().resources == ["https://api.example.com/another"])
-            await expectError(.loginRequired) { _ = try await scene.client(store: store).freshCredential() }
+            await expectError(.loginRequired) { _ = try await environment.client(store: store).freshCredential() }
         }
     }
 
     @Test func signOutPreservesTheRecordOfASignInCompletedDuringRevocation() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
             // A sign-out sends its first request, for the revocation, after it has removed the tokens.
-            let transport = BeforeFirstRequest(base: scene.transport, to: "/") {
-                let status = try await Self.list(try scene.client(store: store))
+            let transport = BeforeFirstRequest(base: environment.transport, to: "/") {
+                let status = try await Self.list(try environment.client(store: store))
                 #expect(status == 200)
             }
-            let client = try ResourceScene(emulator: scene.emulator, transport: transport).client(store: store)
+            let client = try ResourceEnvironment(emulator: environment.emulator, transport: transport).client(
+                store: store
+            )
             _ = try await client.signOut()
-            #expect(scene.emulator.authorizations.count == 2)
-            #expect(try await scene.client(store: store).issuer() != nil)
-            #expect(try await scene.client(store: store).signOut().credential != nil)
+            #expect(environment.emulator.authorizations.count == 2)
+            #expect(try await environment.client(store: store).issuer() != nil)
+            #expect(try await environment.client(store: store).signOut().credential != nil)
         }
     }
 
     /// A process that signs in may be killed after it has stored the tokens, so the record must name them even if another process signs out
     /// while the page is open.
     @Test func signOutPreservesTheRecordOfASignInInProgress() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
-            let key = RecordKey(name: scene.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
+            let key = RecordKey(name: environment.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
             let record = Mutex<[UInt8]?>(nil)
-            let transport = BeforeFirstRequest(base: scene.transport, to: "/token") {
-                let signOut = try await scene.client(store: store).signOut()
+            let transport = BeforeFirstRequest(base: environment.transport, to: "/token") {
+                let signOut = try await environment.client(store: store).signOut()
                 #expect(signOut.credential == nil)
                 let bytes = await store.bytes(for: key)
                 record.withLock { $0 = bytes }
             }
-            let client = try ResourceScene(emulator: scene.emulator, transport: transport).client(store: store)
+            let client = try ResourceEnvironment(emulator: environment.emulator, transport: transport).client(
+                store: store
+            )
             #expect(try await Self.list(client) == 200)
             // The record at the time of the kill.
             try await store.withLease(on: key) { try await store.write(record.withLock { $0 }, under: $0) }
-            #expect(try await scene.client(store: store).signOut().credential != nil)
+            #expect(try await environment.client(store: store).signOut().credential != nil)
         }
     }
 
     /// The first lease on the sign-in lock is lost before the page is opened, as after a pause.
     @Test func aPageIsNotOpenedUnderALostLease() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = LostSignInLockStore()
-            let status = try await Self.list(try scene.client(store: store))
+            let status = try await Self.list(try environment.client(store: store))
             #expect(status == 200)
-            #expect(scene.emulator.authorizations.count == 1)
+            #expect(environment.emulator.authorizations.count == 1)
             #expect(store.acquisitions == 2)
         }
     }
@@ -191,27 +195,27 @@ import Testing
     @Test func signOutRemovesUserTokensAfterASwitchToClientCredentials() async throws {
         var settings = Self.settings()
         settings.registeredClients = ["pre-registered": "secret"]
-        try await ResourceScene.with(.inProcess, settings) { scene in
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let store = MemoryTokenStore()
-            let registered = try scene.registered("pre-registered") {
+            let registered = try environment.registered("pre-registered") {
                 $0.authentication = .clientSecretBasic(Secret("secret"))
             }
-            #expect(try await Self.list(try scene.client(registered: registered, store: store)) == 200)
-            let machine = try scene.client(methods: [.clientCredentials], registered: registered, store: store)
+            #expect(try await Self.list(try environment.client(registered: registered, store: store)) == 200)
+            let machine = try environment.client(methods: [.clientCredentials], registered: registered, store: store)
             #expect(try await machine.signOut().credential != nil)
-            #expect(try await Self.list(try scene.client(registered: registered, store: store)) == 200)
-            #expect(scene.emulator.authorizations.count == 2)
+            #expect(try await Self.list(try environment.client(registered: registered, store: store)) == 200)
+            #expect(environment.emulator.authorizations.count == 2)
         }
     }
 
     @Test func aLocalSignOutRemovesARecordThatCannotBeRead() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let inner = MemoryTokenStore()
             let store = EncryptedTokenStore(inner, key: .store(MemoryTokenStore()))
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
-            let key = RecordKey(name: scene.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            let key = RecordKey(name: environment.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
             try await inner.set(Array("damaged".utf8), for: key)
-            let client = try scene.client(store: store)
+            let client = try environment.client(store: store)
             await expectError(.credentialUnusable) { _ = try await client.issuer() }
             #expect(try await client.signOutLocally())
             #expect(try await client.issuer() == nil)
@@ -239,22 +243,22 @@ import Testing
         Damage(testDescription: "another sign-in that is damaged", change: replacing("others", [["issuer": "x"]])),
     ])
     func aDamagedRecordPreventsTheSignOutAndALocalSignOutRemovesTheTokens(_ damage: Damage) async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
-            let key = RecordKey(name: scene.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            let key = RecordKey(name: environment.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
             try await store.set(
                 try damage.change(try JSON(parsing: try #require(try await store.bytes(for: key)))),
                 for: key
             )
-            let client = try scene.client(store: store)
+            let client = try environment.client(store: store)
             await expectError(.credentialUnusable) { _ = try await client.signOut() }
             await expectError(.credentialUnusable) { _ = try await Self.list(client) }
             #expect(try await client.signOutLocally())
             #expect(try await client.signOut().credential == nil)
             // The removed tokens are not used again.
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
-            #expect(scene.emulator.authorizations.count == 2)
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(environment.emulator.authorizations.count == 2)
         }
     }
 
@@ -268,37 +272,37 @@ import Testing
 
     /// Tokens that no record names remained after a sign-out. A later sign-in that fails does not make them its own.
     @Test(arguments: [false, true]) func tokensThatTheRecordDoesNotNameAreNotUsed(_ fails: Bool) async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
             let time = VirtualTime()
-            #expect(try await Self.list(try scene.client(store: store, host: time.host)) == 200)
-            let key = Self.recordKey(scene.emulator.resource)
+            #expect(try await Self.list(try environment.client(store: store, host: time.host)) == 200)
+            let key = Self.recordKey(environment.emulator.resource)
             try await store.withLease(on: key) { try await store.write(nil, under: $0) }
             time.advance(by: .seconds(90))
             if fails {
-                scene.emulator.settings.denies = true
+                environment.emulator.settings.denies = true
                 await expectError(.accessDenied) {
-                    try await Self.list(try scene.client(store: store, host: time.host))
+                    try await Self.list(try environment.client(store: store, host: time.host))
                 }
-                scene.emulator.settings.denies = false
+                environment.emulator.settings.denies = false
             }
             time.advance(by: .seconds(90))
-            #expect(try await Self.list(try scene.client(store: store, host: time.host)) == 200)
-            #expect(scene.emulator.authorizations.count >= (fails ? 3 : 2))
+            #expect(try await Self.list(try environment.client(store: store, host: time.host)) == 200)
+            #expect(environment.emulator.authorizations.count >= (fails ? 3 : 2))
         }
     }
 
     /// The key may be lost, so that no record can ever be read again.
     @Test func aLocalSignOutSucceedsWithoutTheKeyOfTheStore() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let inner = MemoryTokenStore()
             let first = EncryptedTokenStore(inner, key: .store(MemoryTokenStore()))
-            #expect(try await Self.list(try scene.client(store: first)) == 200)
+            #expect(try await Self.list(try environment.client(store: first)) == 200)
             let keys = MemoryTokenStore()
             // Creates another key.
             try await EncryptedTokenStore(MemoryTokenStore(), key: .store(keys)).set([1], for: Self.recordKey("x"))
             let second = EncryptedTokenStore(inner, key: .store(keys))
-            let client = try scene.client(store: second)
+            let client = try environment.client(store: second)
             await expectError(.credentialUnusable) { _ = try await client.signOut() }
             #expect(try await client.signOutLocally())
             #expect(try await client.issuer() == nil)
@@ -307,75 +311,75 @@ import Testing
 
     /// The tokens of clients with different names are stored separately.
     @Test func aLocalSignOutOfADamagedRecordRemovesTheTokensOfItsOwnName() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
             var options = ResourceClient.Options()
             options.name = "other"
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
-            #expect(try await Self.list(try scene.client(store: store, options: options)) == 200)
-            try await Self.damage(scene.emulator.resource, in: store)
-            #expect(try await scene.client(store: store).signOutLocally())
-            #expect(try await scene.client(store: store, options: options).status()?.credential != nil)
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
-            #expect(scene.emulator.authorizations.count == 3)
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await Self.list(try environment.client(store: store, options: options)) == 200)
+            try await Self.damage(environment.emulator.resource, in: store)
+            #expect(try await environment.client(store: store).signOutLocally())
+            #expect(try await environment.client(store: store, options: options).status()?.credential != nil)
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(environment.emulator.authorizations.count == 3)
         }
     }
 
     /// Metadata may name a resource with a trailing slash.
     @Test func aLocalSignOutFindsTheTokensOfAResourceWithATrailingSlash() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
-            scene.emulator.settings.resource = scene.emulator.resource + "/"
-            let client = try scene.client(store: store)
+            environment.emulator.settings.resource = environment.emulator.resource + "/"
+            let client = try environment.client(store: store)
             #expect(try await Self.list(client) == 200)
-            try await Self.damage(scene.emulator.resource, in: store)
-            #expect(try await scene.client(store: store).signOutLocally())
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
-            #expect(scene.emulator.authorizations.count == 2)
+            try await Self.damage(environment.emulator.resource, in: store)
+            #expect(try await environment.client(store: store).signOutLocally())
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(environment.emulator.authorizations.count == 2)
         }
     }
 
     /// A record that another resource's sign-in names stays.
     @Test func aLocalSignOutOfADamagedRecordKeepsTheTokensOfOtherResources() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
-            let client = try scene.client(store: store)
+            let client = try environment.client(store: store)
             #expect(try await Self.list(client) == 200)
-            let part = scene.emulator.resource + "/part"
+            let part = environment.emulator.resource + "/part"
             let other = try ResourceClient(
                 part,
-                methods: [.userAgent(try scene.userAgent())],
+                methods: [.userAgent(try environment.userAgent())],
                 store: store,
-                transport: scene.transport
+                transport: environment.transport
             )
             try await Self.damage(part, in: store)
             #expect(try await other.signOutLocally())
-            #expect(try await scene.client(store: store).status()?.credential != nil)
+            #expect(try await environment.client(store: store).status()?.credential != nil)
         }
     }
 
     /// If the record were removed first, the next sign-out would report that there were no tokens.
     @Test func aDamagedRecordRemainsUntilItsTokensHaveBeenRemoved() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = RecordFailingStore(.credential)
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
-            try await Self.damage(scene.emulator.resource, in: store)
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            try await Self.damage(environment.emulator.resource, in: store)
             store.fails.store(true, ordering: .relaxed)
-            await expectError(.storageFailed) { try await scene.client(store: store).signOutLocally() }
+            await expectError(.storageFailed) { try await environment.client(store: store).signOutLocally() }
             store.fails.store(false, ordering: .relaxed)
-            #expect(try await scene.client(store: store).signOutLocally())
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
-            #expect(scene.emulator.authorizations.count == 2)
+            #expect(try await environment.client(store: store).signOutLocally())
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(environment.emulator.authorizations.count == 2)
         }
     }
 
     /// The tokens are no longer in the store, so no later sign-out reports that they were not revoked.
     @Test func aSignOutWhoseRecordCannotBeWrittenReportsTheRevocation() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = RecordFailingStore(.protectedResource)
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
             store.fails.store(true, ordering: .relaxed)
-            let client = try scene.client(store: store)
+            let client = try environment.client(store: store)
             let error = await #expect(throws: AuthError.self) { _ = try await client.signOut() }
             #expect(error?.code == .storageFailed)
             #expect(error?.message.contains("The tokens that were removed") == true, "\(error?.message ?? "")")
@@ -407,43 +411,44 @@ import Testing
     }
 
     @Test func signOutRemovesTokensIssuedToAClientOtherThanTheConfiguredOne() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
-            let another = try scene.registered("another-client") { _ in }
-            #expect(try await scene.client(registered: another, store: store).signOutLocally())
-            #expect(try await scene.client(store: store).issuer() == nil)
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
-            #expect(scene.emulator.authorizations.count == 2)
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            let another = try environment.registered("another-client") { _ in }
+            #expect(try await environment.client(registered: another, store: store).signOutLocally())
+            #expect(try await environment.client(store: store).issuer() == nil)
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(environment.emulator.authorizations.count == 2)
         }
     }
 
     /// The tokens that were issued to a registered client can be found only through the list of resources.
     @Test(arguments: [true, false])
     func aResourceRemainsListedUntilItsLastNamedSessionIsSignedOut(_ isRegistered: Bool) async throws {
-        try await ResourceScene.with(.inProcess, Self.settings { $0.registeredClients = ["work": "x"] }) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.registeredClients = ["work": "x"] }) {
+            environment in
             let store = MemoryTokenStore()
-            let client = try scene.client(store: store)
+            let client = try environment.client(store: store)
             _ = try await client.signIn()
             var options = ResourceClient.Options()
             options.name = "at work"
-            let work = try scene.client(
+            let work = try environment.client(
                 registered: isRegistered
-                    ? try scene.registered("work") { $0.authentication = .clientSecretBasic(Secret("x")) } : nil,
+                    ? try environment.registered("work") { $0.authentication = .clientSecretBasic(Secret("x")) } : nil,
                 store: store,
                 options: options
             )
             _ = try await work.signIn()
             let registration = try #require(try await client.status()).clientID
             // The list contains the URL once, and the named client's sign-in with the same registration is also found.
-            #expect(try await KnownResources(store: store).addresses() == [scene.emulator.resource])
-            #expect(try await work.isUsed(clientID: registration, at: scene.emulator.origin))
+            #expect(try await KnownResources(store: store).addresses() == [environment.emulator.resource])
+            #expect(try await work.isUsed(clientID: registration, at: environment.emulator.origin))
             #expect(try await work.signOut().credential != nil)
-            #expect(try await KnownResources(store: store).addresses() == [scene.emulator.resource])
-            #expect(try await work.isUsed(clientID: registration, at: scene.emulator.origin))
+            #expect(try await KnownResources(store: store).addresses() == [environment.emulator.resource])
+            #expect(try await work.isUsed(clientID: registration, at: environment.emulator.origin))
             #expect(try await client.signOut().credential != nil)
             #expect(try await KnownResources(store: store).addresses().isEmpty)
-            #expect(try await !work.isUsed(clientID: registration, at: scene.emulator.origin))
+            #expect(try await !work.isUsed(clientID: registration, at: environment.emulator.origin))
         }
     }
 
@@ -451,15 +456,15 @@ import Testing
         var options = AuthClient.Options()
         options.account = "alice"
         let emulator = ProtectedResourceEmulator(origin: "https://api.example.com", settings: Self.settings())
-        let scene = ResourceScene(emulator: emulator, transport: InProcessTransport(emulator))
+        let environment = ResourceEnvironment(emulator: emulator, transport: InProcessTransport(emulator))
         let client = AuthClient(
-            client: try scene.registered("work") { _ in },
+            client: try environment.registered("work") { _ in },
             methods: [],
             store: MemoryTokenStore(),
             options: options
         )
         expectError(.invalidConfiguration) {
-            try ResourceClient(emulator.resource, client: client, transport: scene.transport)
+            try ResourceClient(emulator.resource, client: client, transport: environment.transport)
         }
     }
 
@@ -472,10 +477,10 @@ import Testing
         let honest = ProtectedResourceEmulator(origin: "https://honest.example.com", settings: settings)
         settings.authorizationOrigin = honest.origin
         let hostile = ProtectedResourceEmulator(origin: "https://api.example.com", settings: settings)
-        let scene = ResourceScene(emulator: hostile, transport: InProcessTransport(honest, hostile))
+        let environment = ResourceEnvironment(emulator: hostile, transport: InProcessTransport(honest, hostile))
         var options = ResourceClient.Options()
         if hasDocument { options.clientMetadataDocument = "https://client.example.com/client.json" }
-        let client = try scene.client(options: options)
+        let client = try environment.client(options: options)
         let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
         #expect(error?.code == .unsupported)
         #expect(honest.authorizations.isEmpty)
@@ -489,8 +494,8 @@ import Testing
         var uris: Set<String> = []
         for origin in ["https://one.example.com", "https://two.example.com"] {
             let emulator = ProtectedResourceEmulator(origin: origin, settings: settings)
-            let scene = ResourceScene(emulator: emulator, transport: InProcessTransport(emulator))
-            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            let environment = ResourceEnvironment(emulator: emulator, transport: InProcessTransport(emulator))
+            #expect(try await Self.list(try environment.client(store: store)) == 200)
             let stored = try await StoredRegistrations(store: store, for: origin).registration(at: origin)
             uris.formUnion(
                 Set(try #require(stored).redirectURIs.map { $0.uri.split(separator: "/").last.map(String.init) ?? "" })
@@ -506,13 +511,13 @@ import Testing
             settings: Self.settings { $0.authorizationServer = honest.origin }
         )
         let (store, transport) = (MemoryTokenStore(), InProcessTransport(honest, other))
-        let first = ResourceScene(emulator: honest, transport: transport)
+        let first = ResourceEnvironment(emulator: honest, transport: transport)
         #expect(try await Self.list(try first.client(store: store)) == 200)
         let signIns = Mutex<[[String: String]]>([])
-        let scene = ResourceScene(emulator: other, transport: transport)
+        let environment = ResourceEnvironment(emulator: other, transport: transport)
         let client = try ResourceClient(
             other.resource,
-            methods: [.userAgent(try scene.userAgent())],
+            methods: [.userAgent(try environment.userAgent())],
             store: store,
             transport: transport
         ) { event in
@@ -527,34 +532,34 @@ import Testing
     }
 
     @Test func aResourceCanTriggerOnlyALimitedNumberOfSignInsPerHour() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings { $0.growsScopes = true }) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.growsScopes = true }) { environment in
             let (time, store) = (VirtualTime(), MemoryTokenStore())
             for _ in 0..<10 {
-                let client = try scene.client(store: store, host: time.host)
+                let client = try environment.client(store: store, host: time.host)
                 await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
             }
-            let pages = scene.emulator.authorizations.count
+            let pages = environment.emulator.authorizations.count
             #expect(pages == 6)
-            let client = try scene.client(store: store, host: time.host)
+            let client = try environment.client(store: store, host: time.host)
             let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
             #expect(error?.code == .loginRequired)
             // A sign-in that the user starts always opens a page, and resets the count, so requests open pages again.
             _ = try? await client.signIn()
-            #expect(scene.emulator.authorizations.count == pages + 1)
+            #expect(environment.emulator.authorizations.count == pages + 1)
             await expectError(.insufficientScope) { _ = try await Self.list(client) }
-            #expect(scene.emulator.authorizations.count > pages + 1)
+            #expect(environment.emulator.authorizations.count > pages + 1)
         }
     }
 
     @Test(arguments: ["machine", "another-machine"])
     func signOutRemovesClientCredentialsTokensAfterAStepUp(_ clientID: String) async throws {
         let scenario = try #require(ResourceScenario.named("34"))
-        try await ResourceScene.with(.inProcess, scenario.settings) { scene in
+        try await ResourceEnvironment.with(.inProcess, scenario.settings) { environment in
             func client(_ name: String, _ store: MemoryTokenStore) throws -> ResourceClient {
-                let registered = try scene.registered(name) {
+                let registered = try environment.registered(name) {
                     $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds"))
                 }
-                return try scene.client(methods: [.clientCredentials], registered: registered, store: store)
+                return try environment.client(methods: [.clientCredentials], registered: registered, store: store)
             }
             let store = MemoryTokenStore()
             let machine = try client("machine", store)
@@ -574,25 +579,25 @@ import Testing
     @Test(arguments: [503, 429])
     func aTransientClientCredentialsFailureDoesNotBlockTheNextRequest(_ status: Int) async throws {
         let scenario = try #require(ResourceScenario.named("34"))
-        try await ResourceScene.with(.inProcess, scenario.settings) { scene in
+        try await ResourceEnvironment.with(.inProcess, scenario.settings) { environment in
             var options = ResourceClient.Options()
             options.cooldownAfterFailure = .seconds(60)
-            let registered = try scene.registered("machine") {
+            let registered = try environment.registered("machine") {
                 $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds"))
             }
-            let client = try scene.client(methods: [.clientCredentials], registered: registered, options: options)
-            scene.emulator.settings.tokenStatus = status
+            let client = try environment.client(methods: [.clientCredentials], registered: registered, options: options)
+            environment.emulator.settings.tokenStatus = status
             let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
             #expect(error?.message.contains("page") == false)
-            scene.emulator.settings.tokenStatus = nil
+            environment.emulator.settings.tokenStatus = nil
             #expect(try await Self.list(client) == 200)
         }
     }
 
     @Test func waitingRequestsShareADeniedSignIn() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings { $0.denies = true }) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.denies = true }) { environment in
             let store = MemoryTokenStore()
-            let clients = try (0..<5).map { _ in try scene.client(store: store) }
+            let clients = try (0..<5).map { _ in try environment.client(store: store) }
             await withTaskGroup(of: AuthError.Code?.self) { group in
                 for client in clients {
                     group.addTask {
@@ -603,114 +608,114 @@ import Testing
                 for await code in group { #expect(code == .accessDenied) }
             }
             // Tasks that start waiting after the failure open their own page.
-            #expect(scene.emulator.authorizations.count < clients.count)
+            #expect(environment.emulator.authorizations.count < clients.count)
             var options = ResourceClient.Options()
             options.cooldownAfterFailure = .seconds(60)
-            let before = scene.emulator.authorizations.count
-            let resting = try scene.client(store: store, options: options)
+            let before = environment.emulator.authorizations.count
+            let resting = try environment.client(store: store, options: options)
             await expectError(.accessDenied) { _ = try await Self.list(resting) }
-            #expect(scene.emulator.authorizations.count == before)
+            #expect(environment.emulator.authorizations.count == before)
             // A sign-in that the user requests opens a page immediately.
-            scene.emulator.settings.denies = false
+            environment.emulator.settings.denies = false
             _ = try await resting.signIn()
             #expect(try await Self.list(resting) == 200)
         }
     }
 
     @Test func aTokenRejectedBeforeItsExpiryIsRefreshedOnceAndTheRequestRetried() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
-            let client = try scene.client()
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+            let client = try environment.client()
             #expect(try await Self.list(client) == 200)
-            scene.emulator.revokeAccessTokens()
+            environment.emulator.revokeAccessTokens()
             #expect(try await Self.list(client) == 200)
-            #expect(scene.emulator.refreshes == (1, 0))
-            #expect(scene.emulator.authorizations.count == 1)
-            #expect(scene.emulator.violations.isEmpty)
+            #expect(environment.emulator.refreshes == (1, 0))
+            #expect(environment.emulator.authorizations.count == 1)
+            #expect(environment.emulator.violations.isEmpty)
         }
     }
 
     @Test(arguments: [500, 502, 503, 429]) func aTransientRefreshFailureDoesNotEndTheSession(_ status: Int)
         async throws
     {
-        try await ResourceScene.with(.inProcess, Self.settings { $0.tokenLifetime = 1 }) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.tokenLifetime = 1 }) { environment in
             let time = VirtualTime()
             let store = MemoryTokenStore()
-            let client = try scene.client(store: store, host: time.host)
+            let client = try environment.client(store: store, host: time.host)
             #expect(try await Self.list(client) == 200)
             time.advance(by: .seconds(3600))
-            scene.emulator.settings.tokenStatus = status
+            environment.emulator.settings.tokenStatus = status
             let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
             #expect(error?.code != .loginRequired)
-            #expect(scene.emulator.authorizations.count == 1)
+            #expect(environment.emulator.authorizations.count == 1)
             #expect(try await client.status()?.credential != nil)
             time.advance(by: .seconds(3600))
-            scene.emulator.settings.tokenStatus = nil
-            scene.emulator.settings.tokenLifetime = 36_000
+            environment.emulator.settings.tokenStatus = nil
+            environment.emulator.settings.tokenLifetime = 36_000
             #expect(try await Self.list(client) == 200)
-            #expect(scene.emulator.authorizations.count == 1)
+            #expect(environment.emulator.authorizations.count == 1)
         }
     }
 
     @Test func aDeletedRegistrationCostsOneNewRegistrationAndOneSignIn() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let time = VirtualTime()
             let store = MemoryTokenStore()
-            let client = try scene.client(store: store, host: time.host)
+            let client = try environment.client(store: store, host: time.host)
             #expect(try await Self.list(client) == 200)
             time.advance(by: .seconds(120))
-            scene.emulator.removeClients()
+            environment.emulator.removeClients()
             #expect(try await Self.list(client) == 200)
-            #expect(scene.emulator.registrations == 2)
-            #expect(scene.emulator.authorizations.count == 2)
-            #expect(try await Self.list(try scene.client(store: store, host: time.host)) == 200)
-            #expect(scene.emulator.registrations == 2)
+            #expect(environment.emulator.registrations == 2)
+            #expect(environment.emulator.authorizations.count == 2)
+            #expect(try await Self.list(try environment.client(store: store, host: time.host)) == 200)
+            #expect(environment.emulator.registrations == 2)
         }
     }
 
     @Test func aDeletedRegistrationIsDetectedWhenTheTokenHasExpired() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings { $0.tokenLifetime = 60 }) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.tokenLifetime = 60 }) { environment in
             let time = VirtualTime()
-            let client = try scene.client(host: time.host)
+            let client = try environment.client(host: time.host)
             #expect(try await Self.list(client) == 200)
             time.advance(by: .seconds(120))
-            scene.emulator.removeClients()
+            environment.emulator.removeClients()
             #expect(try await Self.list(client) == 200)
-            #expect(scene.emulator.registrations == 2)
-            #expect(scene.emulator.authorizations.count == 2)
+            #expect(environment.emulator.registrations == 2)
+            #expect(environment.emulator.authorizations.count == 2)
         }
     }
 
     @Test func aDeletedRegistrationIsDetectedBeforeASignInPageOpens() async throws {
         var settings = Self.settings { $0.tokenLifetime = 60 }
         settings.refreshes = false
-        try await ResourceScene.with(.inProcess, settings) { scene in
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let time = VirtualTime()
-            let client = try scene.client(host: time.host)
+            let client = try environment.client(host: time.host)
             #expect(try await Self.list(client) == 200)
             time.advance(by: .seconds(120))
-            scene.emulator.removeClients()
+            environment.emulator.removeClients()
             #expect(try await Self.list(client) == 200)
-            #expect(scene.emulator.registrations == 2)
+            #expect(environment.emulator.registrations == 2)
             // The second of the three requests is the probe, which is not visible to the user.
-            #expect(scene.emulator.authorizations.count == 3)
+            #expect(environment.emulator.authorizations.count == 3)
         }
     }
 
     @Test func anExpiredTokenWithoutARefreshTokenIsReplacedByASignIn() async throws {
         var settings = Self.settings { $0.tokenLifetime = 60 }
         settings.refreshes = false
-        try await ResourceScene.with(.inProcess, settings) { scene in
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let time = VirtualTime()
-            let client = try scene.client(host: time.host)
+            let client = try environment.client(host: time.host)
             #expect(try await Self.list(client) == 200)
             time.advance(by: .seconds(30))
             #expect(try await Self.list(client) == 200)
-            #expect(scene.emulator.authorizations.count == 1)
+            #expect(environment.emulator.authorizations.count == 1)
             time.advance(by: .seconds(60))
             #expect(try await Self.list(client) == 200)
             // The two additional requests are the probe and the sign-in.
-            #expect(scene.emulator.authorizations.count == 3)
-            #expect(scene.emulator.registrations == 1)
+            #expect(environment.emulator.authorizations.count == 3)
+            #expect(environment.emulator.registrations == 1)
         }
     }
 
@@ -718,15 +723,15 @@ import Testing
         // The tokens have already expired when they are issued, so each request is sent without a token.
         var settings = Self.settings { ($0.tokenLifetime, $0.growsScopes) = (0, true) }
         settings.refreshes = false
-        try await ResourceScene.with(.inProcess, settings) { scene in
-            let client = try scene.client()
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let client = try environment.client()
             await expectError(.accessTokenRejected) { _ = try await Self.list(client) }
-            #expect(scene.emulator.authorizations.count <= 3)
+            #expect(environment.emulator.authorizations.count <= 3)
         }
-        try await ResourceScene.with(.inProcess, Self.settings { $0.growsScopes = true }) { scene in
-            let client = try scene.client()
+        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.growsScopes = true }) { environment in
+            let client = try environment.client()
             await expectError(.insufficientScope) { _ = try await Self.list(client) }
-            #expect(scene.emulator.authorizations.count <= 3)
+            #expect(environment.emulator.authorizations.count <= 3)
         }
     }
 
@@ -735,41 +740,41 @@ import Testing
         let settings = Self.settings {
             ($0.challengeScopes, $0.supportedScopes) = (nil, (0..<120).map { "scope-\($0)" })
         }
-        try await ResourceScene.with(.inProcess, settings) { scene in
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
             var options = ResourceClient.Options()
             options.scopes = ["important"]
-            let client = try scene.client(options: options)
+            let client = try environment.client(options: options)
             try await client.signIn()
-            let requested = try #require(scene.emulator.authorizations.last)
+            let requested = try #require(environment.emulator.authorizations.last)
             #expect(requested.contains("important"))
             #expect(requested.filter { $0 != "offline_access" }.count == 100)
         }
-        try await ResourceScene.with(.inProcess, settings) { scene in
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
             var options = ResourceClient.Options()
             options.scopes = (0..<101).map { "scope-\($0)" }
-            let client = try scene.client(options: options)
+            let client = try environment.client(options: options)
             await expectError(.unsupported) { _ = try await client.signIn() }
-            #expect(scene.emulator.authorizations.isEmpty)
+            #expect(environment.emulator.authorizations.isEmpty)
         }
     }
 
     @Test func alwaysRejectedTokensOpenOnlyOneSignInPageWithinTheCooldown() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings { $0.rejectsTokens = true }) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.rejectsTokens = true }) { environment in
             var options = ResourceClient.Options()
             options.cooldownAfterFailure = .seconds(60)
-            let client = try scene.client(options: options)
+            let client = try environment.client(options: options)
             for _ in 0..<5 { await #expect(throws: AuthError.self) { _ = try await Self.list(client) } }
-            #expect(scene.emulator.authorizations.count == 1)
+            #expect(environment.emulator.authorizations.count == 1)
         }
     }
 
     @Test func aRequestThatIsCancelledDoesNotEndTheSignIn() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let gate = AsyncStream<Void>.makeStream()
             let began = AsyncStream<Void>.makeStream()
-            let inner = try scene.userAgent()
+            let inner = try environment.userAgent()
             let store = MemoryTokenStore()
-            let client = try scene.client(
+            let client = try environment.client(
                 methods: [.userAgent(GatedUserAgent(base: inner, began: began.continuation, gate: gate.stream))],
                 store: store
             )
@@ -780,26 +785,26 @@ import Testing
             // The user completes the pending sign-in, and the next request uses its result.
             gate.continuation.finish()
             #expect(try await Self.list(client) == 200)
-            #expect(scene.emulator.authorizations.count == 1)
+            #expect(environment.emulator.authorizations.count == 1)
         }
     }
 
     @Test func aRegistrationIsReplacedOnlyWhenTheNewOneWorks() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
-            let client = try scene.client(store: store)
+            let client = try environment.client(store: store)
             #expect(try await Self.list(client) == 200)
-            let before = try await StoredRegistrations(store: store, for: scene.emulator.origin).registration(
-                at: scene.emulator.origin
+            let before = try await StoredRegistrations(store: store, for: environment.emulator.origin).registration(
+                at: environment.emulator.origin
             )
             // The server does not grant this step-up, even after a new registration.
-            scene.emulator.settings.unknownScopes = ["nonsense"]
-            scene.emulator.settings.toolScopes = ["nonsense"]
+            environment.emulator.settings.unknownScopes = ["nonsense"]
+            environment.emulator.settings.toolScopes = ["nonsense"]
             await expectError(.providerRejected) {
                 _ = try await Self.callTool(client)
             }
-            let after = try await StoredRegistrations(store: store, for: scene.emulator.origin).registration(
-                at: scene.emulator.origin
+            let after = try await StoredRegistrations(store: store, for: environment.emulator.origin).registration(
+                at: environment.emulator.origin
             )
             #expect(after?.clientID == before?.clientID)
             #expect(try await Self.list(client) == 200)
@@ -807,11 +812,11 @@ import Testing
     }
 
     @Test func concurrentStepUpsLoseNoScope() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
-            let first = try scene.client(store: store)
+            let first = try environment.client(store: store)
             #expect(try await Self.list(first) == 200)
-            let clients = try (0..<4).map { _ in try scene.client(store: store) }
+            let clients = try (0..<4).map { _ in try environment.client(store: store) }
             // Each client has read the known scopes before the other clients request more scopes.
             for client in clients { _ = try await Self.list(client) }
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -831,13 +836,13 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases)
-    func anExplicitSignInRequestsTheScopesOfTheResourcesChallenge(_ setting: EmulatorScene.Setting) async throws {
+    @Test(arguments: EmulatorEnvironment.Setting.allCases)
+    func anExplicitSignInRequestsTheScopesOfTheResourcesChallenge(_ setting: EmulatorEnvironment.Setting) async throws {
         // The resource accepts only POST requests, and the scopes in its metadata differ from those it requires.
-        try await ResourceScene.with(setting, Self.settings { $0.supportedScopes = ["mcp:profile", "mcp:all"] }) {
-            scene in
-            _ = try await scene.client().signIn()
-            #expect(scene.emulator.authorizations == [["mcp:basic"]])
+        try await ResourceEnvironment.with(setting, Self.settings { $0.supportedScopes = ["mcp:profile", "mcp:all"] }) {
+            environment in
+            _ = try await environment.client().signIn()
+            #expect(environment.emulator.authorizations == [["mcp:basic"]])
         }
     }
 
@@ -874,8 +879,8 @@ import Testing
         var settings = Self.settings { $0.toolScopes = ["mcp:write"] }
         settings.dpop = .required
         settings.stepsUpAsBearer = true
-        try await ResourceScene.with(.inProcess, settings) { scene in
-            let client = try scene.client()
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let client = try environment.client()
             #expect(try await Self.list(client) == 200)
             #expect(try await Self.callTool(client) == 200)
             #expect(try await client.status()?.credential?.tokens.tokenType == "DPoP")
@@ -884,36 +889,36 @@ import Testing
 
     @Test func anIneffectiveStepUpIsNotRepeated() async throws {
         let scenario = try #require(ResourceScenario.named("12"))
-        try await ResourceScene.with(.inProcess, scenario.settings) { scene in
-            let client = try scene.client()
+        try await ResourceEnvironment.with(.inProcess, scenario.settings) { environment in
+            let client = try environment.client()
             let first = await #expect(throws: AuthError.self) { _ = try await Self.callTool(client) }
             #expect(first?.code == .insufficientScope)
-            let pages = scene.emulator.authorizations.count
+            let pages = environment.emulator.authorizations.count
             _ = try? await Self.callTool(client)
-            #expect(scene.emulator.authorizations.count == pages)
+            #expect(environment.emulator.authorizations.count == pages)
         }
     }
 
     @Test func aRequestWithAnAuthorizationHeaderIsRejected() async throws {
-        try await ResourceScene.with(.inProcess) { scene in
-            let client = try scene.client()
+        try await ResourceEnvironment.with(.inProcess) { environment in
+            let client = try environment.client()
             let request = TransportRequest(.get, client.address, headerFields: [.authorization: "Bearer x"])
             let error = await #expect(throws: AuthError.self) { _ = try await client.send(request) }
             #expect(error?.code == .invalidConfiguration)
-            #expect(scene.emulator.requests.isEmpty)
+            #expect(environment.emulator.requests.isEmpty)
         }
     }
 
     @Test func aChangedResourceIdentifierRequiresANewSignIn() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
-            let client = try scene.client()
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+            let client = try environment.client()
             #expect(try await Self.list(client) == 200)
             // From now on, the metadata contains the origin, so a token for the old identifier is no longer sufficient.
-            scene.emulator.settings.resource = scene.emulator.origin
-            scene.emulator.revokeAccessTokens()
+            environment.emulator.settings.resource = environment.emulator.origin
+            environment.emulator.revokeAccessTokens()
             #expect(try await Self.list(client) == 200)
-            #expect(try await client.status()?.resource == scene.emulator.origin)
-            #expect(scene.emulator.refreshes.used == 0)
+            #expect(try await client.status()?.resource == environment.emulator.origin)
+            #expect(environment.emulator.refreshes.used == 0)
         }
     }
 
@@ -931,40 +936,40 @@ import Testing
     }
 
     @Test func aForbiddenResponseToARequestWithATokenDoesNotTriggerASignIn() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
-            let client = try scene.client()
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+            let client = try environment.client()
             #expect(try await Self.list(client) == 200)
-            scene.emulator.settings.forbids = true
+            environment.emulator.settings.forbids = true
             #expect(try await Self.list(client) == 403)
-            #expect(scene.emulator.authorizations.count == 1)
-            #expect(scene.emulator.refreshes.used == 0)
+            #expect(environment.emulator.authorizations.count == 1)
+            #expect(environment.emulator.refreshes.used == 0)
         }
     }
 
     @Test func discoveryDoesNotFallBackToTheOriginIfMetadataNamesAServer() async throws {
-        try await ResourceScene.with(
+        try await ResourceEnvironment.with(
             .inProcess,
             Self.settings {
                 $0.issuerPaths = ["/tenant"]
                 $0.serverMetadata = []
             }
-        ) { scene in
+        ) { environment in
             var options = ResourceClient.Options()
             options.assumesAuthorizationServerAtOrigin = true
-            let client = try scene.client(options: options)
+            let client = try environment.client(options: options)
             let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
             #expect(error?.code == .discoveryFailed)
-            #expect(scene.emulator.registrations == 0)
+            #expect(environment.emulator.registrations == 0)
         }
     }
 
     @Test func renewRegistrationRejectsAMetadataDocumentAndKeepsTheSession() async throws {
         var settings = Self.settings()
         settings.supportsMetadataDocuments = true
-        try await ResourceScene.with(.inProcess, settings) { scene in
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
             var options = ResourceClient.Options()
             options.clientMetadataDocument = "https://client.example.com/client.json"
-            let client = try scene.client(options: options)
+            let client = try environment.client(options: options)
             #expect(try await Self.list(client) == 200)
             let error = await #expect(throws: AuthError.self) { _ = try await client.renewRegistration() }
             #expect(error?.code == .unsupported)
@@ -988,11 +993,11 @@ import Testing
             settings: settings,
             documents: documents
         )
-        let scene = ResourceScene(emulator: emulator, transport: InProcessTransport(emulator))
+        let environment = ResourceEnvironment(emulator: emulator, transport: InProcessTransport(emulator))
         var options = ResourceClient.Options()
         options.clientMetadataDocument = address
         options.redirectURIs = ["http://127.0.0.1:8400/callback"]
-        let client = try scene.client(options: options)
+        let client = try environment.client(options: options)
         if isListed {
             #expect(try await Self.list(client) == 200)
             #expect(try await client.status()?.clientID == address)
@@ -1003,28 +1008,28 @@ import Testing
     }
 
     @Test func aRenewedRegistrationIsUsedAtTheNextSignIn() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
-            let client = try scene.client(store: store)
+            let client = try environment.client(store: store)
             #expect(try await Self.list(client) == 200)
             let (new, old, _) = try await client.renewRegistration()
             #expect(new.clientID != old?.clientID)
             #expect(try await client.status() == nil)
             #expect(try await Self.list(client) == 200)
             #expect(try await client.status()?.clientID == new.clientID)
-            #expect(scene.emulator.registrations == 2)
+            #expect(environment.emulator.registrations == 2)
         }
     }
 
     @Test func reportsLoginRequiredIfSignInOnDemandIsDisabled() async throws {
-        try await ResourceScene.with(.inProcess) { scene in
+        try await ResourceEnvironment.with(.inProcess) { environment in
             var options = ResourceClient.Options()
             options.signsInOnDemand = false
-            let client = try scene.client(options: options)
+            let client = try environment.client(options: options)
             let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
             #expect(error?.code == .loginRequired)
-            #expect(scene.emulator.authorizations.isEmpty)
-            #expect(scene.emulator.registrations == 0)
+            #expect(environment.emulator.authorizations.isEmpty)
+            #expect(environment.emulator.registrations == 0)
             await expectError(.loginRequired) { _ = try await client.freshCredential() }
         }
     }
@@ -1033,24 +1038,24 @@ import Testing
     @Test func anInvalidClientErrorRetiresTheRegistrationButKeepsTheTokens() async throws {
         var settings = Self.settings()
         settings.refreshes = true
-        try await ResourceScene.with(.inProcess, settings) { scene in
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let store = MemoryTokenStore()
             let time = VirtualTime(start: Date())
             var options = ResourceClient.Options()
             options.signsInOnDemand = false
-            let client = try scene.client(store: store, options: options, host: time.host)
-            _ = try await scene.client(store: store).signIn()
+            let client = try environment.client(store: store, options: options, host: time.host)
+            _ = try await environment.client(store: store).signIn()
             let before = try #require(try await client.status())
-            scene.emulator.removeClients()
+            environment.emulator.removeClients()
             time.advance(by: .seconds(7200))
             await expectError(.loginRequired) { _ = try await client.freshCredential() }
             let after = try #require(try await client.status())
             #expect(after.clientID == before.clientID && after.credential?.tokens == before.credential?.tokens)
             // The next sign-in registers the client again.
-            _ = try await scene.client(store: store).signIn()
+            _ = try await environment.client(store: store).signIn()
             #expect(try await client.status()?.clientID != before.clientID)
-            #expect(scene.emulator.registrations == 2)
-            let old = try await StoredRegistrations(store: store, for: scene.emulator.origin)
+            #expect(environment.emulator.registrations == 2)
+            let old = try await StoredRegistrations(store: store, for: environment.emulator.origin)
                 .registration(at: before.issuer, clientID: before.clientID)
             #expect(old == nil)
         }
@@ -1061,8 +1066,8 @@ import Testing
         var settings = Self.settings()
         settings.requiredACR = "mfa"
         settings.toolScopes = ["mcp:write"]
-        try await ResourceScene.with(.inProcess, settings) { scene in
-            let client = try scene.client(store: MemoryTokenStore())
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let client = try environment.client(store: MemoryTokenStore())
             #expect(try await Self.callTool(client) == 200)
         }
     }
@@ -1073,22 +1078,22 @@ import Testing
     {
         var settings = Self.settings()
         settings.refreshes = refreshes
-        try await ResourceScene.with(.inProcess, settings) { scene in
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let store = MemoryTokenStore()
             var options = ResourceClient.Options()
             options.signsInOnDemand = false
             let time = VirtualTime(start: Date())
-            let client = try scene.client(store: store, options: options, host: time.host)
-            _ = try await scene.client(store: store).signIn()
+            let client = try environment.client(store: store, options: options, host: time.host)
+            _ = try await environment.client(store: store).signIn()
             #expect(try await Self.list(client) == 200)
-            scene.emulator.settings.rejectsTokens = true
-            if refreshes { scene.emulator.removeClients() }
+            environment.emulator.settings.rejectsTokens = true
+            if refreshes { environment.emulator.removeClients() }
             let first = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
             #expect(first?.code == .loginRequired)
-            scene.emulator.settings.rejectsTokens = false
-            _ = try await scene.client(store: store).signIn()
+            environment.emulator.settings.rejectsTokens = false
+            _ = try await environment.client(store: store).signIn()
             time.advance(by: .seconds(11))
-            scene.emulator.settings.toolScopes = ["mcp:write"]
+            environment.emulator.settings.toolScopes = ["mcp:write"]
             let second = await #expect(throws: AuthError.self) { _ = try await Self.callTool(client) }
             #expect(second?.message.contains("requires more scopes: mcp:write") == true, "\(second as Any)")
         }
@@ -1096,18 +1101,18 @@ import Testing
 
     /// Otherwise, the challenge of another origin would start a sign-in.
     @Test func aRequestToAnotherOriginIsNotSentEvenWithoutAToken() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
-            let client = try scene.client()
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+            let client = try environment.client()
             await expectError(.invalidConfiguration) {
                 _ = try await client.send(TransportRequest(.get, "https://other.example.com/mcp"))
             }
-            #expect(scene.emulator.requests.isEmpty)
+            #expect(environment.emulator.requests.isEmpty)
         }
     }
 
     @Test func aTokenIsSentOnlyToItsResource() async throws {
-        try await ResourceScene.with(.inProcess) { scene in
-            let client = try scene.client()
+        try await ResourceEnvironment.with(.inProcess) { environment in
+            let client = try environment.client()
             _ = try await client.signIn()
             for url in [
                 "https://evil.example.com/mcp", "https://api.example.com:8443/mcp", "http://127.0.0.1/mcp",
@@ -1123,33 +1128,35 @@ import Testing
     }
 
     @Test func signOutRemovesTheTokenAndKeepsTheRegistration() async throws {
-        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
-            let client = try scene.client(store: store)
+            let client = try environment.client(store: store)
             _ = try await client.signIn()
-            #expect(try await KnownResources(store: store).addresses() == [scene.emulator.resource])
+            #expect(try await KnownResources(store: store).addresses() == [environment.emulator.resource])
             #expect(try await client.signOut().credential != nil)
             #expect(try await client.status() == nil)
             #expect(try await KnownResources(store: store).addresses().isEmpty)
-            #expect(try await KnownResources(store: store).registrations().map(\.issuer) == [scene.emulator.origin])
+            #expect(
+                try await KnownResources(store: store).registrations().map(\.issuer) == [environment.emulator.origin]
+            )
             _ = try await client.signIn()
-            #expect(scene.emulator.registrations == 1)
+            #expect(environment.emulator.registrations == 1)
         }
     }
 
     @Test func aRegisteredClientIsNotUsedWithAnotherAuthorizationServer() async throws {
-        try await ResourceScene.with(.inProcess) { scene in
+        try await ResourceEnvironment.with(.inProcess) { environment in
             let registered = OAuthClient(
                 server: AuthorizationServer(
                     OtherServer(issuer: "https://other.example.com"),
-                    transport: scene.transport
+                    transport: environment.transport
                 ),
                 registration: try ClientRegistration(clientID: "x")
             )
-            let client = try scene.client(registered: registered)
+            let client = try environment.client(registered: registered)
             let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
             #expect(error?.code == .issuerMismatch)
-            #expect(!scene.emulator.requests.contains { $0.hasSuffix("/authorize") || $0.hasSuffix("/token") })
+            #expect(!environment.emulator.requests.contains { $0.hasSuffix("/authorize") || $0.hasSuffix("/token") })
         }
     }
 

@@ -12,15 +12,15 @@ import Testing
 @Suite struct ResourceProbeTests {
     private let time = VirtualTime()
     private let store = MemoryTokenStore()
-    private let scene: ResourceScene
+    private let environment: ResourceEnvironment
     private let interceptor: Interceptor
 
-    init() { (interceptor, scene) = Interceptor.scene() }
+    init() { (interceptor, environment) = Interceptor.environment() }
 
     private func client(_ change: (inout ResourceClient.Options) -> Void = { _ in }) throws -> ResourceClient {
         var options = ResourceClient.Options()
         change(&options)
-        return try scene.client(store: store, options: options, host: time.host)
+        return try environment.client(store: store, options: options, host: time.host)
     }
 
     private func page(_ status: HTTPResponse.Status) -> TransportResponse {
@@ -59,7 +59,7 @@ import Testing
             return page(HTTPResponse.Status(code: status))
         }
         _ = try await client.signIn()
-        #expect(scene.emulator.registrations == registrations)
+        #expect(environment.emulator.registrations == registrations)
     }
 
     @Test func aRecentRegistrationIsNotProbedBeforeASignIn() async throws {
@@ -79,10 +79,10 @@ import Testing
         _ = try await client.signIn()
         _ = try await client.signOut()
         time.advance(by: .seconds(120))
-        interceptor.respond { [interceptor, scene] call in
+        interceptor.respond { [interceptor, environment] call in
             switch call.head.path {
             case "/.well-known/oauth-authorization-server":
-                let origin = scene.emulator.origin
+                let origin = environment.emulator.origin
                 return jsonResponse(
                     .ok,
                     [
@@ -105,13 +105,13 @@ import Testing
         let again = try self.client()
         _ = try? await again.signIn()
         #expect(interceptor.requests(to: "/par").count == 2)
-        #expect(scene.emulator.registrations == 2)
+        #expect(environment.emulator.registrations == 2)
     }
 
     /// A POST request could have an effect at a resource that responds to GET.
     @Test(arguments: [(200, 0), (204, 0), (500, 0), (403, 0), (405, 1), (404, 1)])
     func probesWithPostOnlyAfterGetReturns404Or405(_ status: Int, _ posts: Int) async throws {
-        let address = scene.emulator.resource
+        let address = environment.emulator.resource
         interceptor.respond { call in
             guard call.url == address, call.head.method == .get else { return nil }
             return TransportResponse(head: HTTPResponse(status: HTTPResponse.Status(code: status)))
@@ -122,8 +122,8 @@ import Testing
 
     /// Without metadata, only the options name the resource that a token is for.
     @Test func aTokenForAPreviouslyConfiguredResourceIsNotSent() async throws {
-        scene.emulator.settings.endpoint = "/v1/mcp"
-        scene.emulator.settings.challengeNamesMetadata = false
+        environment.emulator.settings.endpoint = "/v1/mcp"
+        environment.emulator.settings.challengeNamesMetadata = false
         interceptor.respond { call in
             guard (call.head.path ?? "").hasPrefix("/.well-known/oauth-protected-resource") else { return nil }
             return TransportResponse(head: HTTPResponse(status: .notFound))
@@ -143,10 +143,10 @@ import Testing
     @Test func aRefreshTokenIsNotUsedAfterTheAuthorizationServerChanges() async throws {
         let client = try client()
         #expect(try await list(client) == 200)
-        scene.emulator.settings.issuerPaths = ["/tenant", ""]
-        scene.emulator.revokeAccessTokens()
+        environment.emulator.settings.issuerPaths = ["/tenant", ""]
+        environment.emulator.revokeAccessTokens()
         #expect(try await list(client) == 200)
         #expect(try await client.issuer() == "https://api.example.com/tenant")
-        #expect(scene.emulator.refreshes.used == 0)
+        #expect(environment.emulator.refreshes.used == 0)
     }
 }

@@ -11,17 +11,17 @@ import Testing
 @Suite struct SharedRegistrationTests {
     private let time = VirtualTime()
     private let store = MemoryTokenStore()
-    private let scene: ResourceScene
+    private let environment: ResourceEnvironment
     private let interceptor: Interceptor
     private let first: ResourceClient
     private let second: ResourceClient
 
     init() throws {
-        (interceptor, scene) = Interceptor.scene(tokenLifetime: 60)
-        first = try scene.client(store: store, host: time.host)
+        (interceptor, environment) = Interceptor.environment(tokenLifetime: 60)
+        first = try environment.client(store: store, host: time.host)
         second = try ResourceClient(
             "https://api.example.com/two",
-            methods: [.userAgent(try scene.userAgent())],
+            methods: [.userAgent(try environment.userAgent())],
             store: store,
             transport: interceptor,
             host: time.host
@@ -38,8 +38,8 @@ import Testing
     }
 
     private func stored(_ clientID: String) async throws -> StoredRegistration? {
-        try await StoredRegistrations(store: store, for: scene.emulator.origin)
-            .registration(at: scene.emulator.origin, clientID: clientID)
+        try await StoredRegistrations(store: store, for: environment.emulator.origin)
+            .registration(at: environment.emulator.origin, clientID: clientID)
     }
 
     /// Signs in to both resources, and makes a refresh for the first resource fail, so that its registration is retired.
@@ -47,7 +47,7 @@ import Testing
     private func mistake() async throws -> String {
         _ = try await first.signIn()
         _ = try await second.signIn()
-        #expect(scene.emulator.registrations == 1)
+        #expect(environment.emulator.registrations == 1)
         let clientID = try #require(try await second.status()).clientID
         time.advance(by: .seconds(120))
         interceptor.failTokenRequestOnce()
@@ -58,7 +58,7 @@ import Testing
     @Test func retiringASharedRegistrationKeepsTheSessionOfAnotherResource() async throws {
         let clientID = try await mistake()
         _ = try await first.signIn()
-        #expect(scene.emulator.registrations == 2)
+        #expect(environment.emulator.registrations == 2)
         #expect(try await first.status()?.clientID != clientID)
         // The second resource still has tokens issued to the old client, and can refresh and revoke them.
         _ = try await second.freshCredential()
@@ -79,7 +79,7 @@ import Testing
     @Test func renewingARetiredRegistrationRegistersOnce() async throws {
         let clientID = try await mistake()
         let (new, old, _) = try await first.renewRegistration()
-        #expect(scene.emulator.registrations == 2)
+        #expect(environment.emulator.registrations == 2)
         #expect(new.clientID != clientID)
         // The other resource still uses the old registration.
         #expect(old == nil)
@@ -94,11 +94,11 @@ import Testing
     private let client: ResourceClient
 
     init() throws {
-        let scene: ResourceScene
-        (interceptor, scene) = Interceptor.scene(tokenLifetime: 20)
+        let environment: ResourceEnvironment
+        (interceptor, environment) = Interceptor.environment(tokenLifetime: 20)
         var options = ResourceClient.Options()
         options.freshnessMargin = .zero
-        client = try scene.client(options: options, host: time.host)
+        client = try environment.client(options: options, host: time.host)
     }
 
     private func send() async throws -> Int {

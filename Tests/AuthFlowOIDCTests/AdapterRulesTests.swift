@@ -7,8 +7,8 @@ import Testing
 
 /// Adapters that make permitted changes, and adapters that make forbidden changes.
 @Suite struct AdapterRulesTests {
-    private func scene() throws -> EmulatorScene {
-        EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+    private func environment() throws -> EmulatorEnvironment {
+        EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
     }
 
     /// An adapter that modifies the behavior of another adapter.
@@ -48,13 +48,13 @@ import Testing
     /// RFC 6749 section 3.1: "Request and response parameters MUST NOT be included more than once."
     @Test(arguments: [("scope", false), ("login_hint", false), ("resource", true), ("audience", true)])
     func onlyResourceAndAudienceParametersMayBeRepeated(_ name: String, _ isAllowed: Bool) async throws {
-        let scene = try scene()
+        let environment = try environment()
         var provider = Self.provider()
         provider.preparing = { request in
             request.parameters[name] = "https://a.example.com"
             request.parameters.append(name, "https://b.example.com")
         }
-        let client = try scene.client(registration: EmulatorScene.registration(), adapter: provider).client
+        let client = try environment.client(registration: EmulatorEnvironment.registration(), adapter: provider).client
         do {
             let request = try await client.authorizationRequest()
             #expect(isAllowed)
@@ -69,30 +69,30 @@ import Testing
     @Test func anAdapterCannotReplaceTheSubjectOfTheIDToken() async throws {
         var provider = Self.provider()
         provider.naming = { Identity(issuer: $0.issuer, subject: "mallory", claims: $0.claims) }
-        let client = try scene().client(registration: EmulatorScene.registration(), adapter: provider)
+        let client = try environment().client(registration: EmulatorEnvironment.registration(), adapter: provider)
         await expectError(.invalidUserInfo) { try await client.signIn() }
         #expect(try await client.credential() == nil)
     }
 
     @Test func addingTheOpenIDScopeInAnAdapterRequiresANonceAndAnIDToken() async throws {
-        let scene = try scene()
-        var settings = try EmulatorScene.registration()
+        let environment = try environment()
+        var settings = try EmulatorEnvironment.registration()
         settings.scopes = ["profile"]
         var provider = Self.provider()
         provider.preparing = { request in
             if request.purpose == .authorization { request.parameters["scope"] = "openid profile" }
         }
-        let client = try scene.client(registration: settings, adapter: provider)
+        let client = try environment.client(registration: settings, adapter: provider)
         let credential = try await client.signIn().credential
         #expect(credential.tokens.verifiedIDToken?.claims["nonce"] != nil)
-        #expect(scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["nonce"] != nil)
-        scene.emulator.fault = .idToken(.missingNonce)
+        #expect(environment.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["nonce"] != nil)
+        environment.emulator.fault = .idToken(.missingNonce)
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         #expect(error?.code == .invalidIDToken)
-        scene.emulator.fault = .tokenResponse(.missingIDToken)
+        environment.emulator.fault = .tokenResponse(.missingIDToken)
         await expectError(.invalidIDToken) { try await client.signIn() }
         // The scopes are taken from the request as it was actually sent.
-        scene.emulator.fault = .tokenResponse(.missingScope)
+        environment.emulator.fault = .tokenResponse(.missingScope)
         #expect(try await client.signIn().credential.tokens.scopes == ["openid", "profile"])
     }
 }

@@ -13,16 +13,18 @@ import Testing
     private static let robot = OIDCEmulator.Client(id: "robot")
 
     /// A platform that issues JWTs to its workloads, and a provider that trusts it.
-    private struct Scene {
+    private struct Environment {
         let platform: OIDCEmulator
-        let scene: EmulatorScene
+        let environment: EmulatorEnvironment
 
         init(_ client: OIDCEmulator.Client = AssertionTests.robot, now: @escaping @Sendable () -> Date = { Date() })
             throws
         {
             platform = try OIDCEmulator(issuer: "https://platform.example.com", clients: [], now: now)
-            scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [client], now: now))
-            scene.emulator.trustedIssuers = [platform.issuer: try platform.publicKeys()]
+            environment = EmulatorEnvironment(
+                try OIDCEmulator(issuer: "https://id.example.com", clients: [client], now: now)
+            )
+            environment.emulator.trustedIssuers = [platform.issuer: try platform.publicKeys()]
         }
 
         func assertion(_ claims: [String: JSON] = [:]) throws -> String {
@@ -33,7 +35,7 @@ import Testing
         func client(_ source: AssertionSource, host: HostServices = .system) throws -> AuthClient {
             var values = ClientRegistration.Values(clientID: "robot")
             values.scopes = ["reports"]
-            return try scene.client(registration: values, flows: [.jwtBearer], assertions: source, host: host)
+            return try environment.client(registration: values, flows: [.jwtBearer], assertions: source, host: host)
         }
     }
 
@@ -45,32 +47,32 @@ import Testing
 
     @Test func exchangesThePlatformTokenAndRereadsItForEachTokenRequest() async throws {
         let time = VirtualTime()
-        let scene = try Scene(now: { time.now })
+        let environment = try Environment(now: { time.now })
         try await withFile { path in
-            try (scene.assertion(["jti": "one"]) + "\n").write(toFile: path, atomically: true, encoding: .utf8)
-            let client = try scene.client(.file(path: path), host: HostServices(now: { time.now }))
+            try (environment.assertion(["jti": "one"]) + "\n").write(toFile: path, atomically: true, encoding: .utf8)
+            let client = try environment.client(.file(path: path), host: HostServices(now: { time.now }))
             let first = try await client.freshTokens()
             #expect(first.scopes == ["reports"] && first.refreshToken == nil)
             #expect(try await client.freshTokens().accessToken == first.accessToken)
             // The platform replaces the file before the token in it expires.
             time.advance(by: .seconds(3590))
-            try scene.assertion(["jti": "two"]).write(toFile: path, atomically: true, encoding: .utf8)
+            try environment.assertion(["jti": "two"]).write(toFile: path, atomically: true, encoding: .utf8)
             #expect(try await client.freshTokens().accessToken != first.accessToken)
-            let sent = scene.scene.emulator.receivedRequests.filter { $0.path == "/token" }
+            let sent = environment.environment.emulator.receivedRequests.filter { $0.path == "/token" }
             #expect(sent.count == 2 && Set(sent.compactMap { $0.form["assertion"] }).count == 2)
             #expect(sent.allSatisfy { $0.form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer" })
         }
     }
 
     @Test func aHundredCallersSendOneAssertion() async throws {
-        let scene = try Scene()
-        let text = try scene.assertion()
-        let client = try scene.client(AssertionSource("a source") { _ in try Assertion(Secret(text)) })
+        let environment = try Environment()
+        let text = try environment.assertion()
+        let client = try environment.client(AssertionSource("a source") { _ in try Assertion(Secret(text)) })
         try await withThrowingTaskGroup(of: Void.self) { group in
             for _ in 0..<100 { group.addTask { _ = try await client.freshTokens() } }
             try await group.waitForAll()
         }
-        #expect(scene.scene.emulator.requests.count { $0 == "POST /token" } == 1)
+        #expect(environment.environment.emulator.requests.count { $0 == "POST /token" } == 1)
     }
 
     struct Unusable: Sendable, CustomTestStringConvertible {
@@ -101,15 +103,15 @@ import Testing
     ]
 
     @Test(arguments: unusable) func sendsNoTokenRequestWithAnUnusableAssertion(_ unusable: Unusable) async throws {
-        let scene = try Scene()
+        let environment = try Environment()
         try await withFile { path in
-            let text = try unusable.claims.map { try scene.assertion($0) } ?? unusable.text
+            let text = try unusable.claims.map { try environment.assertion($0) } ?? unusable.text
             try text?.write(toFile: path, atomically: true, encoding: .utf8)
-            let client = try scene.client(.file(path: path))
+            let client = try environment.client(.file(path: path))
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.code == .assertionUnusable)
             #expect(error?.message.contains(unusable.words) == true, "\(error?.message ?? "")")
-            #expect(!scene.scene.emulator.requests.contains("POST /token"))
+            #expect(!environment.environment.emulator.requests.contains("POST /token"))
             if let text, text.count > 3 { #expect(error?.message.contains(text) == false) }
         }
     }
@@ -138,13 +140,13 @@ import Testing
     ]
 
     @Test(arguments: refused) func theErrorDescribesTheRejectedAssertion(_ refused: Refused) async throws {
-        let scene = try Scene()
+        let environment = try Environment()
         if !refused.isTrusted {
-            scene.scene.emulator.trustedIssuers = [scene.platform.issuer: try EmulatorKeys().jwks()]
+            environment.environment.emulator.trustedIssuers = [environment.platform.issuer: try EmulatorKeys().jwks()]
         }
-        let text = try scene.assertion(refused.claims)
+        let text = try environment.assertion(refused.claims)
         let source = AssertionSource.environment("ID_TOKEN", audience: refused.claims["aud"]?.string)
-        let client = try scene.client(source, host: HostServices(environment: ["ID_TOKEN": text]))
+        let client = try environment.client(source, host: HostServices(environment: ["ID_TOKEN": text]))
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.providerError?.error == "invalid_grant")
         #expect(error?.message.contains(refused.words) == true, "\(error?.message ?? "")")
@@ -153,8 +155,8 @@ import Testing
     }
 
     @Test func theErrorNamesTheUnsetEnvironmentVariable() async throws {
-        let scene = try Scene()
-        let client = try scene.client(.environment("ID_TOKEN"), host: HostServices(environment: [:]))
+        let environment = try Environment()
+        let client = try environment.client(.environment("ID_TOKEN"), host: HostServices(environment: [:]))
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.message.contains("ID_TOKEN is unset or empty") == true)
     }
@@ -180,17 +182,17 @@ import Testing
     @Test(arguments: [nil, "sts.example.com"]) func requestsAnIDTokenFromTheActionsRunner(_ audience: String?)
         async throws
     {
-        let scene = try Scene()
+        let environment = try Environment()
         let asked = audience ?? "https://id.example.com"
-        let runner = Runner(next: scene.scene.transport) { audience in
+        let runner = Runner(next: environment.environment.transport) { audience in
             #expect(audience == asked)
-            return try? scene.assertion(["aud": ["https://id.example.com", .string(audience)]])
+            return try? environment.assertion(["aud": ["https://id.example.com", .string(audience)]])
         }
         let host = HostServices(environment: [
             "ACTIONS_ID_TOKEN_REQUEST_URL": "https://runner.example.com/token?api-version=2.0",
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "runner-secret",
         ])
-        let client = try scene.scene.client(
+        let client = try environment.environment.client(
             registration: ClientRegistration.Values(clientID: "robot"),
             flows: [.jwtBearer],
             assertions: .actionsRunner(audience: audience),
@@ -201,18 +203,18 @@ import Testing
     }
 
     @Test func reportsAMissingIDTokenPermissionAndARunnerError() async throws {
-        let scene = try Scene()
-        var environment = ["ACTIONS_ID_TOKEN_REQUEST_URL": "https://runner.example.com/token?api-version=2.0"]
-        let absent = try scene.client(.actionsRunner(), host: HostServices(environment: environment))
+        let environment = try Environment()
+        var variables = ["ACTIONS_ID_TOKEN_REQUEST_URL": "https://runner.example.com/token?api-version=2.0"]
+        let absent = try environment.client(.actionsRunner(), host: HostServices(environment: variables))
         var error = await #expect(throws: AuthError.self) { try await absent.freshTokens() }
         #expect(error?.message.contains("id-token: write") == true)
-        environment["ACTIONS_ID_TOKEN_REQUEST_TOKEN"] = "runner-secret"
-        let refusing = try scene.scene.client(
+        variables["ACTIONS_ID_TOKEN_REQUEST_TOKEN"] = "runner-secret"
+        let refusing = try environment.environment.client(
             registration: ClientRegistration.Values(clientID: "robot"),
             flows: [.jwtBearer],
             assertions: .actionsRunner(),
-            transport: Runner(next: scene.scene.transport) { _ in nil },
-            host: HostServices(environment: environment)
+            transport: Runner(next: environment.environment.transport) { _ in nil },
+            host: HostServices(environment: variables)
         )
         error = await #expect(throws: AuthError.self) { try await refusing.freshTokens() }
         #expect(error?.message.contains("status 403") == true)
@@ -220,19 +222,19 @@ import Testing
     }
 
     @Test func signsAnAssertionForASubjectWithAPrivateKey() async throws {
-        let scene = try Scene()
+        let environment = try Environment()
         let key = try PrivateKey()
-        scene.scene.emulator.trustedIssuers = ["robot": ["keys": [key.publicJWK]]]
-        let client = try scene.client(.signed(by: SigningKeySource(key), subject: "report-writer"))
+        environment.environment.emulator.trustedIssuers = ["robot": ["keys": [key.publicJWK]]]
+        let client = try environment.client(.signed(by: SigningKeySource(key), subject: "report-writer"))
         #expect(try await client.freshTokens().scopes == ["reports"])
     }
 
     // MARK: Programs
 
     private func tokens(of command: [String]) async throws -> TokenSet {
-        let scene = try Scene()
-        let host = HostServices(environment: ["PATH": "/usr/bin:/bin", "JWT": try scene.assertion()])
-        return try await scene.client(.command(command), host: host).freshTokens()
+        let environment = try Environment()
+        let host = HostServices(environment: ["PATH": "/usr/bin:/bin", "JWT": try environment.assertion()])
+        return try await environment.client(.command(command), host: host).freshTokens()
     }
 
     @Test func runsAProgramThatPrintsAJWT() async throws {
@@ -264,7 +266,7 @@ import Testing
     }
 
     @Test func aTimedOutCommandIsTerminatedWithItsChildProcesses() async throws {
-        let scene = try Scene()
+        let environment = try Environment()
         try await withFile { lock in
             let (ready, pipe) = ("\(lock).ready", "\(lock).pipe")
             defer { for path in [ready, pipe] { try? FileManager.default.removeItem(atPath: path) } }
@@ -272,7 +274,7 @@ import Testing
             // A child process of the program holds the lock until it exits, and waits for a writer that never connects.
             let script = "exec 9>'\(lock)'; flock 9; (: >'\(ready)'; exec cat '\(pipe)') & wait"
             let host = HostServices(clock: FileClock(path: ready), environment: ["PATH": "/usr/bin:/bin"])
-            let client = try scene.client(.command(["sh", "-c", script]), host: host)
+            let client = try environment.client(.command(["sh", "-c", script]), host: host)
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.message.contains("in time") == true)
             let descriptor = unsafe open(lock, O_RDWR)
@@ -294,10 +296,10 @@ import Testing
     }
 
     @Test func rejectsANamedPipeAsAnAssertionFileWithoutBlocking() async throws {
-        let scene = try Scene()
+        let environment = try Environment()
         try await withFile { path in
             #expect(unsafe mkfifo(path, 0o600) == 0)
-            let client = try scene.client(.file(path: path))
+            let client = try environment.client(.file(path: path))
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.code == .assertionUnusable)
         }
@@ -305,25 +307,25 @@ import Testing
 
     /// The failure to read an assertion is not cached, so the next call reads a file that has since been created.
     @Test func theFailureToReadAnAssertionIsNotCached() async throws {
-        let scene = try Scene()
+        let environment = try Environment()
         try await withFile { path in
-            let client = try scene.client(.file(path: path))
+            let client = try environment.client(.file(path: path))
             await expectError(.assertionUnusable) { try await client.freshTokens() }
-            try scene.assertion().write(toFile: path, atomically: true, encoding: .utf8)
+            try environment.assertion().write(toFile: path, atomically: true, encoding: .utf8)
             #expect(try await client.freshTokens().scopes == ["reports"])
         }
     }
 
     @Test func aTokenForOneSubjectIsNotReturnedForAnother() async throws {
-        let scene = try Scene()
+        let environment = try Environment()
         let key = try PrivateKey()
-        scene.scene.emulator.trustedIssuers = ["robot": ["keys": [key.publicJWK]]]
+        environment.environment.emulator.trustedIssuers = ["robot": ["keys": [key.publicJWK]]]
         let store = MemoryTokenStore()
         func tokens(_ subject: String) async throws -> TokenSet {
             var values = ClientRegistration.Values(clientID: "robot")
             values.scopes = ["reports"]
             let source = AssertionSource.signed(by: SigningKeySource(key), subject: subject)
-            return try await scene.scene.client(
+            return try await environment.environment.client(
                 registration: values,
                 flows: [.jwtBearer],
                 assertions: source,
@@ -336,12 +338,12 @@ import Testing
     }
 
     @Test func theJWTBearerGrantSendsTheRequestedResources() async throws {
-        let scene = try Scene()
-        let client = try scene.client(AssertionSource("none") { _ in throw CancellationError() }).client
-        let assertion = try Assertion(Secret(try scene.assertion()), scopes: ["reports"])
+        let environment = try Environment()
+        let client = try environment.client(AssertionSource("none") { _ in throw CancellationError() }).client
+        let assertion = try Assertion(Secret(try environment.assertion()), scopes: ["reports"])
         let credential = try await client.jwtBearer(assertion, resources: ["https://api.example.com/"])
         #expect(credential.resources == ["https://api.example.com/"])
-        let sent = scene.scene.emulator.receivedRequests.last { $0.path == "/token" }
+        let sent = environment.environment.emulator.receivedRequests.last { $0.path == "/token" }
         #expect(sent?.form.values(for: "resource") == ["https://api.example.com/"] && sent?.form["scope"] == nil)
     }
 
@@ -355,15 +357,15 @@ import Testing
             authenticationMethod: isSPIFFE ? "spiffe_jwt" : "private_key_jwt"
         )
         client.workload = OIDCEmulator.Workload(issuer: "https://platform.example.com", subject: subject)
-        let scene = try Scene(client)
-        let text = try scene.assertion(["sub": .string(subject)])
+        let environment = try Environment(client)
+        let text = try environment.assertion(["sub": .string(subject)])
         var values = ClientRegistration.Values(clientID: "robot")
         values.authentication = .assertion(
             from: AssertionSource("the platform") { _ in try Assertion(Secret(text)) },
             isSPIFFE: isSPIFFE
         )
         values.scopes = ["reports"]
-        let machine = try scene.scene.client(registration: values, flows: [.clientCredentials])
+        let machine = try environment.environment.client(registration: values, flows: [.clientCredentials])
         #expect(try await machine.freshTokens().scopes == ["reports"])
     }
 
@@ -378,9 +380,9 @@ import Testing
             issuer: "https://platform.example.com",
             subject: "system:serviceaccount:robots:one"
         )
-        let scene = try Scene(client)
-        if member == "alg" { scene.platform.signingAlgorithm = .rs256 }
-        let text = try scene.assertion(member == "aud" ? ["aud": .string(value)] : [:])
+        let environment = try Environment(client)
+        if member == "alg" { environment.platform.signingAlgorithm = .rs256 }
+        let text = try environment.assertion(member == "aud" ? ["aud": .string(value)] : [:])
         var values = ClientRegistration.Values(clientID: "robot")
         let audience = member == "aud" ? value : nil
         values.authentication = .assertion(
@@ -388,22 +390,22 @@ import Testing
         )
         values.scopes = ["reports"]
         values.securityProfile = .fapi2
-        let machine = try scene.scene.client(registration: values, flows: [.clientCredentials])
+        let machine = try environment.environment.client(registration: values, flows: [.clientCredentials])
         let error = await #expect(throws: AuthError.self) { try await machine.freshTokens() }
         #expect(error?.code == .assertionUnusable && error?.message.contains("security profile") == true)
     }
 
     @Test func aJWTWithoutASPIFFEIDIsNotSentAsAJWTSVID() async throws {
-        let scene = try Scene()
-        let text = try scene.assertion()
+        let environment = try Environment()
+        let text = try environment.assertion()
         var values = ClientRegistration.Values(clientID: "robot")
         values.authentication = .assertion(
             from: AssertionSource("the platform") { _ in try Assertion(Secret(text)) },
             isSPIFFE: true
         )
-        let machine = try scene.scene.client(registration: values, flows: [.clientCredentials])
+        let machine = try environment.environment.client(registration: values, flows: [.clientCredentials])
         let error = await #expect(throws: AuthError.self) { try await machine.freshTokens() }
         #expect(error?.code == .assertionUnusable)
-        #expect(!scene.scene.emulator.requests.contains("POST /token"))
+        #expect(!environment.environment.emulator.requests.contains("POST /token"))
     }
 }

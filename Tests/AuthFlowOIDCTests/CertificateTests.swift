@@ -17,22 +17,24 @@ import Testing
 
     private static let certificate: [UInt8] = [1, 2, 3]
 
-    private static func scene() throws -> EmulatorScene {
+    private static func environment() throws -> EmulatorEnvironment {
         var client = OIDCEmulator.Client(id: "machine", authenticationMethod: "tls_client_auth")
         client.certificateThumbprint = try CertificateBinding(certificate: certificate).thumbprint()
-        return EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [client]))
+        return EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [client]))
     }
 
-    private static func machine(_ scene: EmulatorScene, profile: SecurityProfile? = nil) throws -> AuthClient {
+    private static func machine(_ environment: EmulatorEnvironment, profile: SecurityProfile? = nil) throws
+        -> AuthClient
+    {
         var values = ClientRegistration.Values(clientID: "machine")
         values.authentication = .tlsClientAuth
         values.scopes = ["reports"]
         values.securityProfile = profile
         values.certificate = CertificateBinding(certificate: certificate)
-        return try scene.client(
+        return try environment.client(
             registration: values,
             flows: [.clientCredentials],
-            transport: CertificateTransport(scene.transport, certificate: certificate)
+            transport: CertificateTransport(environment.transport, certificate: certificate)
         )
     }
 
@@ -50,30 +52,30 @@ import Testing
         let key = try PrivateKey()
         var registered = ClientAssertionTests.client(key)
         registered.certificateThumbprint = try CertificateBinding(certificate: Self.certificate).thumbprint()
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
-        scene.emulator.pushedRequests = .always
-        var values = try EmulatorScene.registration()
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        environment.emulator.pushedRequests = .always
+        var values = try EmulatorEnvironment.registration()
         values.clientID = "machine"
         values.authentication = .privateKeyJWT(SigningKeySource(key))
         values.securityProfile = profile
         values.certificate = CertificateBinding(certificate: Self.certificate)
         values.bindsTokensToCertificate = true
-        let client = try scene.client(
+        let client = try environment.client(
             registration: values,
-            transport: CertificateTransport(scene.transport, certificate: Self.certificate)
+            transport: CertificateTransport(environment.transport, certificate: Self.certificate)
         )
         #expect(try await client.signIn().credential.tokens.tokenType == "Bearer")
         _ = try await client.userInfo()
-        let called = Set(scene.emulator.receivedRequests.map(\.path))
+        let called = Set(environment.emulator.receivedRequests.map(\.path))
         #expect(called.isSuperset(of: ["/mtls/par", "/mtls/token", "/mtls/userinfo"]) && !called.contains("/token"))
     }
 
     @Test func acceptsATokenBoundToItsCertificateOrWithoutABinding() async throws {
         let own = try CertificateBinding(certificate: Self.certificate).thumbprint()
         for token in [Self.token(boundTo: .string(own)), Self.token(boundTo: nil), "opaque"] {
-            let scene = try Self.scene()
-            scene.emulator.fault = .tokenResponse(.member("access_token", token))
-            #expect(try await Self.machine(scene).freshTokens().accessToken.exposed == token.string)
+            let environment = try Self.environment()
+            environment.emulator.fault = .tokenResponse(.member("access_token", token))
+            #expect(try await Self.machine(environment).freshTokens().accessToken.exposed == token.string)
         }
     }
 
@@ -82,10 +84,10 @@ import Testing
     )
         async throws
     {
-        let scene = try Self.scene()
+        let environment = try Self.environment()
         let bound = thumbprint.map(JSON.string) ?? 7
-        scene.emulator.fault = .tokenResponse(.member("access_token", Self.token(boundTo: bound)))
-        let error = await #expect(throws: AuthError.self) { try await Self.machine(scene).freshTokens() }
+        environment.emulator.fault = .tokenResponse(.member("access_token", Self.token(boundTo: bound)))
+        let error = await #expect(throws: AuthError.self) { try await Self.machine(environment).freshTokens() }
         #expect(error?.code == .invalidResponse && error?.message.contains("a certificate other than") == true)
     }
 
@@ -102,15 +104,15 @@ import Testing
     /// FAPI 2.0 Security Profile section 5.3.3.1: "shall support sender-constrained access tokens".
     @Test func aSecurityProfileRequiresCertificateBoundTokensForMTLSClients() async throws {
         let bound = Self.token(boundTo: .string(try CertificateBinding(certificate: Self.certificate).thumbprint()))
-        let scene = try Self.scene()
-        scene.emulator.fault = .tokenResponse(.member("access_token", bound))
-        let tokens = try await Self.machine(scene, profile: .fapi2).freshTokens()
+        let environment = try Self.environment()
+        environment.emulator.fault = .tokenResponse(.member("access_token", bound))
+        let tokens = try await Self.machine(environment, profile: .fapi2).freshTokens()
         #expect(tokens.accessToken.exposed == bound.string && tokens.tokenType == "Bearer")
 
-        scene.emulator.fault = .tokenResponse(.member("access_token", Self.token(boundTo: nil)))
-        await expectError(.invalidResponse) { try await Self.machine(scene, profile: .fapi2).freshTokens() }
+        environment.emulator.fault = .tokenResponse(.member("access_token", Self.token(boundTo: nil)))
+        await expectError(.invalidResponse) { try await Self.machine(environment, profile: .fapi2).freshTokens() }
 
-        let silent = try Self.scene()
+        let silent = try Self.environment()
         silent.emulator.fault = .metadata(.member("tls_client_certificate_bound_access_tokens", .null))
         await expectError(.unsupported) { try await Self.machine(silent, profile: .fapi2).freshTokens() }
     }

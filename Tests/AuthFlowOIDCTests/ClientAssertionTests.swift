@@ -31,8 +31,8 @@ import Testing
     }
 
     /// The claims of the assertions that the provider has received.
-    private func assertions(_ scene: EmulatorScene) -> [JSON] {
-        scene.emulator.receivedRequests.compactMap { $0.form["client_assertion"] }.compactMap { text in
+    private func assertions(_ environment: EmulatorEnvironment) -> [JSON] {
+        environment.emulator.receivedRequests.compactMap { $0.form["client_assertion"] }.compactMap { text in
             text.split(separator: ".").dropFirst().first.flatMap { Base64URL.decode($0) }.flatMap {
                 try? JSON(parsing: $0)
             }
@@ -43,11 +43,11 @@ import Testing
     @Test func theClientAssertionHeaderContainsTheCertificateThumbprint() async throws {
         let key = try #require(Self.keys[.ps256])
         let certificate = CertificateBinding(certificate: Array("certificate".utf8))
-        try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.client(key)]) { environment in
             let values = try registration(.privateKeyJWT(SigningKeySource(key), certificate: certificate))
-            _ = try await scene.client(registration: values).signIn()
+            _ = try await environment.client(registration: values).signIn()
             let assertion = try #require(
-                scene.emulator.receivedRequests.compactMap { $0.form["client_assertion"] }.first
+                environment.emulator.receivedRequests.compactMap { $0.form["client_assertion"] }.first
             )
             let header = try JSON(parsing: try #require(Base64URL.decode(assertion.prefix { $0 != "." })))
             #expect(header["x5t#S256"]?.string == (try certificate.thumbprint()))
@@ -59,18 +59,18 @@ import Testing
         let key = try #require(Self.keys[algorithm == .rs256 ? .ps256 : algorithm])
         // A key that specifies an algorithm is used only with that algorithm.
         let signing = algorithm == .rs256 ? try PrivateKey(pem: key.pem) : key
-        try await EmulatorScene.with(.inProcess, clients: [Self.client(signing)]) { scene in
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.client(signing)]) { environment in
             let values = try registration(.privateKeyJWT(SigningKeySource(signing), algorithm: algorithm))
-            let client = try scene.client(registration: values)
+            let client = try environment.client(registration: values)
             _ = try await client.signIn()
             _ = try await client.refresh()
             _ = try await client.signOut()
-            let assertions = assertions(scene)
+            let assertions = assertions(environment)
             #expect(assertions.count >= 3)
             #expect(Set(assertions.compactMap { $0["jti"]?.string }).count == assertions.count)
             for claims in assertions {
                 // FAPI 2.0 section 5.3.3.1: the issuer, as a string.
-                #expect(claims["aud"]?.string == scene.emulator.issuer)
+                #expect(claims["aud"]?.string == environment.emulator.issuer)
                 #expect(claims["iss"] == "machine" && claims["sub"] == "machine")
                 let lifetime = (claims["exp"]?.number ?? 0) - (claims["iat"]?.number ?? 0)
                 #expect(lifetime == 65 && claims["nbf"]?.integer == claims["iat"]?.integer.map { $0 - 25 })
@@ -83,10 +83,10 @@ import Testing
         let key = try #require(Self.keys[.es256])
         var registered = Self.client(key)
         registered.assertionAudiences = [audience]
-        try await EmulatorScene.with(.inProcess, clients: [registered]) { scene in
+        try await EmulatorEnvironment.with(.inProcess, clients: [registered]) { environment in
             for tried in ClientAuthentication.Audience.allCases {
                 let values = try registration(.privateKeyJWT(SigningKeySource(key), audience: tried))
-                let client = try scene.client(registration: values)
+                let client = try environment.client(registration: values)
                 // At the token endpoint, the last two audiences are identical.
                 let isAccepted = tried == audience || (tried != .issuer && audience != .issuer)
                 if isAccepted {
@@ -103,11 +103,11 @@ import Testing
     func clientSecretJWTSignsInWithoutSendingTheSecret(_ algorithm: SignatureAlgorithm) async throws {
         let secret = String(repeating: "s", count: 64)
         let registered = OIDCEmulator.Client(id: "machine", secret: secret, authenticationMethod: "client_secret_jwt")
-        try await EmulatorScene.with(.inProcess, clients: [registered]) { scene in
+        try await EmulatorEnvironment.with(.inProcess, clients: [registered]) { environment in
             let values = try registration(.clientSecretJWT(Secret(secret), algorithm: algorithm))
-            _ = try await scene.client(registration: values).signIn()
+            _ = try await environment.client(registration: values).signIn()
             // The secret itself is never sent.
-            #expect(!scene.emulator.receivedRequests.contains { "\($0.form.pairs)".contains(secret) })
+            #expect(!environment.emulator.receivedRequests.contains { "\($0.form.pairs)".contains(secret) })
         }
         expectError(.invalidConfiguration) {
             try ClientRegistration(registration(.clientSecretJWT(Secret("short"), algorithm: algorithm)))
@@ -116,15 +116,15 @@ import Testing
 
     @Test func aRetryUsesANewClientAssertion() async throws {
         let key = try #require(Self.keys[.es256])
-        try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
-            scene.emulator.dpop = .requiredWithNonce
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.client(key)]) { environment in
+            environment.emulator.dpop = .requiredWithNonce
             var values = try registration(.privateKeyJWT(SigningKeySource(key)))
             values.usesDPoP = true
-            let client = try scene.client(registration: values)
+            let client = try environment.client(registration: values)
             #expect(try await client.signIn().credential.tokens.tokenType == "DPoP")
             // The first attempt has no nonce. The retry needs a new assertion, because the server rejects a reused
             // assertion.
-            let identifiers = assertions(scene).compactMap { $0["jti"]?.string }
+            let identifiers = assertions(environment).compactMap { $0["jti"]?.string }
             #expect(identifiers.count == 2 && Set(identifiers).count == 2)
         }
     }
@@ -132,10 +132,10 @@ import Testing
     @Test func anUnregisteredClientKeyIsReportedAsInvalidClient() async throws {
         let registered = try #require(Self.keys[.es256])
         let other = try PrivateKey(generatedFor: .es256)
-        try await EmulatorScene.with(.inProcess, clients: [Self.client(registered)]) { scene in
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.client(registered)]) { environment in
             let values = try registration(.privateKeyJWT(SigningKeySource(other)))
             let error = await #expect(throws: AuthError.self) {
-                try await scene.client(registration: values).signIn()
+                try await environment.client(registration: values).signIn()
             }
             #expect(error?.code == .providerRejected)
             #expect(error?.providerError?.error == "invalid_client")
@@ -144,14 +144,16 @@ import Testing
 
     @Test func doesNotSignClientAssertionsWithAnUnadvertisedAlgorithm() async throws {
         let key = try #require(Self.keys[.es384])
-        try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
-            scene.emulator.fault = .metadata(.member("token_endpoint_auth_signing_alg_values_supported", ["PS256"]))
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.client(key)]) { environment in
+            environment.emulator.fault = .metadata(
+                .member("token_endpoint_auth_signing_alg_values_supported", ["PS256"])
+            )
             let values = try registration(.privateKeyJWT(SigningKeySource(key)))
             let error = await #expect(throws: AuthError.self) {
-                try await scene.client(registration: values).signIn()
+                try await environment.client(registration: values).signIn()
             }
             #expect(error?.code == .unsupported && error?.message.contains("PS256") == true)
-            #expect(!scene.emulator.requests.contains("POST /token"))
+            #expect(!environment.emulator.requests.contains("POST /token"))
         }
     }
 
@@ -160,10 +162,10 @@ import Testing
         _ ahead: Double
     ) async throws {
         let key = try #require(Self.keys[.es256])
-        try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.client(key)]) { environment in
             let host = HostServices(now: { Date() + ahead })
             let client = OAuthClient(
-                server: scene.server(host: host),
+                server: environment.server(host: host),
                 registration: try ClientRegistration(registration(.privateKeyJWT(SigningKeySource(key))))
             )
             let credential = try await client.clientCredentials(scopes: ["profile"])
@@ -171,7 +173,7 @@ import Testing
             // The first call is retried once with the nonce or time from the error response; the second call needs no
             // retry.
             _ = try await client.clientCredentials(scopes: ["profile"])
-            #expect(scene.emulator.requests.count { $0 == "POST /token" } == 3)
+            #expect(environment.emulator.requests.count { $0 == "POST /token" } == 3)
         }
     }
 
@@ -182,17 +184,17 @@ import Testing
             secret: "the registered one",
             authenticationMethod: "client_secret_post"
         )
-        try await EmulatorScene.with(.inProcess, clients: [registered]) { scene in
+        try await EmulatorEnvironment.with(.inProcess, clients: [registered]) { environment in
             let authentication = ClientAuthentication.signedSecret(by: SigningKeySource(try PrivateKey()), issuer: "T")
             let client = OAuthClient(
-                server: scene.server(host: HostServices(now: { Date() + 600 })),
+                server: environment.server(host: HostServices(now: { Date() + 600 })),
                 registration: try ClientRegistration(registration(authentication))
             )
             let error = await #expect(throws: AuthError.self) {
                 try await client.clientCredentials(scopes: ["profile"])
             }
             #expect(error?.providerError?.error == "invalid_client")
-            let times = scene.emulator.receivedRequests.compactMap { request -> Int64? in
+            let times = environment.emulator.receivedRequests.compactMap { request -> Int64? in
                 let parts = request.form["client_secret"]?.split(separator: ".") ?? []
                 guard parts.count == 3, let payload = Base64URL.decode(parts[1]) else { return nil }
                 return (try? JSON(parsing: payload))?["iat"]?.integer
@@ -206,25 +208,27 @@ import Testing
     /// there.
     @Test func sendsNoAssertionWithAnotherServersTokenEndpointAsAudience() async throws {
         let key = try #require(Self.keys[.es256])
-        try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
-            scene.emulator.pushedRequests = .automatic
-            scene.emulator.fault = .metadata(.member("token_endpoint", "https://honest.example.com/token"))
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.client(key)]) { environment in
+            environment.emulator.pushedRequests = .automatic
+            environment.emulator.fault = .metadata(.member("token_endpoint", "https://honest.example.com/token"))
             let values = try registration(.privateKeyJWT(SigningKeySource(key), audience: .tokenEndpoint))
-            let error = await #expect(throws: AuthError.self) { try await scene.client(registration: values).signIn() }
+            let error = await #expect(throws: AuthError.self) {
+                try await environment.client(registration: values).signIn()
+            }
             #expect(error?.code == .unsupported)
-            #expect(assertions(scene).isEmpty)
+            #expect(assertions(environment).isEmpty)
         }
     }
 
     @Test func customClientAuthenticationIsCalledForTheTokenRequest() async throws {
         let registered = OIDCEmulator.Client(id: "machine", secret: "s", authenticationMethod: "client_secret_post")
-        try await EmulatorScene.with(.inProcess, clients: [registered]) { scene in
+        try await EmulatorEnvironment.with(.inProcess, clients: [registered]) { environment in
             let asked = Mutex<[String]>([])
             let authentication = ClientAuthentication.custom(.init(rawValue: "vault")) { request in
                 asked.withLock { $0.append("\(request.endpoint.path) \(request.clientID)") }
                 return ["client_secret": "s"]
             }
-            _ = try await scene.client(registration: registration(authentication)).signIn()
+            _ = try await environment.client(registration: registration(authentication)).signIn()
             #expect(asked.withLock { $0 } == ["/token machine"])
         }
     }

@@ -19,11 +19,12 @@ import Testing
         return values
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases)
-    func freshTokensSendsOneClientCredentialsRequestWithoutASignIn(_ setting: EmulatorScene.Setting) async throws {
-        try await EmulatorScene.with(setting, clients: [Self.robot]) { scene in
+    @Test(arguments: EmulatorEnvironment.Setting.allCases)
+    func freshTokensSendsOneClientCredentialsRequestWithoutASignIn(_ setting: EmulatorEnvironment.Setting) async throws
+    {
+        try await EmulatorEnvironment.with(setting, clients: [Self.robot]) { environment in
             let store = MemoryTokenStore()
-            let client = try scene.client(registration: registration(), flows: [.clientCredentials], store: store)
+            let client = try environment.client(registration: registration(), flows: [.clientCredentials], store: store)
             // A hundred concurrent callers share one request.
             let tokens = try await withThrowingTaskGroup(of: TokenSet.self) { group in
                 for _ in 0..<100 { group.addTask { try await client.freshTokens() } }
@@ -33,12 +34,12 @@ import Testing
             }
             #expect(tokens.count == 1)
             #expect(tokens.first?.scopes == ["reports"])
-            #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
-            #expect(scene.emulator.receivedRequests.last { $0.path == "/token" }?.form["scope"] == "reports")
+            #expect(environment.emulator.requests.count { $0 == "POST /token" } == 1)
+            #expect(environment.emulator.receivedRequests.last { $0.path == "/token" }?.form["scope"] == "reports")
             // Another process reads the token from the store.
-            let other = try scene.client(registration: registration(), flows: [.clientCredentials], store: store)
+            let other = try environment.client(registration: registration(), flows: [.clientCredentials], store: store)
             #expect(try await other.freshTokens().accessToken == tokens.first?.accessToken)
-            #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
+            #expect(environment.emulator.requests.count { $0 == "POST /token" } == 1)
         }
     }
 
@@ -47,11 +48,11 @@ import Testing
     @Test(arguments: Change.allCases) func aTokenStoredForDifferentRequestParametersIsNotReused(_ change: Change)
         async throws
     {
-        try await EmulatorScene.with(.inProcess, clients: [Self.robot]) { scene in
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.robot]) { environment in
             let store = MemoryTokenStore()
             var before = registration()
             before.scopes = ["reports", "invoices"]
-            let first = try scene.client(registration: before, flows: [.clientCredentials], store: store)
+            let first = try environment.client(registration: before, flows: [.clientCredentials], store: store)
             let old = try await first.freshTokens()
             var after = before
             switch change {
@@ -61,25 +62,25 @@ import Testing
             case .authorizationDetails: after.authorizationDetails = [["type": "payment"]]
             case .parameters: after.parameters = [.clientCredentials: ["audience": "https://b.example"]]
             }
-            let changed = try scene.client(registration: after, flows: [.clientCredentials], store: store)
+            let changed = try environment.client(registration: after, flows: [.clientCredentials], store: store)
             let new = try await changed.freshTokens()
             #expect(new.accessToken != old.accessToken)
             if change == .fewerScopes || change == .otherScopes { #expect(new.scopes == after.scopes) }
             // A different order of the scopes is not a change.
             after.scopes.reverse()
-            let same = try scene.client(registration: after, flows: [.clientCredentials], store: store)
+            let same = try environment.client(registration: after, flows: [.clientCredentials], store: store)
             #expect(try await same.freshTokens().accessToken == new.accessToken)
             // During an upgrade, processes with the old configuration continue to use their token.
-            let replica = try scene.client(registration: before, flows: [.clientCredentials], store: store)
+            let replica = try environment.client(registration: before, flows: [.clientCredentials], store: store)
             #expect(try await replica.freshTokens().accessToken == old.accessToken)
         }
     }
 
     @Test func clientCredentialsYieldAJWTAccessTokenForTheResource() async throws {
-        try await EmulatorScene.with(.inProcess, clients: [Self.robot]) { scene in
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.robot]) { environment in
             var values = registration()
             values.resources = ["https://api.example.com/orders"]
-            let client = try scene.client(registration: values, flows: [.clientCredentials])
+            let client = try environment.client(registration: values, flows: [.clientCredentials])
             let payload = try await client.freshTokens().accessToken.exposed.split(separator: ".")[1]
             let claims = try JSON(parsing: #require(Base64URL.decode(payload)))
             #expect(claims["aud"] == "https://api.example.com/orders")
@@ -94,11 +95,11 @@ import Testing
     @Test(arguments: 0..<3) func afterAFailedRevocationTheOtherTokensAreStillRevokedAndRemoved(_ failing: Int)
         async throws
     {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
         var values = registration()
         values.resources = ["https://a.example.com", "https://b.example.com"]
         let asked = Mutex(0)
-        let transport = ScriptedResponses(base: scene.transport) { call in
+        let transport = ScriptedResponses(base: environment.transport) { call in
             guard call.url.hasSuffix("/revoke") else { return nil }
             let number = asked.withLock { asked in
                 defer { asked += 1 }
@@ -106,7 +107,7 @@ import Testing
             }
             return number == failing ? TransportResponse(head: HTTPResponse(status: 403)) : nil
         }
-        let client = try scene.client(registration: values, flows: [.clientCredentials], transport: transport)
+        let client = try environment.client(registration: values, flows: [.clientCredentials], transport: transport)
         _ = try await client.freshTokens()
         for resource in values.resources { _ = try await client.freshTokens(for: resource) }
         guard case .failed(let error) = try await client.signOut().revocation else {
@@ -115,32 +116,32 @@ import Testing
         }
         #expect(error.status == 403)
         #expect(asked.withLock { $0 } == 3)
-        #expect(scene.emulator.requests.count { $0 == "POST /revoke" } == 2)
+        #expect(environment.emulator.requests.count { $0 == "POST /revoke" } == 2)
         #expect(try await client.signOutLocally() == false)
     }
 
     /// A token that was removed is revoked even if another token could not be removed.
     @Test func aFailedRecordRemovalDoesNotPreventRevocationOfTheOtherTokens() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
         var values = registration()
         values.resources = ["https://a.example.com", "https://b.example.com"]
         let store = FailingStore()
-        let client = try scene.client(registration: values, flows: [.clientCredentials], store: store)
+        let client = try environment.client(registration: values, flows: [.clientCredentials], store: store)
         _ = try await client.freshTokens()
         for resource in values.resources { _ = try await client.freshTokens(for: resource) }
         store.fail(times: 1)
         await expectError(.storageFailed) { try await client.signOut() }
-        #expect(scene.emulator.requests.count { $0 == "POST /revoke" } == 2)
+        #expect(environment.emulator.requests.count { $0 == "POST /revoke" } == 2)
         #expect(try await client.signOut().credential != nil)
-        #expect(scene.emulator.requests.count { $0 == "POST /revoke" } == 3)
+        #expect(environment.emulator.requests.count { $0 == "POST /revoke" } == 3)
         #expect(try await client.signOutLocally() == false)
     }
 
     @Test func aNewTokenIsRequestedBeforeTheOldTokenExpires() async throws {
         let time = VirtualTime()
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot], now: { time.now })
-        let scene = EmulatorScene(emulator)
-        let client = try scene.client(
+        let environment = EmulatorEnvironment(emulator)
+        let client = try environment.client(
             registration: registration(),
             flows: [.clientCredentials],
             host: HostServices(now: { time.now })
@@ -160,21 +161,23 @@ import Testing
             authenticationMethod: "client_secret_basic",
             redirectURIs: ["http://127.0.0.1:8400/callback"]
         )
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [both]))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [both]))
         let store = MemoryTokenStore()
         var values = registration()
         values.redirectURIs = ["http://127.0.0.1:8400/callback"]
-        let user = try await scene.client(registration: values, store: store).signIn().credential
-        let robot = try scene.client(registration: values, flows: [.clientCredentials], store: store)
+        let user = try await environment.client(registration: values, store: store).signIn().credential
+        let robot = try environment.client(registration: values, flows: [.clientCredentials], store: store)
         #expect(try await robot.freshTokens().accessToken != user.tokens.accessToken)
         #expect(try await robot.credential()?.identity == nil)
         // Nor vice versa.
-        #expect(try await scene.client(registration: values, store: store).credential()?.identity == user.identity)
+        #expect(
+            try await environment.client(registration: values, store: store).credential()?.identity == user.identity
+        )
     }
 
     @Test func aSecondSignInReplacesTheFirst() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
-        let client = try scene.client(registration: registration(), flows: [.clientCredentials])
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        let client = try environment.client(registration: registration(), flows: [.clientCredentials])
         let first = try await client.signIn().credential
         let second = try await client.signIn().credential
         #expect(first.tokens.accessToken != second.tokens.accessToken)
@@ -183,8 +186,8 @@ import Testing
 
     /// RFC 8707 section 2: a token for one resource is not returned for another.
     @Test func aTokenRenewedForAnotherResourceIsRejected() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
-        let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(registration()))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        let client = OAuthClient(server: environment.server(), registration: try ClientRegistration(registration()))
         let careless = CredentialManager(
             client: client,
             store: MemoryTokenStore(),
@@ -209,29 +212,29 @@ import Testing
     }
 
     @Test func aRejectedTokenRequestIsNotRetriedImmediately() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: []))
-        let client = try scene.client(registration: registration(), flows: [.clientCredentials])
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: []))
+        let client = try environment.client(registration: registration(), flows: [.clientCredentials])
         for _ in 0..<5 { await #expect(throws: AuthError.self) { try await client.freshTokens() } }
-        #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
+        #expect(environment.emulator.requests.count { $0 == "POST /token" } == 1)
     }
 
     /// RFC 6749 section 4.4: only confidential clients may use this grant.
     @Test func aPublicClientIsRejectedBeforeTheTokenRequest() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
         let client = OAuthClient(
-            server: scene.server(),
+            server: environment.server(),
             registration: try ClientRegistration(clientID: "authflow-demo")
         )
         let error = await #expect(throws: AuthError.self) { try await client.clientCredentials() }
         #expect(error?.code == .invalidConfiguration)
-        #expect(scene.emulator.requests.isEmpty)
+        #expect(environment.emulator.requests.isEmpty)
     }
 
     /// Section 4.4.3: "A refresh token SHOULD NOT be included."
     @Test func discardsTheRefreshTokenOfAClientCredentialsResponse() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
-        scene.emulator.fault = .tokenResponse(.member("refresh_token", "unwanted"))
-        let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(registration()))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        environment.emulator.fault = .tokenResponse(.member("refresh_token", "unwanted"))
+        let client = OAuthClient(server: environment.server(), registration: try ClientRegistration(registration()))
         #expect(try await client.clientCredentials().tokens.refreshToken == nil)
     }
 }

@@ -9,16 +9,16 @@ import Testing
 /// A client that is created from values, without a configuration file.
 @Suite struct ClientFromValuesTests {
     @Test func signsInStoresTheTokensAndSignsOut() async throws {
-        try await EmulatorScene.with(.sockets) { scene in
+        try await EmulatorEnvironment.with(.sockets) { environment in
             let store = MemoryTokenStore()
             func client() throws -> AuthClient {
                 try AuthClient(
-                    issuer: scene.emulator.issuer,
+                    issuer: environment.emulator.issuer,
                     clientID: "authflow-demo",
                     scopes: ["openid", "profile", "offline_access"],
-                    userAgents: [try scene.userAgent()],
+                    userAgents: [try environment.userAgent()],
                     store: store,
-                    registration: { $0.redirectURIs = try EmulatorScene.registration().redirectURIs }
+                    registration: { $0.redirectURIs = try EmulatorEnvironment.registration().redirectURIs }
                 )
             }
             let signIn = try await client().signIn()

@@ -8,10 +8,10 @@ import Testing
         if case .trial = $0.check { true } else { false }
     }
 
-    @Test(arguments: trials, EmulatorScene.Setting.allCases)
+    @Test(arguments: trials, EmulatorEnvironment.Setting.allCases)
     func conformanceRowPasses(
         _ row: ConformanceRow,
-        _ setting: EmulatorScene.Setting
+        _ setting: EmulatorEnvironment.Setting
     ) async throws {
         guard case .trial(let trial) = row.check else { return }
         try await trial(setting)

@@ -12,7 +12,7 @@ import Testing
     private static func settings(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws
         -> ClientRegistration.Values
     {
-        var settings = try EmulatorScene.registration()
+        var settings = try EmulatorEnvironment.registration()
         settings.usesDPoP = true
         settings.scopes.append("offline_access")
         change(&settings)
@@ -20,8 +20,8 @@ import Testing
     }
 
     /// The decoded proofs in the requests that a provider has received at a path.
-    private func proofs(_ scene: EmulatorScene, at path: String) throws -> [(header: JSON, claims: JSON)] {
-        try scene.emulator.receivedRequests.filter { $0.path == path }.compactMap { received in
+    private func proofs(_ environment: EmulatorEnvironment, at path: String) throws -> [(header: JSON, claims: JSON)] {
+        try environment.emulator.receivedRequests.filter { $0.path == path }.compactMap { received in
             guard let text = received.request.headerFields[HTTPField.Name("DPoP")!] else { return nil }
             let parts = text.split(separator: ".")
             return (
@@ -31,18 +31,20 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases, [DPoPPolicy.required, .requiredWithNonce])
-    func sendsADPoPProofWithEveryRequest(_ setting: EmulatorScene.Setting, _ policy: DPoPPolicy) async throws {
+    @Test(arguments: EmulatorEnvironment.Setting.allCases, [DPoPPolicy.required, .requiredWithNonce])
+    func sendsADPoPProofWithEveryRequest(_ setting: EmulatorEnvironment.Setting, _ policy: DPoPPolicy) async throws {
         // Row I11.
-        try await EmulatorScene.with(setting) { scene in
-            scene.emulator.dpop = policy
-            let client = try scene.client(registration: Self.settings())
+        try await EmulatorEnvironment.with(setting) { environment in
+            environment.emulator.dpop = policy
+            let client = try environment.client(registration: Self.settings())
             let signIn = try await client.signIn()
             #expect(signIn.credential.tokens.tokenType == "DPoP")
             _ = try await client.userInfo()
             _ = try await client.refresh()
             _ = try await client.userInfo()
-            let (atToken, atResource) = (try proofs(scene, at: "/token"), try proofs(scene, at: "/userinfo"))
+            let (atToken, atResource) = (
+                try proofs(environment, at: "/token"), try proofs(environment, at: "/userinfo")
+            )
             // One request with the code, one with the refresh token and, if a nonce is required, one retry.
             #expect(atToken.count == (policy == .required ? 2 : 3))
             for (header, claims) in atToken + atResource {
@@ -55,36 +57,38 @@ import Testing
             #expect(Set((atToken + atResource).map { $0.claims["jti"] }).count == atToken.count + atResource.count)
             #expect(atToken.allSatisfy { $0.claims["ath"] == nil && $0.claims["htm"] == "POST" })
             #expect(atResource.allSatisfy { $0.claims["ath"] != nil && $0.claims["htm"] == "GET" })
-            #expect(atToken.allSatisfy { $0.claims["htu"]?.string == "\(scene.emulator.issuer)/token" })
-            let announced = scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["dpop_jkt"]
+            #expect(atToken.allSatisfy { $0.claims["htu"]?.string == "\(environment.emulator.issuer)/token" })
+            let announced = environment.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["dpop_jkt"]
             #expect(announced?.utf8.count == 43)
         }
     }
 
     @Test func reusesAServersDPoPNonceAndRetriesWithANewNonce() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.dpop = .requiredWithNonce
-            scene.emulator.resourceRequiresNonce = true
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.dpop = .requiredWithNonce
+            environment.emulator.resourceRequiresNonce = true
             var options = AuthClient.Options()
             options.apiOrigins = [Endpoint("https://id.example.com")]
-            let client = try scene.client(registration: Self.settings(), options: options)
+            let client = try environment.client(registration: Self.settings(), options: options)
             _ = try await client.signIn()
-            let before = scene.emulator.requests.count
+            let before = environment.emulator.requests.count
             _ = try await client.userInfo()
             // The client already has the nonce from the token endpoint.
-            #expect(scene.emulator.requests.count == before + 1)
-            scene.emulator.changeDPoPNonce()
-            let response = try await client.send(TransportRequest(.get, Endpoint("\(scene.emulator.issuer)/userinfo")))
+            #expect(environment.emulator.requests.count == before + 1)
+            environment.emulator.changeDPoPNonce()
+            let response = try await client.send(
+                TransportRequest(.get, Endpoint("\(environment.emulator.issuer)/userinfo"))
+            )
             #expect(response.status == 200)
-            #expect(scene.emulator.requests.count == before + 3)
+            #expect(environment.emulator.requests.count == before + 3)
         }
     }
 
     @Test func retriesOnlyOnceWithANewNonce() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
+        try await EmulatorEnvironment.with(.inProcess) { environment in
             // A server that rejects even the nonce that it has provided.
-            scene.emulator.dpop = .requiredWithNonce
-            let transport = FlakyTransport(scene.transport)
+            environment.emulator.dpop = .requiredWithNonce
+            let transport = FlakyTransport(environment.transport)
             var fields = HTTPFields()
             fields[.contentType] = "application/json"
             fields[HTTPField.Name("DPoP-Nonce")!] = "always-new"
@@ -93,7 +97,7 @@ import Testing
                 body: Array(#"{"error":"use_dpop_nonce"}"#.utf8)
             )
             transport.respond(refusal)
-            let client = try scene.client(registration: Self.settings(), transport: transport)
+            let client = try environment.client(registration: Self.settings(), transport: transport)
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.providerError?.error == "use_dpop_nonce")
             #expect(transport.calls == 2)
@@ -101,11 +105,11 @@ import Testing
     }
 
     @Test func sendsNoDPoPProofByDefault() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let signIn = try await scene.client().signIn()
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let signIn = try await environment.client().signIn()
             #expect(signIn.credential.tokens.tokenType == "Bearer")
-            #expect(try proofs(scene, at: "/token").isEmpty)
-            #expect(scene.emulator.receivedRequests.allSatisfy { $0.query["dpop_jkt"] == nil })
+            #expect(try proofs(environment, at: "/token").isEmpty)
+            #expect(environment.emulator.receivedRequests.allSatisfy { $0.query["dpop_jkt"] == nil })
         }
     }
 
@@ -121,20 +125,20 @@ import Testing
 
     @Test(arguments: [nil, "", "two words", "quo\"te", String(repeating: "n", count: 1025)] as [String?])
     func doesNotRetryWithAnInvalidNonce(_ nonce: String?) async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let transport = FlakyTransport(scene.transport)
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let transport = FlakyTransport(environment.transport)
             transport.respond(refusal(nonce))
-            let client = try scene.client(registration: Self.settings(), transport: transport)
+            let client = try environment.client(registration: Self.settings(), transport: transport)
             await expectError(.providerRejected) { try await client.signIn() }
             #expect(transport.calls == 1)
         }
     }
 
     @Test func doesNotRetryWithTheSameNonce() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let transport = FlakyTransport(scene.transport)
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let transport = FlakyTransport(environment.transport)
             transport.respond(refusal("same"))
-            let client = try scene.client(registration: Self.settings(), transport: transport)
+            let client = try environment.client(registration: Self.settings(), transport: transport)
             await expectError(.providerRejected) { try await client.signIn() }
             #expect(transport.calls == 2)
             // The client already has the nonce, which was rejected, so it does not retry.
@@ -144,16 +148,16 @@ import Testing
     }
 
     @Test func storesTheDPoPKeyWithTheTokens() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.dpop = .required
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.dpop = .required
             let store = MemoryTokenStore()
-            let signIn = try await scene.client(registration: Self.settings(), store: store).signIn()
+            let signIn = try await environment.client(registration: Self.settings(), store: store).signIn()
             // Another process uses the key from the store, regardless of its configuration.
-            let later = try scene.client(registration: Self.settings { $0.usesDPoP = false }, store: store)
+            let later = try environment.client(registration: Self.settings { $0.usesDPoP = false }, store: store)
             #expect(try await later.credential() == signIn.credential)
             _ = try await later.refresh()
             _ = try await later.userInfo()
-            #expect(Set(try proofs(scene, at: "/token").map { $0.header["jwk"] }).count == 1)
+            #expect(Set(try proofs(environment, at: "/token").map { $0.header["jwk"] }).count == 1)
             var dumped = ""
             dump(signIn.credential, to: &dumped)
             let stored = try JSON(
@@ -166,15 +170,15 @@ import Testing
             let key = try #require(stored["accounts"]?.array?.first?["dpop_key"]?.string)
             #expect(!dumped.contains(key))
             // Every sign-in has a separate key.
-            _ = try await scene.client(registration: Self.settings()).signIn()
-            #expect(Set(try proofs(scene, at: "/token").map { $0.header["jwk"] }).count == 2)
+            _ = try await environment.client(registration: Self.settings()).signIn()
+            #expect(Set(try proofs(environment, at: "/token").map { $0.header["jwk"] }).count == 2)
         }
     }
 
     @Test func rejectsBearerTokensIfDPoPWasRequested() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.fault = .tokenResponse(.member("token_type", "Bearer"))
-            let client = try scene.client(registration: Self.settings())
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .tokenResponse(.member("token_type", "Bearer"))
+            let client = try environment.client(registration: Self.settings())
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == .unsupported)
             #expect(try await client.credential() == nil)
@@ -182,42 +186,42 @@ import Testing
     }
 
     @Test func rejectsDPoPTokensThatWereNotRequested() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.fault = .tokenResponse(.member("token_type", "DPoP"))
-            let client = try scene.client()
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .tokenResponse(.member("token_type", "DPoP"))
+            let client = try environment.client()
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == .unsupported)
         }
     }
 
     @Test func reportsThatTheProviderDoesNotSupportTheProofAlgorithm() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.fault = .metadata(.member("dpop_signing_alg_values_supported", ["RS256"]))
-            let client = try scene.client(registration: Self.settings())
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .metadata(.member("dpop_signing_alg_values_supported", ["RS256"]))
+            let client = try environment.client(registration: Self.settings())
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == .unsupported)
         }
     }
 
     @Test func aStolenTokenIsUselessWithoutItsKey() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.dpop = .required
-            let tokens = try await scene.client(registration: Self.settings()).signIn().credential.tokens
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.dpop = .required
+            let tokens = try await environment.client(registration: Self.settings()).signIn().credential.tokens
             let call = TransportRequest(
                 .get,
-                try Endpoint("\(scene.emulator.issuer)/userinfo"),
+                try Endpoint("\(environment.emulator.issuer)/userinfo"),
                 headerFields: [.authorization: "Bearer \(tokens.accessToken.exposed)"]
             )
-            #expect(try await scene.transport.send(call).status == 401)
+            #expect(try await environment.transport.send(call).status == 401)
         }
     }
 
     @Test func bindsDeviceFlowTokensWithDPoP() async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            let emulator = scene.emulator
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
             emulator.dpop = .requiredWithNonce
-            let client = try scene.client(
+            let client = try environment.client(
                 registration: Self.settings(),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
                 flows: [.device],

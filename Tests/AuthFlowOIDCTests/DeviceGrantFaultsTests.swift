@@ -113,11 +113,11 @@ import Testing
         _ test: BadResponse
     ) async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            let emulator = scene.emulator
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
             emulator.fault = test.fault
-            let client = try scene.client(
-                registration: EmulatorScene.registration(),
+            let client = try environment.client(
+                registration: EmulatorEnvironment.registration(),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
                 flows: [.device],
                 host: time.host
@@ -139,11 +139,11 @@ import Testing
 
     @Test(arguments: tolerated) func toleratesUnusualDeviceAuthorizationResponses(_ fault: EmulatorFault) async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            let emulator = scene.emulator
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
             emulator.fault = fault
-            let client = try scene.client(
-                registration: EmulatorScene.registration(),
+            let client = try environment.client(
+                registration: EmulatorEnvironment.registration(),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
                 flows: [.device],
                 host: time.host

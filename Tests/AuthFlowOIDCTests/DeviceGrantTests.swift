@@ -14,7 +14,7 @@ import Testing
     private static func settings(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws
         -> ClientRegistration.Values
     {
-        var settings = try EmulatorScene.registration()
+        var settings = try EmulatorEnvironment.registration()
         change(&settings)
         return settings
     }
@@ -26,13 +26,13 @@ import Testing
         _ hasUserInfo: Bool
     ) async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            let emulator = scene.emulator
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
             emulator.fault = .tokenResponse(.missingIDToken)
-            let server = AuthorizationServer(OIDCProvider(issuer: emulator.issuer), transport: scene.transport)
+            let server = AuthorizationServer(OIDCProvider(issuer: emulator.issuer), transport: environment.transport)
             var metadata = try await server.metadata()
             if !hasUserInfo { metadata.userInfoEndpoint = nil }
-            let client = try scene.client(
+            let client = try environment.client(
                 registration: try Self.settings { $0.scopes.append("offline_access") },
                 adapter: OIDCProvider(metadata: metadata, identitySource: source),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
@@ -54,15 +54,15 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases)
+    @Test(arguments: EmulatorEnvironment.Setting.allCases)
     func signsInWithTheDeviceGrantThroughTheProvidersPages(
-        _ setting: EmulatorScene.Setting
+        _ setting: EmulatorEnvironment.Setting
     ) async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(setting, now: { time.now }) { scene in
-            let presenter = HeadlessDevicePresenter(driver: try scene.driver(), transport: scene.transport)
+        try await EmulatorEnvironment.with(setting, now: { time.now }) { environment in
+            let presenter = HeadlessDevicePresenter(driver: try environment.driver(), transport: environment.transport)
             let settings = try Self.settings { $0.scopes.append("offline_access") }
-            let client = try scene.client(
+            let client = try environment.client(
                 registration: settings,
                 devicePresenter: presenter,
                 flows: [.device],
@@ -89,8 +89,8 @@ import Testing
         async throws
     {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            let client = try scene.client(
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let client = try environment.client(
                 registration: Self.settings(),
                 devicePresenter: DecidingPresenter { _ in Issue.record("A code was shown.") },
                 flows: [.device],
@@ -104,9 +104,9 @@ import Testing
 
     @Test func aDeviceSignInRequestsTheScopesOfTheOptions() async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            let emulator = scene.emulator
-            let client = try scene.client(
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
+            let client = try environment.client(
                 registration: Self.settings(),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
                 flows: [.device],
@@ -133,12 +133,12 @@ import Testing
             }
         }
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            let client = try scene.client(
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let client = try environment.client(
                 registration: Self.settings(),
                 devicePresenter: HeadlessDevicePresenter(
-                    driver: try scene.driver(),
-                    transport: Detour(base: scene.transport)
+                    driver: try environment.driver(),
+                    transport: Detour(base: environment.transport)
                 ),
                 flows: [.device],
                 host: time.host
@@ -149,12 +149,12 @@ import Testing
 
     @Test func reportsThatTheUserDeniedTheDeviceAuthorization() async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
             let presenter = HeadlessDevicePresenter(
-                driver: try scene.driver(consent: .deny),
-                transport: scene.transport
+                driver: try environment.driver(consent: .deny),
+                transport: environment.transport
             )
-            let client = try scene.client(
+            let client = try environment.client(
                 registration: Self.settings(),
                 devicePresenter: presenter,
                 flows: [.device],
@@ -168,11 +168,11 @@ import Testing
 
     @Test func showsTheUserTheVerificationURIAndTheUserCode() async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
             let seen = Mutex<DeviceAuthorization?>(nil)
             let events = Mutex<[String]>([])
-            let emulator = scene.emulator
-            let client = try scene.client(
+            let emulator = environment.emulator
+            let client = try environment.client(
                 registration: Self.settings(),
                 devicePresenter: DecidingPresenter { authorization in
                     seen.withLock { $0 = authorization }
@@ -199,17 +199,17 @@ import Testing
     private func waits(
         _ responses: [DevicePollResponse],
         drift: Double = 1,
-        transport: (@Sendable (EmulatorScene) -> any HTTPTransport)? = nil
+        transport: (@Sendable (EmulatorEnvironment) -> any HTTPTransport)? = nil
     ) async throws -> [Double] {
         let time = VirtualTime(drift: drift)
-        return try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            let emulator = scene.emulator
+        return try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
             emulator.devicePollResponses = responses
-            let client = try scene.client(
+            let client = try environment.client(
                 registration: Self.settings(),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
                 flows: [.device],
-                transport: transport?(scene),
+                transport: transport?(environment),
                 host: time.host
             )
             _ = try await client.signIn()
@@ -231,8 +231,8 @@ import Testing
 
     /// RFC 8628 section 3.5: the interval is increased "for this and all subsequent requests". Auth0 sends this error with status 429.
     @Test func honorsSlowDownRegardlessOfTheHTTPStatus() async throws {
-        let waits = try await waits([.slowDown(interval: nil), .error("authorization_pending")]) { scene in
-            ChangedTransport(scene.transport) { response in
+        let waits = try await waits([.slowDown(interval: nil), .error("authorization_pending")]) { environment in
+            ChangedTransport(environment.transport) { response in
                 if response.providerError?.error == "slow_down" { response.head.status = .tooManyRequests }
             }
         }
@@ -241,8 +241,8 @@ import Testing
 
     /// Twitch sends the error code as the error message.
     @Test func continuesPollingIfTheErrorCodeIsOnlyInTheMessage() async throws {
-        let waits = try await waits([.error("authorization_pending")]) { scene in
-            ChangedTransport(scene.transport) { response in
+        let waits = try await waits([.error("authorization_pending")]) { environment in
+            ChangedTransport(environment.transport) { response in
                 guard let error = response.providerError?.error, error == "authorization_pending" else { return }
                 response.body = Array(#"{"status": 400, "message": "\#(error)"}"#.utf8)
             }
@@ -287,8 +287,8 @@ import Testing
 
     @Test func stopsPollingWhenTheDeviceCodeHasExpired() async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            let client = try scene.client(
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let client = try environment.client(
                 registration: Self.settings(),
                 devicePresenter: DecidingPresenter { _ in },
                 flows: [.device],
@@ -304,9 +304,9 @@ import Testing
 
     @Test func stopsTheDeviceGrantAtOnceWhenItIsCancelled() async throws {
         // A clock whose sleeps never complete.
-        try await EmulatorScene.with(.inProcess) { scene in
+        try await EmulatorEnvironment.with(.inProcess) { environment in
             let (shown, continuation) = AsyncStream.makeStream(of: Void.self)
-            let client = try scene.client(
+            let client = try environment.client(
                 registration: Self.settings(),
                 devicePresenter: DecidingPresenter { _ in continuation.yield() },
                 flows: [.device]
@@ -315,13 +315,13 @@ import Testing
             for await _ in shown { break }
             task.cancel()
             await #expect(throws: CancellationError.self) { try await task.value }
-            #expect(!scene.emulator.requests.contains("POST /token"))
+            #expect(!environment.emulator.requests.contains("POST /token"))
         }
     }
 
     @Test func failsWithTheErrorThatThePresenterThrows() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let client = try scene.client(
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(
                 registration: Self.settings(),
                 devicePresenter: DecidingPresenter { _ in throw AuthError(.userAgentFailed, "No screen.") },
                 flows: [.device]
@@ -335,14 +335,14 @@ import Testing
 
     @Test func fallsBackToTheDeviceGrantWhenNoUserAgentCanStart() async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            let emulator = scene.emulator
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
             let events = Mutex<[FlowEvent]>([])
             let client = AuthClient(
                 client: OAuthClient(
                     server: AuthorizationServer(
                         OIDCProvider(issuer: emulator.issuer),
-                        transport: scene.transport,
+                        transport: environment.transport,
                         host: time.host
                     ),
                     registration: try ClientRegistration(Self.settings())
@@ -372,16 +372,16 @@ import Testing
         ),
         .metadata(.member("device_authorization_endpoint", nil)),
     ]) func fallsBackToTheAuthorizationCodeGrantWhenTheDeviceGrantIsUnsupported(_ fault: EmulatorFault) async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.fault = fault
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = fault
             let settings = try Self.settings()
-            let client = try scene.client(
+            let client = try environment.client(
                 registration: settings,
                 devicePresenter: DecidingPresenter { _ in },
                 flows: [.device, .authorizationCode]
             )
             #expect(try await client.signIn().credential.identity?.displayName == "Alice Example")
-            let alone = try scene.client(
+            let alone = try environment.client(
                 registration: Self.settings(),
                 devicePresenter: DecidingPresenter { _ in },
                 flows: [.device]
@@ -393,10 +393,10 @@ import Testing
 
     @Test func triesNoOtherGrantOnceTheUserWasShownACode() async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            let emulator = scene.emulator
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
             let settings = try Self.settings()
-            let client = try scene.client(
+            let client = try environment.client(
                 registration: settings,
                 devicePresenter: DecidingPresenter { _ in throw AuthError(.unsupported, "Shown, and gone.") },
                 flows: [.device, .authorizationCode],

@@ -7,18 +7,18 @@ import Testing
 /// The emulator's handling of authorization codes, which is as strict as a provider's.
 @Suite struct EmulatorCodeTests {
     private let time = TestTime()
-    private let scene: EmulatorScene
+    private let environment: EmulatorEnvironment
 
     init() throws {
         let time = time
-        scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
     }
 
     private func client() throws -> OAuthClient {
-        var values = try EmulatorScene.registration()
+        var values = try EmulatorEnvironment.registration()
         values.scopes = ["openid", "offline_access"]
         return OAuthClient(
-            server: scene.server(host: time.host),
+            server: environment.server(host: time.host),
             registration: try ClientRegistration(values)
         )
     }
@@ -26,7 +26,7 @@ import Testing
     @Test func reusingAnAuthorizationCodeRevokesItsTokens() async throws {
         let client = try client()
         let request = try await client.authorizationRequest()
-        let callback = try await scene.visit(request.url)
+        let callback = try await environment.visit(request.url)
         let credential = try await client.exchange(callback, for: request)
         _ = try await client.userInfo(credential.tokens)
 
@@ -40,7 +40,7 @@ import Testing
     @Test func anAuthorizationCodeIsRejectedAfterTenMinutes() async throws {
         let client = try client()
         let request = try await client.authorizationRequest()
-        let callback = try await scene.visit(request.url)
+        let callback = try await environment.visit(request.url)
         time.advance(601)
         time.setError(-601)
         let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }

@@ -21,7 +21,7 @@ import Testing
         _ encryption: RequestObjectEncryption? = RequestObjectEncryption(),
         pushed: PushedRequests = .never
     ) throws -> ClientRegistration.Values {
-        var values = try EmulatorScene.registration()
+        var values = try EmulatorEnvironment.registration()
         values.requestObjectKey = SigningKeySource(try Self.signingKey.get())
         values.requestObjectEncryption = encryption
         values.pushedRequests = pushed
@@ -35,13 +35,13 @@ import Testing
     func signsInWithAnEncryptedRequestObject(_ pushed: PushedRequests, _ algorithm: KeyManagementAlgorithm)
         async throws
     {
-        try await EmulatorScene.with(.sockets, clients: [client()]) { scene in
-            scene.emulator.pushedRequests = pushed
-            scene.emulator.requestDecryptionKey = try DecryptionKey(generatedFor: algorithm)
-            let client = try scene.client(registration: registration(pushed: pushed))
+        try await EmulatorEnvironment.with(.sockets, clients: [client()]) { environment in
+            environment.emulator.pushedRequests = pushed
+            environment.emulator.requestDecryptionKey = try DecryptionKey(generatedFor: algorithm)
+            let client = try environment.client(registration: registration(pushed: pushed))
             #expect(try await client.signIn().credential.identity != nil)
             let path = pushed == .always ? "/par" : "/authorize"
-            let received = try #require(scene.emulator.receivedRequests.first { $0.path == path })
+            let received = try #require(environment.emulator.receivedRequests.first { $0.path == path })
             let sent = pushed == .always ? received.form : received.query
             let parts = (sent["request"] ?? "").split(separator: ".", omittingEmptySubsequences: false)
             #expect(parts.count == 5)
@@ -52,13 +52,13 @@ import Testing
     }
 
     @Test func anUnencryptedRequestObjectIsRejectedIfEncryptionIsRequired() async throws {
-        try await EmulatorScene.with(.inProcess, clients: [client()]) { scene in
-            scene.emulator.requestDecryptionKey = try DecryptionKey()
+        try await EmulatorEnvironment.with(.inProcess, clients: [client()]) { environment in
+            environment.emulator.requestDecryptionKey = try DecryptionKey()
             let request = try await OAuthClient(
-                server: scene.server(),
+                server: environment.server(),
                 registration: ClientRegistration(registration(nil))
             ).authorizationRequest()
-            await #expect(throws: (any Error).self) { try await scene.visit(request.url) }
+            await #expect(throws: (any Error).self) { try await environment.visit(request.url) }
         }
     }
 
@@ -89,11 +89,11 @@ import Testing
             metadata: .member("request_object_encryption_enc_values_supported", ["A256GCM"])
         ),
     ]) func rejectsRequestObjectEncryptionThatTheProviderDoesNotSupport(_ refusal: Refusal) async throws {
-        try await EmulatorScene.with(.inProcess, clients: [client()]) { scene in
-            if refusal.hasKey { scene.emulator.requestDecryptionKey = try DecryptionKey() }
-            scene.emulator.fault = refusal.metadata.map { .metadata($0) }
+        try await EmulatorEnvironment.with(.inProcess, clients: [client()]) { environment in
+            if refusal.hasKey { environment.emulator.requestDecryptionKey = try DecryptionKey() }
+            environment.emulator.fault = refusal.metadata.map { .metadata($0) }
             let client = OAuthClient(
-                server: scene.server(),
+                server: environment.server(),
                 registration: try ClientRegistration(registration(refusal.encryption))
             )
             let error = await #expect(throws: AuthError.self) { try await client.authorizationRequest() }
@@ -102,10 +102,10 @@ import Testing
     }
 
     @Test func usesA128CBCHS256IfNoContentEncryptionIsAdvertised() async throws {
-        try await EmulatorScene.with(.inProcess, clients: [client()]) { scene in
-            scene.emulator.requestDecryptionKey = try DecryptionKey(generatedFor: .ecdhES)
-            scene.emulator.fault = .metadata(.member("request_object_encryption_enc_values_supported", nil))
-            let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(registration()))
+        try await EmulatorEnvironment.with(.inProcess, clients: [client()]) { environment in
+            environment.emulator.requestDecryptionKey = try DecryptionKey(generatedFor: .ecdhES)
+            environment.emulator.fault = .metadata(.member("request_object_encryption_enc_values_supported", nil))
+            let client = OAuthClient(server: environment.server(), registration: try ClientRegistration(registration()))
             let url = try await client.authorizationRequest().url
             let request = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())?["request"] ?? ""
             let header = request.split(separator: ".").first.flatMap { Base64URL.decode($0) } ?? []

@@ -37,7 +37,7 @@ import Testing
         _ keys: [DecryptionKey],
         _ change: (inout ClientRegistration.Values) -> Void = { _ in }
     ) throws -> ClientRegistration.Values {
-        var values = try EmulatorScene.registration()
+        var values = try EmulatorEnvironment.registration()
         values.scopes.append("offline_access")
         values.decryptionKeys = keys.isEmpty ? nil : DecryptionKeySource(keys)
         change(&values)
@@ -53,12 +53,12 @@ import Testing
     ) async throws {
         let key = try #require(Self.keys[algorithm])
         let registered = Self.client(key, algorithm, encryption: encryption)
-        try await EmulatorScene.with(.sockets, clients: [registered]) { scene in
+        try await EmulatorEnvironment.with(.sockets, clients: [registered]) { environment in
             let values = try Self.registration([key]) {
                 $0.encryptedResponses = [.idToken]
                 $0.postLogoutRedirectURI = "http://127.0.0.1:8400/callback"
             }
-            let client = try scene.client(registration: values)
+            let client = try environment.client(registration: values)
             let credential = try await client.signIn().credential
             #expect(credential.identity?.displayName == "Alice Example")
             // The signed token is stored without its encryption, because it is later sent as a hint and only the
@@ -71,7 +71,7 @@ import Testing
                 Issue.record("\(signOut.endSession)")
                 return
             }
-            let hint = scene.emulator.receivedRequests.last { $0.path == "/end_session" }?.query["id_token_hint"]
+            let hint = environment.emulator.receivedRequests.last { $0.path == "/end_session" }?.query["id_token_hint"]
             #expect(hint?.split(separator: ".").count == 3)
         }
     }
@@ -82,8 +82,8 @@ import Testing
         let key = try #require(Self.keys[.ecdhES])
         var registered = Self.client(key, .ecdhES, responses: [.userInfo])
         registered.userInfoSigningAlgorithm = signature
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
-        let client = try scene.client(
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        let client = try environment.client(
             registration: try Self.registration([key]) { $0.encryptedResponses = [.userInfo] }
         )
         _ = try await client.signIn()
@@ -95,12 +95,12 @@ import Testing
     {
         let key = try #require(Self.keys[.rsaOAEP256])
         let registered = Self.client(key, .rsaOAEP256, responses: [.authorizationResponse])
-        try await EmulatorScene.with(.sockets, clients: [registered]) { scene in
+        try await EmulatorEnvironment.with(.sockets, clients: [registered]) { environment in
             let values = try Self.registration([key]) {
                 $0.responseMode = mode
                 $0.encryptedResponses = [.authorizationResponse]
             }
-            let credential = try await scene.client(registration: values).signIn().credential
+            let credential = try await environment.client(registration: values).signIn().credential
             #expect(credential.identity?.displayName == "Alice Example")
         }
     }
@@ -111,14 +111,14 @@ import Testing
     {
         let key = try #require(Self.keys[.ecdhES])
         let registered = Self.client(key, .ecdhES, responses: isEncrypted ? [.authorizationResponse] : [])
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
         let registration = try ClientRegistration(try Self.registration([key]) { $0.responseMode = .queryJWT })
-        let client = OAuthClient(server: scene.server(), registration: registration)
+        let client = OAuthClient(server: environment.server(), registration: registration)
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let browser = Secret("the-cookie-of-a-browser")
         let request = try await client.authorizationRequest()
         try await pending.save(request, for: browser)
-        let callback = try await scene.visit(request.url, client: client)
+        let callback = try await environment.visit(request.url, client: client)
         let taken = try await pending.take(for: callback, in: browser, of: client)
         #expect(try await client.exchange(callback, for: taken).identity?.displayName == "Alice Example")
     }
@@ -127,8 +127,10 @@ import Testing
         let (old, new) = (try DecryptionKey(), try DecryptionKey())
         for key in [old, new] {
             let registered = Self.client(key)
-            let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
-            _ = try await scene.client(registration: try Self.registration([new, old])).signIn()
+            let environment = EmulatorEnvironment(
+                try OIDCEmulator(issuer: "https://id.example.com", clients: [registered])
+            )
+            _ = try await environment.client(registration: try Self.registration([new, old])).signIn()
         }
     }
 
@@ -180,8 +182,8 @@ import Testing
     @Test(arguments: hostile) func rejectsAnInvalidEncryptedIDToken(_ hostile: Hostile) async throws {
         let key = try #require(Self.keys[.ecdhES])
         let registered = Self.client(key, .ecdhES, hostile.change)
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
-        let client = try scene.client(
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        let client = try environment.client(
             registration: try Self.registration([key]) { $0.encryptedResponses = [.idToken] }
         )
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
@@ -200,11 +202,11 @@ import Testing
 
     @Test func reportsAMissingDecryptionKey() async throws {
         let key = try #require(Self.keys[.ecdhES])
-        let scene = EmulatorScene(
+        let environment = EmulatorEnvironment(
             try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.client(key, .ecdhES)])
         )
         let error = await #expect(throws: AuthError.self) {
-            try await scene.client(registration: try Self.registration([])).signIn()
+            try await environment.client(registration: try Self.registration([])).signIn()
         }
         #expect(error?.code == .unsupported && error?.message.contains("no decryption key") == true)
     }
@@ -212,36 +214,36 @@ import Testing
     /// An ID Token that cannot be decrypted after a refresh must not end the session.
     @Test func aRefreshWithAnUndecryptableIDTokenStoresTheNewRefreshToken() async throws {
         let key = try #require(Self.keys[.ecdhES])
-        let scene = EmulatorScene(
+        let environment = EmulatorEnvironment(
             try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.client(key, .ecdhES)])
         )
         let store = MemoryTokenStore()
-        let before = try await scene.client(registration: try Self.registration([key]), store: store).signIn()
+        let before = try await environment.client(registration: try Self.registration([key]), store: store).signIn()
             .credential
-        let without = try scene.client(registration: try Self.registration([try DecryptionKey()]), store: store)
+        let without = try environment.client(registration: try Self.registration([try DecryptionKey()]), store: store)
         await expectError(.invalidIDToken) { try await without.refresh() }
         let kept = try #require(try await without.credential())
         #expect(kept.tokens.refreshToken != before.tokens.refreshToken)
-        let with = try scene.client(registration: try Self.registration([key]), store: store)
+        let with = try environment.client(registration: try Self.registration([key]), store: store)
         #expect(try await with.refresh().identity?.displayName == "Alice Example")
     }
 
     @Test func aBackendVerifiesAnEncryptedIDToken() async throws {
         let key = try #require(Self.keys[.ecdhES])
-        let scene = EmulatorScene(
+        let environment = EmulatorEnvironment(
             try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.client(key, .ecdhES)])
         )
-        let client = try scene.client(registration: try Self.registration([key]))
+        let client = try environment.client(registration: try Self.registration([key]))
         let signed = try #require(try await client.signIn().credential.tokens.idToken)
         let encrypted = try EmulatedEncryption(to: key.publicJWK, algorithm: .ecdhES).encrypted(signed.exposed)
-        let verified = try await scene.server().verify(
+        let verified = try await environment.server().verify(
             Secret(encrypted),
             audience: "authflow-demo",
             decryptionKeys: DecryptionKeySource([key])
         )
         #expect(verified.subject == "248289761001")
         await expectError(.unsupported) {
-            try await scene.server().verify(Secret(encrypted), audience: "authflow-demo")
+            try await environment.server().verify(Secret(encrypted), audience: "authflow-demo")
         }
     }
 }

@@ -167,12 +167,12 @@ import Testing
     @Test(arguments: faults) func rejectsFaultyProviderResponses(
         _ test: Refused
     ) async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.fault = test.fault
-            let client = try scene.client()
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = test.fault
+            let client = try environment.client()
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == test.code, "\(String(describing: error))")
-            #expect(scene.emulator.requests.last { $0 != "POST /revoke" } == test.last)
+            #expect(environment.emulator.requests.last { $0 != "POST /revoke" } == test.last)
             #expect(try await client.credential() == nil)
         }
     }
@@ -223,9 +223,9 @@ import Testing
 
     @Test(arguments: tolerated)
     func toleratesHarmlessProviderDeviations(_ test: Tolerated) async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.fault = test.fault
-            let signIn = try await scene.client().signIn()
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = test.fault
+            let signIn = try await environment.client().signIn()
             #expect(signIn.credential.tokens.scopes == ["openid", "profile", "email"])
         }
     }
@@ -235,13 +235,15 @@ import Testing
         .response { $0.head.status = .found },
     ])
     func disablingUserInfoAtSignInAvoidsUserInfoErrors(_ fault: UserInfoFault) async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.fault = .userInfo(fault)
-            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .userInfo(fault)
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error?.message.contains("userinfo_at_sign_in") == true)
-            var registration = try EmulatorScene.registration()
+            var registration = try EmulatorEnvironment.registration()
             registration.requestsUserInfoAtSignIn = false
-            #expect(try await scene.client(registration: registration).signIn().identity?.subject == "248289761001")
+            #expect(
+                try await environment.client(registration: registration).signIn().identity?.subject == "248289761001"
+            )
         }
     }
 }

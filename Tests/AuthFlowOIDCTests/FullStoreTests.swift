@@ -8,43 +8,43 @@ import Testing
 /// A store on a full disk. A refresh would consume the stored refresh token, and the new refresh token would be lost when the
 /// process exits.
 @Suite struct FullStoreTests {
-    private let scene: TokenLifeScene
+    private let environment: TokenLifeEnvironment
     private let store = FullStore()
 
-    init() throws { self.scene = try TokenLifeScene() }
+    init() throws { self.environment = try TokenLifeEnvironment() }
 
     @Test func noRefreshTokenIsSentIfTheNewOneCouldNotBeStored() async throws {
-        let client = try scene.client(store: store)
+        let client = try environment.client(store: store)
         let tokens = try await client.signIn().credential.tokens
         store.isFull = true
         // The old access token is returned for as long as it has not expired.
-        scene.time.advance(3590)
+        environment.time.advance(3590)
         #expect(try await client.freshTokens() == tokens)
-        scene.time.advance(10)
+        environment.time.advance(10)
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .storageFailed)
         #expect(error?.message.contains("No space is left.") == true)
-        #expect(scene.refreshes == 0)
+        #expect(environment.refreshes == 0)
         // There is no backoff, because no request has failed.
         store.isFull = false
         #expect(try await client.freshTokens().refreshToken != tokens.refreshToken)
-        #expect(scene.refreshes == 1)
+        #expect(environment.refreshes == 1)
     }
 
     @Test func noTokenForOneResourceIsRequestedIfTheRefreshTokenCouldNotBeStored() async throws {
         let resources = ["https://a.example.com/api", "https://b.example.com"]
-        let client = try scene.client(store: store, settings: { $0.resources = resources })
+        let client = try environment.client(store: store, settings: { $0.resources = resources })
         _ = try await client.signIn()
         store.isFull = true
         await expectError(.storageFailed) { try await client.freshTokens(for: resources[0]) }
-        #expect(scene.refreshes == 0)
+        #expect(environment.refreshes == 0)
         store.isFull = false
         _ = try await client.freshTokens(for: resources[0])
-        #expect(scene.refreshes == 1)
+        #expect(environment.refreshes == 1)
     }
 
     @Test func noTokensAreReplacedIfTheNewOnesCouldNotBeStored() async throws {
-        let client = try scene.client(store: store)
+        let client = try environment.client(store: store)
         _ = try await client.signIn()
         store.isFull = true
         await expectError(.storageFailed) {
@@ -58,14 +58,14 @@ import Testing
     }
 
     @Test func theUserIsNotAskedToSignInIfTheTokensCouldNotBeStored() async throws {
-        let client = try scene.client(store: store)
+        let client = try environment.client(store: store)
         store.isFull = true
         await expectError(.storageFailed) { try await client.signIn() }
-        #expect(!scene.scene.emulator.receivedRequests.contains { $0.path == "/authorize" })
+        #expect(!environment.environment.emulator.receivedRequests.contains { $0.path == "/authorize" })
     }
 
     @Test func signOutSucceedsWhileTheStoreIsFull() async throws {
-        let client = try scene.client(store: store)
+        let client = try environment.client(store: store)
         _ = try await client.signIn()
         store.isFull = true
         _ = try await client.signOut()

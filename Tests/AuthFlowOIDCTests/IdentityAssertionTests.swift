@@ -19,17 +19,17 @@ import Testing
         authenticationMethod: "client_secret_post"
     )
 
-    private struct Scene {
-        let work: EmulatorScene
-        let api: EmulatorScene
+    private struct Environment {
+        let work: EmulatorEnvironment
+        let api: EmulatorEnvironment
         let user: AuthClient
         let store = MemoryTokenStore()
 
         init(dpop: Bool = false, now: @escaping @Sendable () -> Date = { Date() }) throws {
-            work = EmulatorScene(
+            work = EmulatorEnvironment(
                 try OIDCEmulator(issuer: "https://work.example.com", clients: [IdentityAssertionTests.work], now: now)
             )
-            api = EmulatorScene(
+            api = EmulatorEnvironment(
                 try OIDCEmulator(issuer: "https://api.example.com", clients: [IdentityAssertionTests.api], now: now)
             )
             work.emulator.identityAudiences = [api.emulator.issuer: "app-at-api"]
@@ -68,41 +68,41 @@ import Testing
 
     @Test(arguments: [false, true]) func obtainsAnAccessTokenFromTheOtherAuthorizationServer(_ dpop: Bool) async throws
     {
-        let scene = try Scene(dpop: dpop)
-        _ = try await scene.user.signIn()
-        let tokens = try await scene.machine(dpop: dpop).freshTokens()
+        let environment = try Environment(dpop: dpop)
+        _ = try await environment.user.signIn()
+        let tokens = try await environment.machine(dpop: dpop).freshTokens()
         #expect(tokens.scopes == ["chat.read"])
         #expect(tokens.tokenType == (dpop ? "DPoP" : "Bearer"))
-        let exchange = try #require(scene.work.emulator.receivedRequests.last { $0.path == "/token" })
+        let exchange = try #require(environment.work.emulator.receivedRequests.last { $0.path == "/token" })
         #expect(exchange.form["audience"] == "https://api.example.com")
         #expect(exchange.form.values(for: "resource") == ["https://chat.example.com/"])
         // The other server uses the scopes and resources in the assertion.
-        let grant = try #require(scene.api.emulator.receivedRequests.last { $0.path == "/token" })
+        let grant = try #require(environment.api.emulator.receivedRequests.last { $0.path == "/token" })
         #expect(grant.form["scope"] == nil && grant.form["resource"] == nil)
     }
 
     /// If the first request contains a DPoP proof, "the same key" must be used in the second.
     @Test func usesTheDPoPKeyThatTheAssertionIsBoundTo() async throws {
-        let scene = try Scene(dpop: true)
-        _ = try await scene.user.signIn()
-        let tokens = try await scene.machine(dpop: false).freshTokens()
+        let environment = try Environment(dpop: true)
+        _ = try await environment.user.signIn()
+        let tokens = try await environment.machine(dpop: false).freshTokens()
         #expect(tokens.tokenType == "DPoP")
     }
 
     /// No tokens are returned after a sign-out, and the next user who signs in gets separate tokens.
     @Test func aUsersTokensAreNotReturnedToTheNextUser() async throws {
-        let scene = try Scene()
-        _ = try await scene.user.signIn()
-        let machine = try scene.machine()
+        let environment = try Environment()
+        _ = try await environment.user.signIn()
+        let machine = try environment.machine()
         let alice = try await machine.freshTokens()
         #expect(try await machine.freshTokens().accessToken == alice.accessToken)
-        _ = try await scene.user.signOut()
+        _ = try await environment.user.signOut()
         let error = await #expect(throws: AuthError.self) { try await machine.freshTokens() }
         #expect(error?.code == .loginRequired)
-        let bob = try scene.work.client(
-            registration: scene.user.registration.values,
+        let bob = try environment.work.client(
+            registration: environment.user.registration.values,
             user: .bob,
-            store: scene.store
+            store: environment.store
         )
         _ = try await bob.signIn(.replaceAccount)
         #expect(try await machine.freshTokens().accessToken != alice.accessToken)
@@ -110,9 +110,9 @@ import Testing
 
     /// A user who signs in while the assertion is being requested does not get the first user's tokens.
     @Test func aChangeOfUserDuringTheTokenExchangeAbortsTheGrant() async throws {
-        let scene = try Scene()
-        _ = try await scene.user.signIn()
-        let (work, store, registration) = (scene.work, scene.store, scene.user.registration.values)
+        let environment = try Environment()
+        _ = try await environment.user.signIn()
+        let (work, store, registration) = (environment.work, environment.store, environment.user.registration.values)
         let switching = InProcessTransport(origin: "https://work.example.com") { request, body in
             let response = await work.emulator.handle(request, body: body)
             if work.emulator.receivedRequests.last?.form["requested_token_type"] != nil {
@@ -122,17 +122,18 @@ import Testing
             return response
         }
         let user = try work.client(registration: registration, store: store, transport: switching)
-        let machine = try scene.machine(of: user)
+        let machine = try environment.machine(of: user)
         let error = await #expect(throws: AuthError.self) { try await machine.freshTokens() }
         #expect(error?.code == .accountMismatch)
-        #expect(!scene.api.emulator.requests.contains("POST /token"))
+        #expect(!environment.api.emulator.requests.contains("POST /token"))
     }
 
     @Test func aTokenIssuedDuringAChangeOfUserIsNotReturnedToTheNextUser() async throws {
-        let scene = try Scene()
-        _ = try await scene.user.signIn()
-        let (work, api, registration) = (scene.work, scene.api, scene.user.registration.values)
-        let switching = InProcessTransport(origin: "https://api.example.com") { [store = scene.store] request, body in
+        let environment = try Environment()
+        _ = try await environment.user.signIn()
+        let (work, api, registration) = (environment.work, environment.api, environment.user.registration.values)
+        let switching = InProcessTransport(origin: "https://api.example.com") {
+            [store = environment.store] request, body in
             let response = await api.emulator.handle(request, body: body)
             if request.path == "/token", api.emulator.requests.count(where: { $0 == "POST /token" }) == 1 {
                 let bob = try work.client(registration: registration, user: .bob, store: store)
@@ -141,58 +142,58 @@ import Testing
             return response
         }
         let store = MemoryTokenStore()
-        let alice = try await scene.machine(store: store, transport: switching).signIn().credential.tokens
-        let bob = try await scene.machine(store: store).freshTokens()
+        let alice = try await environment.machine(store: store, transport: switching).signIn().credential.tokens
+        let bob = try await environment.machine(store: store).freshTokens()
         #expect(bob.accessToken != alice.accessToken)
-        #expect(scene.api.emulator.requests.count { $0 == "POST /token" } == 2)
+        #expect(environment.api.emulator.requests.count { $0 == "POST /token" } == 2)
     }
 
     @Test func failsWithLoginRequiredIfNoUserIsSignedIn() async throws {
-        let scene = try Scene()
-        let error = await #expect(throws: AuthError.self) { try await scene.machine().freshTokens() }
+        let environment = try Environment()
+        let error = await #expect(throws: AuthError.self) { try await environment.machine().freshTokens() }
         #expect(error?.code == .loginRequired)
-        #expect(!scene.api.emulator.requests.contains("POST /token"))
+        #expect(!environment.api.emulator.requests.contains("POST /token"))
     }
 
     @Test func refreshesAnExpiredIDToken() async throws {
         let time = VirtualTime()
-        let scene = try Scene(now: { time.now })
-        _ = try await scene.user.signIn()
+        let environment = try Environment(now: { time.now })
+        _ = try await environment.user.signIn()
         time.advance(by: .seconds(3700))
-        let tokens = try await scene.machine(host: HostServices(now: { time.now })).freshTokens()
+        let tokens = try await environment.machine(host: HostServices(now: { time.now })).freshTokens()
         #expect(tokens.scopes == ["chat.read"])
-        #expect(scene.work.emulator.receivedRequests.contains { $0.form["grant_type"] == "refresh_token" })
+        #expect(environment.work.emulator.receivedRequests.contains { $0.form["grant_type"] == "refresh_token" })
     }
 
     @Test(arguments: ["issued_token_type", "token_type", "access_token"])
     func rejectsATokenExchangeResponseWithoutAValidIdentityAssertion(_ member: String) async throws {
-        let scene = try Scene()
-        _ = try await scene.user.signIn()
+        let environment = try Environment()
+        _ = try await environment.user.signIn()
         let other: JSON =
             member == "issued_token_type"
             ? "urn:ietf:params:oauth:token-type:access_token"
             : member == "token_type" ? "Bearer" : "opaque"
-        scene.work.emulator.fault = .tokenResponse(.member(member, other))
-        let error = await #expect(throws: AuthError.self) { try await scene.machine().freshTokens() }
+        environment.work.emulator.fault = .tokenResponse(.member(member, other))
+        let error = await #expect(throws: AuthError.self) { try await environment.machine().freshTokens() }
         #expect(error?.code == (member == "access_token" ? .assertionUnusable : .invalidResponse))
-        #expect(!scene.api.emulator.requests.contains("POST /token"))
+        #expect(!environment.api.emulator.requests.contains("POST /token"))
     }
 
     @Test func rejectsAnIdentityAssertionForAnotherAudience() async throws {
-        let scene = try Scene()
-        _ = try await scene.user.signIn()
-        let foreign = try scene.work.emulator.assertion(["sub": "x", "aud": "https://other.example.com"])
-        scene.work.emulator.fault = .tokenResponse(.member("access_token", .string(foreign)))
-        let error = await #expect(throws: AuthError.self) { try await scene.machine().freshTokens() }
+        let environment = try Environment()
+        _ = try await environment.user.signIn()
+        let foreign = try environment.work.emulator.assertion(["sub": "x", "aud": "https://other.example.com"])
+        environment.work.emulator.fault = .tokenResponse(.member("access_token", .string(foreign)))
+        let error = await #expect(throws: AuthError.self) { try await environment.machine().freshTokens() }
         #expect(error?.code == .assertionUnusable)
-        #expect(!scene.api.emulator.requests.contains("POST /token"))
+        #expect(!environment.api.emulator.requests.contains("POST /token"))
     }
 
     @Test func reportsTheInvalidTargetErrorOfTheTokenExchange() async throws {
-        let scene = try Scene()
-        _ = try await scene.user.signIn()
-        scene.work.emulator.identityAudiences = [:]
-        let error = await #expect(throws: AuthError.self) { try await scene.machine().freshTokens() }
+        let environment = try Environment()
+        _ = try await environment.user.signIn()
+        environment.work.emulator.identityAudiences = [:]
+        let error = await #expect(throws: AuthError.self) { try await environment.machine().freshTokens() }
         #expect(error?.providerError?.error == "invalid_target")
     }
 }

@@ -12,11 +12,11 @@ import Testing
 /// Issuers are never confused with one another, and their metadata is read from the specified URL.
 @Suite struct IssuerTests {
     @Test func neverSendsATokenToAnotherIssuer() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
+        try await EmulatorEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            _ = try await scene.client(store: store).signIn()
+            _ = try await environment.client(store: store).signIn()
             let other = try OIDCEmulator(issuer: "https://other.example.com")
-            let client = try EmulatorScene(other).client(store: store)
+            let client = try EmulatorEnvironment(other).client(store: store)
             let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
             #expect(error?.code == .loginRequired)
             #expect(!other.requests.contains("GET /userinfo"))
@@ -27,8 +27,8 @@ import Testing
         // The mix-up attack of RFC 9700 section 4.4: the user signs in at one provider, and the response is delivered
         // to a sign-in at another provider, which would then receive the code.
         let (honest, evil) = (
-            EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com")),
-            EmulatorScene(try OIDCEmulator(issuer: "https://evil.example.com"))
+            EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com")),
+            EmulatorEnvironment(try OIDCEmulator(issuer: "https://evil.example.com"))
         )
         let wanted = try await honest.client().beginSignIn()
         let response = try await honest.visit(wanted.url)
@@ -45,11 +45,11 @@ import Testing
 
     @Test func neverSendsARefreshTokenToAnotherIssuer() async throws {
         let store = MemoryTokenStore()
-        var settings = try EmulatorScene.registration()
+        var settings = try EmulatorEnvironment.registration()
         settings.scopes.append("offline_access")
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        _ = try await scene.client(registration: settings, store: store).signIn()
-        let other = EmulatorScene(try OIDCEmulator(issuer: "https://other.example.com"))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        _ = try await environment.client(registration: settings, store: store).signIn()
+        let other = EmulatorEnvironment(try OIDCEmulator(issuer: "https://other.example.com"))
         let client = try other.client(registration: settings, store: store)
         let error = await #expect(throws: AuthError.self) { try await client.refresh() }
         #expect(error?.code == .loginRequired)
@@ -92,11 +92,13 @@ import Testing
     @Test(arguments: ["?tenant=1", "/.well-known/openid-configuration"])
     func rejectsAnIssuerWithAQueryOrAWellKnownPath(_ suffix: String) async throws {
         // RFC 8414 section 2.
-        try await EmulatorScene.with(.inProcess) { scene in
-            let client = try scene.client(adapter: OIDCProvider(issuer: "\(scene.emulator.issuer)\(suffix)"))
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(
+                adapter: OIDCProvider(issuer: "\(environment.emulator.issuer)\(suffix)")
+            )
             let error = await #expect(throws: AuthError.self) { try await client.metadata() }
             #expect(error?.code == .invalidConfiguration)
-            #expect(scene.emulator.requests.isEmpty)
+            #expect(environment.emulator.requests.isEmpty)
         }
     }
 

@@ -32,10 +32,10 @@ private struct MemoryLogHandler: LogHandler {
     @Test func logsEventsWithoutSecrets() async throws {
         let kept = MemoryLogHandler.Lines()
         let logger = Logger(label: "test") { _ in MemoryLogHandler(kept: kept) }
-        try await EmulatorScene.with(.inProcess) { scene in
-            let client = try scene.client(observer: FlowEvent.logger(logger))
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(observer: FlowEvent.logger(logger))
             let tokens = try await client.signIn().credential.tokens
-            scene.emulator.fault = .idToken(.wrongNonce)
+            environment.emulator.fault = .idToken(.wrongNonce)
             await expectError(.invalidIDToken) { try await client.signIn() }
             let lines = kept.lines.withLock { $0 }
             #expect(lines.contains { $0.0 == .debug && $0.1.contains("storing succeeded") })
@@ -49,9 +49,9 @@ private struct MemoryLogHandler: LogHandler {
     func logsCancellationAtInfoAndOtherErrorsAtWarning(_ isCancelled: Bool) async throws {
         let kept = MemoryLogHandler.Lines()
         let logger = Logger(label: "test") { _ in MemoryLogHandler(kept: kept) }
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
         let transport = ThrowingTransport(error: isCancelled ? CancellationError() : DatabaseIsDown())
-        let client = try scene.client(transport: transport, observer: FlowEvent.logger(logger))
+        let client = try environment.client(transport: transport, observer: FlowEvent.logger(logger))
         await #expect(throws: (any Error).self) { try await client.signIn() }
         let lines = kept.lines.withLock { $0 }
         #expect(lines.contains { $0.0 == .warning && $0.1.contains("failed (unknown error)") } == !isCancelled)

@@ -16,7 +16,7 @@ import Testing
     }
 
     private func registration() throws -> ClientRegistration {
-        var values = try EmulatorScene.registration()
+        var values = try EmulatorEnvironment.registration()
         values.scopes = ["openid", "offline_access"]
         return try ClientRegistration(values)
     }
@@ -26,8 +26,8 @@ import Testing
         let time = self.time
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", users: users(count), now: { time.now })
         emulator.accessTokenLifetime = 300
-        let scene = EmulatorScene(emulator)
-        let client = OAuthClient(server: scene.server(host: time.host), registration: try registration())
+        let environment = EmulatorEnvironment(emulator)
+        let client = OAuthClient(server: environment.server(host: time.host), registration: try registration())
         let credentials = CredentialManager(client: client, store: MemoryTokenStore())
         try await forEach(count) { number in
             let request = try await client.authorizationRequest()
@@ -83,7 +83,7 @@ import Testing
             guard !token.isEmpty, token == slow.withLock({ $0 }) else { return }
             for await _ in gate {}
         }
-        let server = EmulatorScene(emulator).server(transport: transport, host: time.host)
+        let server = EmulatorEnvironment(emulator).server(transport: transport, host: time.host)
         let client = OAuthClient(server: server, registration: try registration())
         let credentials = CredentialManager(client: client, store: MemoryTokenStore())
         for number in 0..<2 {
@@ -111,7 +111,7 @@ import Testing
             guard !token.isEmpty, holds.withLock({ $0 }) else { return }
             for await _ in gate {}
         }
-        let server = EmulatorScene(emulator).server(transport: transport, host: time.host)
+        let server = EmulatorEnvironment(emulator).server(transport: transport, host: time.host)
         let client = OAuthClient(server: server, registration: try registration())
         let credentials = CredentialManager(client: client, store: MemoryTokenStore(), refreshesAhead: true)
         for number in 0..<20 {
@@ -138,8 +138,8 @@ import Testing
 
     @Test func credentialsBeyondTheCacheLimitAreReadFromTheStore() async throws {
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", users: users(50))
-        let scene = EmulatorScene(emulator)
-        let client = OAuthClient(server: scene.server(), registration: try registration())
+        let environment = EmulatorEnvironment(emulator)
+        let client = OAuthClient(server: environment.server(), registration: try registration())
         let store = MemoryTokenStore()
         let credentials = CredentialManager(client: client, store: store, cacheLimit: 10)
         for number in 0..<50 {
@@ -160,7 +160,7 @@ import Testing
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", now: { time.now })
         emulator.fault = .metadata(.unavailable)
         let client = OAuthClient(
-            server: EmulatorScene(emulator).server(host: time.host),
+            server: EmulatorEnvironment(emulator).server(host: time.host),
             registration: try registration()
         )
         for _ in 0..<100 {
@@ -177,7 +177,7 @@ import Testing
     @Test func staleMetadataIsUsedForALimitedTimeWhileFetchesFail() async throws {
         let time = self.time
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", now: { time.now })
-        let server = EmulatorScene(emulator).server(host: time.host)
+        let server = EmulatorEnvironment(emulator).server(host: time.host)
         _ = try await server.metadata()
         emulator.fault = .metadata(.unavailable)
         time.advance(by: .seconds(7200))
@@ -189,13 +189,13 @@ import Testing
 
     @Test func tokensOfAGivenAccountAreRefreshedUntilItIsSignedOut() async throws {
         let time = self.time
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
-        var registration = try EmulatorScene.registration()
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        var registration = try EmulatorEnvironment.registration()
         registration.scopes.append("offline_access")
         let store = MemoryTokenStore()
-        let bob = try scene.client(registration: registration, user: .bob, store: store, host: time.host)
+        let bob = try environment.client(registration: registration, user: .bob, store: store, host: time.host)
         let bobs = try await bob.signIn().credential
-        let client = try scene.client(registration: registration, store: store, host: time.host)
+        let client = try environment.client(registration: registration, store: store, host: time.host)
         let alices = try await client.signIn(.addAccount).credential
         let subject = try #require(bobs.identity?.subject)
         #expect(try await client.freshTokens() == alices.tokens)
@@ -238,15 +238,15 @@ import Testing
 
     private func losing() async throws -> (OIDCEmulator, AuthClient, LosingStore, RecordKey, Credential) {
         let time = self.time
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
-        var registration = try EmulatorScene.registration()
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        var registration = try EmulatorEnvironment.registration()
         registration.scopes = ["openid", "offline_access"]
         let store = LosingStore()
-        let client = try scene.client(registration: registration, store: store, host: time.host)
+        let client = try environment.client(registration: registration, store: store, host: time.host)
         let credential = try await client.signIn().credential
         time.advance(by: .seconds(3600))
         let key = RecordKey(name: "default", issuer: "https://id.example.com", clientID: "authflow-demo")
-        return (scene.emulator, client, store, key, credential)
+        return (environment.emulator, client, store, key, credential)
     }
 
     @Test func tokensRefreshedUnderALostLeaseAreStoredUnderTheNextLease() async throws {
@@ -297,7 +297,7 @@ import Testing
         let time = self.time
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", users: users(1), now: { time.now })
         let client = OAuthClient(
-            server: EmulatorScene(emulator).server(host: time.host),
+            server: EmulatorEnvironment(emulator).server(host: time.host),
             registration: try registration()
         )
         let credentials = CredentialManager(client: client, store: MemoryTokenStore())

@@ -10,7 +10,7 @@ import Testing
 /// OAuth 2.0 without OpenID Connect: no `openid` scope, no ID Token, and a user who may be unknown.
 @Suite struct PlainOAuthTests {
     private static func registration() throws -> ClientRegistration.Values {
-        var values = try EmulatorScene.registration()
+        var values = try EmulatorEnvironment.registration()
         values.scopes = ["repo", "offline_access"]
         return values
     }
@@ -22,22 +22,24 @@ import Testing
             authenticationMethod: "client_secret_basic",
             redirectURIs: OIDCEmulator.Client.demo.redirectURIs
         )
-        try await EmulatorScene.with(.inProcess, clients: [confidential]) { scene in
-            scene.emulator.fault = .metadata(.member("token_endpoint_auth_methods_supported", ["client_secret_basic"]))
-            let client = try scene.client(registration: Self.registration())
+        try await EmulatorEnvironment.with(.inProcess, clients: [confidential]) { environment in
+            environment.emulator.fault = .metadata(
+                .member("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+            )
+            let client = try environment.client(registration: Self.registration())
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.message.contains("\"client_secret\"") == true, "\(error as Any)")
         }
     }
 
     @Test func aRefreshThatReturnsAnotherUsersTokensEndsTheSession() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let adapter = OIDCProvider(issuer: scene.emulator.issuer, identitySource: .userInfo)
-            let client = try scene.client(registration: Self.registration(), adapter: adapter)
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let adapter = OIDCProvider(issuer: environment.emulator.issuer, identitySource: .userInfo)
+            let client = try environment.client(registration: Self.registration(), adapter: adapter)
             _ = try await client.signIn()
-            let bob = try scene.client(registration: Self.registration(), adapter: adapter, user: .bob)
+            let bob = try environment.client(registration: Self.registration(), adapter: adapter, user: .bob)
             let stolen = try await bob.signIn().credential.tokens.accessToken.exposed
-            scene.emulator.fault = .tokenResponse(.member("access_token", .string(stolen)))
+            environment.emulator.fault = .tokenResponse(.member("access_token", .string(stolen)))
             let error = await #expect(throws: AuthError.self) { try await client.refresh() }
             #expect(error?.code == .loginRequired)
             #expect((error?.underlyingError as? AuthError)?.code == .invalidUserInfo)
@@ -46,11 +48,11 @@ import Testing
     }
 
     @Test func aRefreshStoresTheNewRefreshTokenEvenIfUserInfoIsUnavailable() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let adapter = OIDCProvider(issuer: scene.emulator.issuer, identitySource: .userInfo)
-            let client = try scene.client(registration: Self.registration(), adapter: adapter)
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let adapter = OIDCProvider(issuer: environment.emulator.issuer, identitySource: .userInfo)
+            let client = try environment.client(registration: Self.registration(), adapter: adapter)
             let first = try await client.signIn().credential.tokens
-            scene.emulator.fault = .userInfo(.unavailable)
+            environment.emulator.fault = .userInfo(.unavailable)
             let error = await #expect(throws: AuthError.self) { try await client.refresh() }
             #expect(error?.code == .temporarilyUnavailable)
             let kept = try #require(try await client.credential()?.tokens)
@@ -58,16 +60,16 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func signsInAUserWithAnUnknownIdentity(
-        _ setting: EmulatorScene.Setting
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func signsInAUserWithAnUnknownIdentity(
+        _ setting: EmulatorEnvironment.Setting
     ) async throws {
-        try await EmulatorScene.with(setting) { scene in
+        try await EmulatorEnvironment.with(setting) { environment in
             let store = MemoryTokenStore()
-            let client = try scene.client(registration: Self.registration(), store: store)
+            let client = try environment.client(registration: Self.registration(), store: store)
             let signIn = try await client.signIn()
             #expect(signIn.identity == nil && signIn.storageError == nil)
             #expect("\(signIn)" == "Signed in as an unknown user with the scopes repo offline_access")
-            let again = try scene.client(registration: Self.registration(), store: store)
+            let again = try environment.client(registration: Self.registration(), store: store)
             #expect(try await again.credential()?.tokens == signIn.credential.tokens)
             #expect(try await again.refresh().tokens.accessToken != signIn.credential.tokens.accessToken)
             #expect(try await again.accounts().isEmpty)
@@ -87,9 +89,9 @@ import Testing
 
     @Test func signsInAnUnknownUserWithTheDeviceFlow() async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            let emulator = scene.emulator
-            let client = try scene.client(
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
+            let client = try environment.client(
                 registration: Self.registration(),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
                 flows: [.device],
@@ -101,27 +103,27 @@ import Testing
     }
 
     @Test func obtainsTheIdentityFromUserInfo() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let adapter = OIDCProvider(issuer: scene.emulator.issuer, identitySource: .userInfo)
-            let client = try scene.client(registration: Self.registration(), adapter: adapter)
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let adapter = OIDCProvider(issuer: environment.emulator.issuer, identitySource: .userInfo)
+            let client = try environment.client(registration: Self.registration(), adapter: adapter)
             #expect(try await client.signIn().identity?.subject == "248289761001")
             #expect(try await client.userInfo()["sub"] == "248289761001")
             // Another user has a different subject.
-            let bob = try scene.client(registration: Self.registration(), adapter: adapter, user: .bob)
+            let bob = try environment.client(registration: Self.registration(), adapter: adapter, user: .bob)
             #expect(try await bob.signIn().identity?.subject != "248289761001")
         }
     }
 
     @Test func obtainsTheSubjectFromACustomUserInfoClaim() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.fault = .userInfo(.members { $0 = ["id": 42, "username": "alice"] })
-            let issuer = scene.emulator.issuer
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .userInfo(.members { $0 = ["id": 42, "username": "alice"] })
+            let issuer = environment.emulator.issuer
             let adapter = OIDCProvider(issuer: issuer, identitySource: .userInfo, subjectClaim: "id")
-            let signIn = try await scene.client(registration: Self.registration(), adapter: adapter).signIn()
+            let signIn = try await environment.client(registration: Self.registration(), adapter: adapter).signIn()
             #expect(signIn.identity?.subject == "42")
             let other = OIDCProvider(issuer: issuer, identitySource: .userInfo)
             let error = await #expect(throws: AuthError.self) {
-                try await scene.client(registration: Self.registration(), adapter: other).signIn()
+                try await environment.client(registration: Self.registration(), adapter: other).signIn()
             }
             #expect(error?.code == .invalidUserInfo)
         }
@@ -129,17 +131,17 @@ import Testing
 
     /// X and Naver nest the user's claims in a member of the response.
     @Test func obtainsTheSubjectFromANestedUserInfoClaim() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.fault = .userInfo(.members { $0 = ["data": ["id": "42", "ids": ["a/b", "c"]]] })
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .userInfo(.members { $0 = ["data": ["id": "42", "ids": ["a/b", "c"]]] })
             for (pointer, subject) in [
                 ("/data/id", "42"), ("/data/ids/1", "c"), ("/data/none", nil), ("/data/ids/2", nil),
             ] {
                 let adapter = OIDCProvider(
-                    issuer: scene.emulator.issuer,
+                    issuer: environment.emulator.issuer,
                     identitySource: .userInfo,
                     subjectClaim: pointer
                 )
-                let client = try scene.client(registration: Self.registration(), adapter: adapter)
+                let client = try environment.client(registration: Self.registration(), adapter: adapter)
                 let found = try? await client.signIn().identity?.subject
                 #expect(found == subject, "\(pointer)")
             }
@@ -148,12 +150,12 @@ import Testing
 
     @Test func obtainsTheIdentityFromIntrospection() async throws {
         let client = OIDCEmulator.Client(id: "c", secret: "s", authenticationMethod: "client_secret_basic")
-        try await EmulatorScene.with(.inProcess, clients: [client]) { scene in
+        try await EmulatorEnvironment.with(.inProcess, clients: [client]) { environment in
             var values = try Self.registration()
             values.clientID = "c"
             values.authentication = .clientSecretBasic(Secret("s"))
-            let adapter = OIDCProvider(issuer: scene.emulator.issuer, identitySource: .introspection)
-            let signIn = try await scene.client(registration: values, adapter: adapter).signIn()
+            let adapter = OIDCProvider(issuer: environment.emulator.issuer, identitySource: .introspection)
+            let signIn = try await environment.client(registration: values, adapter: adapter).signIn()
             #expect(signIn.identity?.subject == "248289761001")
         }
     }

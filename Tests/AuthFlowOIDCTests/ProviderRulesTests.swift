@@ -12,8 +12,8 @@ import Testing
 
 /// Behavior of identity providers that the specifications leave open.
 @Suite struct ProviderRulesTests {
-    private func scene(clients: [OIDCEmulator.Client] = [.demo]) throws -> EmulatorScene {
-        EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: clients))
+    private func environment(clients: [OIDCEmulator.Client] = [.demo]) throws -> EmulatorEnvironment {
+        EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: clients))
     }
 
     // MARK: Settings
@@ -40,46 +40,46 @@ import Testing
     // MARK: Metadata
 
     @Test func doesNotSendAnAuthorizationRequestIfPARIsRequiredButHasNoEndpoint() async throws {
-        let scene = try scene()
-        scene.emulator.fault = .metadata(.member("require_pushed_authorization_requests", true))
-        let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        let environment = try environment()
+        environment.emulator.fault = .metadata(.member("require_pushed_authorization_requests", true))
+        let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
         #expect(error?.code == .unsupported)
         #expect(error?.message.contains("pushed authorization request") == true)
-        #expect(!scene.emulator.requests.contains { $0.contains("/authorize") })
+        #expect(!environment.emulator.requests.contains { $0.contains("/authorize") })
     }
 
     @Test func readsMissingEndpointsFromTheRFC8414Metadata() async throws {
-        let scene = try scene()
-        scene.emulator.fault = .metadata(.member("revocation_endpoint", nil))
+        let environment = try environment()
+        environment.emulator.fault = .metadata(.member("revocation_endpoint", nil))
         let asked = Mutex(0)
-        let transport = ScriptedResponses(base: scene.transport) { call in
+        let transport = ScriptedResponses(base: environment.transport) { call in
             guard call.url == "https://id.example.com/.well-known/oauth-authorization-server" else { return nil }
             asked.withLock { $0 += 1 }
             return .json(["issuer": "https://id.example.com", "revocation_endpoint": "https://id.example.com/revoke"])
         }
-        let client = try scene.client(transport: transport)
+        let client = try environment.client(transport: transport)
         _ = try await client.signIn()
         #expect(asked.withLock { $0 } == 0)
         guard case .done = try await client.signOut().revocation else {
             Issue.record("The tokens were not revoked.")
             return
         }
-        #expect(scene.emulator.requests.contains("POST /revoke"))
+        #expect(environment.emulator.requests.contains("POST /revoke"))
         _ = try await client.signIn()
         _ = try await client.signOut()
         #expect(asked.withLock { $0 } == 1)
     }
 
     @Test func ignoresRFC8414MetadataOfAnotherIssuer() async throws {
-        let scene = try scene()
-        scene.emulator.fault = .metadata(.member("revocation_endpoint", nil))
-        let transport = ScriptedResponses(base: scene.transport) { call in
+        let environment = try environment()
+        environment.emulator.fault = .metadata(.member("revocation_endpoint", nil))
+        let transport = ScriptedResponses(base: environment.transport) { call in
             call.url.hasSuffix("/.well-known/oauth-authorization-server")
                 ? .json([
                     "issuer": "https://other.example.com", "revocation_endpoint": "https://other.example.com/revoke",
                 ]) : nil
         }
-        let client = try scene.client(transport: transport)
+        let client = try environment.client(transport: transport)
         _ = try await client.signIn()
         guard case .unsupported = try await client.signOut().revocation else {
             Issue.record("There is no revocation endpoint.")
@@ -88,28 +88,28 @@ import Testing
     }
 
     @Test func configuredEndpointsReplaceDiscoveredOnesAndChangeTheBinding() async throws {
-        let scene = try scene()
+        let environment = try environment()
         let store = MemoryTokenStore()
         var endpoints = ProviderMetadata(issuer: "https://id.example.com")
         endpoints.userInfoEndpoint = Endpoint("https://id.example.com/userinfo?x=1")
         let byHand = OIDCProvider(issuer: "https://id.example.com", endpoints: endpoints)
-        let client = try scene.client(adapter: byHand, store: store)
+        let client = try environment.client(adapter: byHand, store: store)
         _ = try await client.signIn()
-        #expect(scene.emulator.receivedRequests.contains { $0.path == "/userinfo" && $0.query["x"] == "1" })
+        #expect(environment.emulator.receivedRequests.contains { $0.path == "/userinfo" && $0.query["x"] == "1" })
         _ = try await client.userInfo()
         // A client without the configured endpoint has a different binding, and does not use the stored token.
-        let discovered = try scene.client(store: store)
-        let requests = scene.emulator.requests.count { $0 == "GET /userinfo" }
+        let discovered = try environment.client(store: store)
+        let requests = environment.emulator.requests.count { $0 == "GET /userinfo" }
         let error = await #expect(throws: AuthError.self) { try await discovered.userInfo() }
         #expect(error?.code == .loginRequired)
         #expect(error?.message.contains("No token was sent") == true)
-        #expect(scene.emulator.requests.count { $0 == "GET /userinfo" } == requests)
+        #expect(environment.emulator.requests.count { $0 == "GET /userinfo" } == requests)
     }
 
     @Test func sendsNoStoredTokenWithoutABinding() async throws {
-        let scene = try scene()
+        let environment = try environment()
         let store = MemoryTokenStore()
-        let client = try scene.client(store: store)
+        let client = try environment.client(store: store)
         _ = try await client.signIn()
         let key = RecordKey(name: "default", issuer: "https://id.example.com", clientID: "authflow-demo")
         let stored = try JSON(parsing: try #require(await store.bytes(for: key)))
@@ -118,9 +118,9 @@ import Testing
         account["binding"] = nil
         document["accounts"] = .array([.object(account)])
         try await store.set(try JSON.object(document).serialized(), for: key)
-        let error = await #expect(throws: AuthError.self) { try await scene.client(store: store).userInfo() }
+        let error = await #expect(throws: AuthError.self) { try await environment.client(store: store).userInfo() }
         #expect(error?.code == .loginRequired)
-        let signOut = try await scene.client(store: store).signOut()
+        let signOut = try await environment.client(store: store).signOut()
         guard case .failed = signOut.revocation else {
             Issue.record("The result must report that nothing was revoked.")
             return
@@ -135,15 +135,15 @@ import Testing
         ("invalid_client", .issuerMismatch),
     ])
     func reportsAnErrorResponseWithoutIssAsUnconfirmed(_ error: String, _ code: AuthError.Code) async throws {
-        let scene = try scene()
-        scene.emulator.fault = .callback(
+        let environment = try environment()
+        environment.emulator.fault = .callback(
             .parameters {
                 $0["iss"] = nil
                 $0["code"] = nil
                 $0["error"] = error
             }
         )
-        let thrown = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        let thrown = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
         #expect(thrown?.code == code)
         #expect(thrown?.providerError?.error == error)
         #expect(thrown?.message.contains("not confirmed") == true)
@@ -152,24 +152,24 @@ import Testing
     /// RFC 6749 section 4.1.2.1: the error codes correspond to the statuses 503 and 500.
     @Test(arguments: ["temporarily_unavailable", "server_error"])
     func reportsAuthorizationServerErrorsAsTemporarilyUnavailable(_ error: String) async throws {
-        let scene = try scene()
-        scene.emulator.fault = .callback(
+        let environment = try environment()
+        environment.emulator.fault = .callback(
             .parameters {
                 $0["code"] = nil
                 $0["error"] = error
             }
         )
-        let thrown = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        let thrown = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
         #expect(thrown?.code == .temporarilyUnavailable)
     }
 
     /// RFC 6749 section 3.1: parameters "MUST NOT be included more than once".
     @Test(arguments: ["state=evil", "a=b&Client_ID=x", "nonce", "state=evil&x=%FF"])
     func rejectsAnAuthorizationEndpointThatContainsARequestParameter(_ query: String) async throws {
-        let scene = try scene()
-        let page = "\(scene.emulator.issuer)/authorize?\(query)"
-        scene.emulator.fault = .metadata(.member("authorization_endpoint", .string(page)))
-        let thrown = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        let environment = try environment()
+        let page = "\(environment.emulator.issuer)/authorize?\(query)"
+        environment.emulator.fault = .metadata(.member("authorization_endpoint", .string(page)))
+        let thrown = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
         #expect(
             thrown?.code == .unsupported
                 && thrown?.message.contains(query.contains("%") ? "cannot be decoded" : "already has the parameter")
@@ -178,15 +178,15 @@ import Testing
     }
 
     @Test func aDeniedSecondSignInKeepsTheFirstSession() async throws {
-        let scene = try scene()
+        let environment = try environment()
         let store = MemoryTokenStore()
-        _ = try await scene.client(store: store).signIn()
+        _ = try await environment.client(store: store).signIn()
         let error = await #expect(throws: AuthError.self) {
-            try await scene.client(consent: .deny, store: store).signIn()
+            try await environment.client(consent: .deny, store: store).signIn()
         }
         #expect(error?.code == .accessDenied)
         #expect(error?.message.contains("signed in") == false)
-        #expect(try await scene.client(store: store).credential() != nil)
+        #expect(try await environment.client(store: store).credential() != nil)
     }
 
     @Test func rejectsLogoutTokensAndAccessTokensAsIDTokens() async throws {
@@ -194,29 +194,29 @@ import Testing
             IDTokenFault.claim("events", ["http://schemas.openid.net/event/backchannel-logout": [:]]),
             .header { $0["typ"] = "logout+jwt" }, .header { $0["typ"] = "at+jwt" }, .header { $0["typ"] = 5 },
         ] {
-            let scene = try scene()
-            scene.emulator.fault = .idToken(fault)
-            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            let environment = try environment()
+            environment.emulator.fault = .idToken(fault)
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error?.code == .invalidIDToken)
         }
-        let scene = try scene()
-        scene.emulator.fault = .idToken(.header { $0["typ"] = "jwt" })
-        _ = try await scene.client().signIn()
+        let environment = try environment()
+        environment.emulator.fault = .idToken(.header { $0["typ"] = "jwt" })
+        _ = try await environment.client().signIn()
     }
 
     @Test(arguments: ["\u{212A}elvin", "é", "1\u{301}"])
     func rejectsASubjectThatIsNotASCII(_ subject: String) async throws {
-        let scene = try scene()
-        scene.emulator.fault = .idToken(.claim("sub", .string(subject)))
-        let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        let environment = try environment()
+        environment.emulator.fault = .idToken(.claim("sub", .string(subject)))
+        let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
         #expect(error?.code == .invalidIDToken)
     }
 
     @Test func errorsContainTheProvidersErrorMessage() async throws {
-        let scene = try scene()
-        let client = try scene.client()
+        let environment = try environment()
+        let client = try environment.client()
         _ = try await client.signIn()
-        scene.emulator.fault = .userInfo(
+        environment.emulator.fault = .userInfo(
             .response {
                 $0.head.status = .unauthorized
                 $0.head.headerFields[.wwwAuthenticate] =
@@ -226,13 +226,13 @@ import Testing
         )
         let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
         #expect(error.map { "\($0)" }?.contains("Expired at noon") == true)
-        scene.emulator.fault = .metadata(
+        environment.emulator.fault = .metadata(
             .response {
                 $0.head.status = .forbidden
                 $0.body = Array(#"{"message": "This tenant is suspended."}"#.utf8)
             }
         )
-        let discovery = await #expect(throws: AuthError.self) { try await scene.client().metadata() }
+        let discovery = await #expect(throws: AuthError.self) { try await environment.client().metadata() }
         #expect(discovery.map { "\($0)" }?.contains("This tenant is suspended.") == true)
     }
 
@@ -243,11 +243,11 @@ import Testing
                 try await context.discover()
             }
         }
-        let scene = try scene()
-        let plain = await #expect(throws: AuthError.self) { try await scene.client(adapter: Plain()).metadata() }
+        let environment = try environment()
+        let plain = await #expect(throws: AuthError.self) { try await environment.client(adapter: Plain()).metadata() }
         #expect(plain?.message.contains("explicitly") == false)
         let oidc = await #expect(throws: AuthError.self) {
-            try await scene.client(adapter: OIDCProvider(issuer: "https://id.example.com/none")).metadata()
+            try await environment.client(adapter: OIDCProvider(issuer: "https://id.example.com/none")).metadata()
         }
         #expect(oidc?.message.contains("explicitly") == true)
     }
@@ -256,36 +256,42 @@ import Testing
 
     @Test func encodesSpacesAsPercent20InBasicCredentials() async throws {
         let secret = "a b+c:d%é"
-        let scene = try scene(clients: [
+        let environment = try environment(clients: [
             .init(id: "my app", secret: secret, authenticationMethod: "client_secret_basic")
         ])
         let settings = try ClientRegistration(clientID: "my app") {
             $0.authentication = .clientSecretBasic(Secret(secret))
         }.values
-        _ = try await scene.client(registration: settings).signIn()
-        let field = scene.emulator.receivedRequests.first { $0.path == "/token" }?.request.headerFields[.authorization]
+        _ = try await environment.client(registration: settings).signIn()
+        let field = environment.emulator.receivedRequests.first { $0.path == "/token" }?.request.headerFields[
+            .authorization
+        ]
         let pair = try #require(Data(base64Encoded: String(field?.dropFirst("Basic ".count) ?? "")))
         #expect(String(decoding: pair, as: UTF8.self) == "my%20app:a%20b%2Bc%3Ad%25%C3%A9")
     }
 
     @Test(arguments: [("right%", true), ("rightone", false)])
     func suggestsClientSecretPostWhenTheSecretHasSpecialCharacters(_ secret: String, _ isAdvised: Bool) async throws {
-        let scene = try scene(clients: [.init(id: "c", secret: "other", authenticationMethod: "client_secret_basic")])
+        let environment = try environment(clients: [
+            .init(id: "c", secret: "other", authenticationMethod: "client_secret_basic")
+        ])
         let settings = try ClientRegistration(clientID: "c") { $0.authentication = .clientSecretBasic(Secret(secret)) }
             .values
-        let error = await #expect(throws: AuthError.self) { try await scene.client(registration: settings).signIn() }
+        let error = await #expect(throws: AuthError.self) {
+            try await environment.client(registration: settings).signIn()
+        }
         #expect(error?.providerError?.error == "invalid_client")
         #expect(error?.message.contains("\"client_secret_post\"") == isAdvised)
         #expect(error?.message.contains(secret) == false)
     }
 
     @Test(arguments: [true, false]) func fetchesARotatedSigningKey(withTheSameKeyID keepsKeyIDs: Bool) async throws {
-        let scene = try scene()
-        let client = try scene.client()
+        let environment = try environment()
+        let client = try environment.client()
         _ = try await client.signIn()
-        try scene.emulator.rotateKeys(keepsKeyIDs: keepsKeyIDs)
+        try environment.emulator.rotateKeys(keepsKeyIDs: keepsKeyIDs)
         _ = try await client.signIn()
-        #expect(scene.emulator.requests.count { $0 == "GET /jwks" } == 2)
+        #expect(environment.emulator.requests.count { $0 == "GET /jwks" } == 2)
     }
 
     // MARK: Signing out
@@ -293,19 +299,19 @@ import Testing
     /// Without `id_token_hint`, the request must contain `client_id`.
     @Test(arguments: [(true, true), (false, true), (true, false), (false, false)])
     func sendsTheClientIDAndTheIDTokenAtSignOutAsConfigured(_ isNamed: Bool, _ hasHint: Bool) async throws {
-        let scene = try scene()
-        var settings = try EmulatorScene.registration()
+        let environment = try environment()
+        var settings = try EmulatorEnvironment.registration()
         settings.postLogoutRedirectURI = RedirectURI("http://127.0.0.1:8400/callback")
         settings.parameters[.endSession] = ["ui_locales": "de"]
         if !isNamed { settings.sendsClientIDAtSignOut = false }
         if !hasHint { settings.sendsIDTokenAtSignOut = false }
-        let client = try scene.client(registration: settings)
+        let client = try environment.client(registration: settings)
         _ = try await client.signIn()
         guard case .done = try await client.signOut(endingSession: true).endSession else {
             Issue.record("The session was not ended.")
             return
         }
-        let query = try #require(scene.emulator.receivedRequests.first { $0.path == "/end_session" }?.query)
+        let query = try #require(environment.emulator.receivedRequests.first { $0.path == "/end_session" }?.query)
         #expect((query["id_token_hint"] != nil) == hasHint)
         #expect(query["client_id"] == (isNamed || !hasHint ? "authflow-demo" : nil))
         #expect(query["ui_locales"] == "de")
@@ -313,15 +319,15 @@ import Testing
 
     @Test func doesNotRevokeExpiredTokens() async throws {
         let time = TestTime()
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
-        let client = try scene.client(host: time.host)
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        let client = try environment.client(host: time.host)
         _ = try await client.signIn()
         time.advance(3600)
         guard case .done = try await client.signOut().revocation else {
             Issue.record("Revocation must succeed, because there is nothing left to revoke.")
             return
         }
-        #expect(!scene.emulator.requests.contains("POST /revoke"))
+        #expect(!environment.emulator.requests.contains("POST /revoke"))
     }
 }
 

@@ -37,8 +37,8 @@ import Testing
     }
 
     @Test func forwardsAStreamedBodyAndItsContentEncoding() async throws {
-        try await WebScene.run { web in
-            let api = APITransport(web.scene.transport) { request, body in
+        try await WebEnvironment.run { web in
+            let api = APITransport(web.environment.transport) { request, body in
                 var head = HTTPResponse(status: .created, headerFields: [.contentType: "text/plain"])
                 head.headerFields[.eTag] = request.headerFields[.contentEncoding]
                 return TransportResponse(head: head, body: body)
@@ -70,9 +70,9 @@ import Testing
     func rejectsAStreamedBodyThatIsTooLargeOrTooSlow(_: String, _ body: UploadBody, duration: Duration, status: Int)
         async throws
     {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let isAsked = Mutex(false)
-            let api = APITransport(web.scene.transport) { _, _ in
+            let api = APITransport(web.environment.transport) { _, _ in
                 isAsked.withLock { $0 = true }
                 return TransportResponse(head: HTTPResponse(status: .ok))
             }
@@ -88,9 +88,9 @@ import Testing
 
     /// The nonce arrives with the first response, when the body has already been consumed.
     @Test func aStreamedUploadThatNeedsADPoPNonceReturns503AndThenSucceeds() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let proofs = Mutex(0)
-            let api = APITransport(web.scene.transport) { request, body in
+            let api = APITransport(web.environment.transport) { request, body in
                 let count = proofs.withLock { count in
                     count += 1
                     return count
@@ -102,7 +102,7 @@ import Testing
                 return TransportResponse(head: head)
             }
             let server = try web.process(transport: api, registration: { $0.usesDPoP = true })
-            web.scene.emulator.dpop = .required
+            web.environment.emulator.dpop = .required
             let proxy = try Self.proxy(server)
             let browser = WebBrowser()
             try await browser.signIn(web, at: server)

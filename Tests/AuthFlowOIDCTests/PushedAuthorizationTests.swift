@@ -9,23 +9,23 @@ import Testing
 /// Authorization requests that are pushed (RFC 9126), signed (RFC 9101), or rich (RFC 9396).
 @Suite struct PushedAuthorizationTests {
     private let key: PrivateKey
-    private let scene: EmulatorScene
+    private let environment: EmulatorEnvironment
 
     init() throws {
         key = try PrivateKey(generatedFor: .es256)
-        scene = EmulatorScene(
+        environment = EmulatorEnvironment(
             try OIDCEmulator(
                 issuer: "https://id.example.com",
                 clients: [ClientAssertionTests.client(key), .demo]
             )
         )
-        scene.emulator.pushedRequests = .automatic
+        environment.emulator.pushedRequests = .automatic
     }
 
     private func registration(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws
         -> ClientRegistration.Values
     {
-        var values = try EmulatorScene.registration()
+        var values = try EmulatorEnvironment.registration()
         values.clientID = "machine"
         values.authentication = .privateKeyJWT(SigningKeySource(key))
         values.redirectURIs = ["http://127.0.0.1:8400/callback"]
@@ -38,21 +38,21 @@ import Testing
     }
 
     private func client(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws -> OAuthClient {
-        OAuthClient(server: scene.server(), registration: try ClientRegistration(try registration(change)))
+        OAuthClient(server: environment.server(), registration: try ClientRegistration(try registration(change)))
     }
 
     @Test func theBrowserSendsOnlyTheClientIDAndTheRequestURI() async throws {
-        _ = try await scene.client(registration: registration()).signIn()
-        let visited = try #require(scene.emulator.receivedRequests.first { $0.path == "/authorize" })
+        _ = try await environment.client(registration: registration()).signIn()
+        let visited = try #require(environment.emulator.receivedRequests.first { $0.path == "/authorize" })
         #expect(visited.query.names.sorted() == ["client_id", "request_uri"])
-        let pushed = try #require(scene.emulator.receivedRequests.first { $0.path == "/par" })
+        let pushed = try #require(environment.emulator.receivedRequests.first { $0.path == "/par" })
         #expect(pushed.form["code_challenge_method"] == "S256" && pushed.form["state"] != nil)
         #expect(pushed.form["client_assertion"] != nil)
     }
 
     @Test func aPublicClientPushesItsAuthorizationRequest() async throws {
-        _ = try await scene.client().signIn()
-        #expect(scene.emulator.requests.contains("POST /par"))
+        _ = try await environment.client().signIn()
+        #expect(environment.emulator.requests.contains("POST /par"))
     }
 
     struct Choice: CustomTestStringConvertible {
@@ -72,7 +72,7 @@ import Testing
         Choice(client: .never, provider: .automatic, code: nil, isPushed: false),
         Choice(client: .never, provider: .always, code: .invalidConfiguration, isPushed: false),
     ]) func clientAndProviderSettingsDecideWhetherTheRequestIsPushed(_ choice: Choice) async throws {
-        scene.emulator.pushedRequests = choice.provider
+        environment.emulator.pushedRequests = choice.provider
         let client = try client { $0.pushedRequests = choice.client }
         do {
             let request = try await client.authorizationRequest()
@@ -81,21 +81,21 @@ import Testing
         } catch let error as AuthError {
             #expect(error.code == choice.code)
         }
-        #expect(scene.emulator.requests.contains("POST /par") == choice.isPushed)
+        #expect(environment.emulator.requests.contains("POST /par") == choice.isPushed)
     }
 
     @Test func aRequestURICanBeUsedOnlyOnce() async throws {
         let request = try await client().authorizationRequest()
-        _ = try await scene.visit(request.url)
-        let again = await #expect(throws: (any Error).self) { try await scene.visit(request.url) }
+        _ = try await environment.visit(request.url)
+        let again = await #expect(throws: (any Error).self) { try await environment.visit(request.url) }
         #expect(again != nil)
     }
 
     @Test func aPushedRequestIsBoundToTheDPoPKey() async throws {
-        scene.emulator.dpop = .requiredWithNonce
-        let client = try scene.client(registration: registration { $0.usesDPoP = true })
+        environment.emulator.dpop = .requiredWithNonce
+        let client = try environment.client(registration: registration { $0.usesDPoP = true })
         #expect(try await client.signIn().credential.tokens.tokenType == "DPoP")
-        let pushed = scene.emulator.receivedRequests.filter { $0.path == "/par" }
+        let pushed = environment.emulator.receivedRequests.filter { $0.path == "/par" }
         #expect(pushed.count == 1 && pushed.first?.form["dpop_jkt"]?.utf8.count == 43)
     }
 
@@ -132,12 +132,12 @@ import Testing
     ]
 
     @Test(arguments: broken) func opensNoBrowserAfterAFailedPushedAuthorizationRequest(_ broken: Broken) async throws {
-        scene.emulator.fault = .pushedAuthorization(broken.fault)
+        environment.emulator.fault = .pushedAuthorization(broken.fault)
         let error = await #expect(throws: AuthError.self) {
-            try await scene.client(registration: registration()).signIn()
+            try await environment.client(registration: registration()).signIn()
         }
         #expect(error?.code == broken.code, "\(error?.message ?? "")")
-        #expect(!scene.emulator.requests.contains { $0.contains("/authorize") })
+        #expect(!environment.emulator.requests.contains { $0.contains("/authorize") })
     }
 
     // MARK: Signed requests
@@ -150,11 +150,11 @@ import Testing
             $0.pushedRequests = pushes
             $0.resources = ["https://a.example.com", "https://b.example.com"]
         }
-        let client = try scene.client(registration: values)
+        let client = try environment.client(registration: values)
         let options = AuthorizationOptions(maxAge: .seconds(3600))
         #expect(try await client.signIn(options: options).credential.identity != nil)
         let path = pushes == .always ? "/par" : "/authorize"
-        let received = try #require(scene.emulator.receivedRequests.first { $0.path == path })
+        let received = try #require(environment.emulator.receivedRequests.first { $0.path == path })
         let sent = pushes == .always ? received.form : received.query
         #expect(sent["code_challenge"] == nil && sent["state"] == nil && sent["redirect_uri"] == nil)
         let parts = (sent["request"] ?? "").split(separator: ".")
@@ -163,7 +163,7 @@ import Testing
         )
         #expect(claims["max_age"] == 3600)
         #expect(claims["resource"]?.strings == ["https://a.example.com", "https://b.example.com"])
-        #expect(claims["aud"]?.string == scene.emulator.issuer && claims["sub"] == nil)
+        #expect(claims["aud"]?.string == environment.emulator.issuer && claims["sub"] == nil)
         #expect((claims["exp"]?.number ?? 0) - (claims["nbf"]?.number ?? 0) == 330)
     }
 
@@ -181,12 +181,14 @@ import Testing
         let claims = try #require(
             parts.dropFirst().first.flatMap { Base64URL.decode($0) }.flatMap { try? JSON(parsing: $0) }
         )
-        #expect(claims["iss"] == "machine" && claims["aud"]?.string == scene.emulator.issuer && claims["sub"] == nil)
+        #expect(
+            claims["iss"] == "machine" && claims["aud"]?.string == environment.emulator.issuer && claims["sub"] == nil
+        )
         #expect((claims["exp"]?.number ?? 0) > 1_700_000_000 && claims["jti"] != "1" && claims["ui_locales"] == "de")
     }
 
     @Test func failsWithoutAKeyIfTheProviderRequiresSignedRequestObjects() async throws {
-        scene.emulator.fault = .metadata(.member("require_signed_request_object", true))
+        environment.emulator.fault = .metadata(.member("require_signed_request_object", true))
         let error = await #expect(throws: AuthError.self) { try await client().authorizationRequest() }
         #expect(error?.code == .unsupported && error?.message.contains("RFC 9101") == true)
     }
@@ -201,8 +203,8 @@ import Testing
         var values = try registration()
         values.pushedRequests = .automatic
         values.requestObjectReference = RequestObjectReference.publishingUnsigned { _ in url }
-        scene.emulator.pushedRequests = .never
-        let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+        environment.emulator.pushedRequests = .never
+        let client = OAuthClient(server: environment.server(), registration: try ClientRegistration(values))
         let error = await #expect(throws: AuthError.self) { try await client.authorizationRequest() }
         #expect(error?.code == .invalidConfiguration)
     }
@@ -221,12 +223,12 @@ import Testing
             Issue.record("It was published.")
             return "https://client.example.com/x"
         }
-        scene.emulator.fault = .metadata(.member("require_pushed_authorization_requests", true))
-        let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+        environment.emulator.fault = .metadata(.member("require_pushed_authorization_requests", true))
+        let client = OAuthClient(server: environment.server(), registration: try ClientRegistration(values))
         await expectError(.unsupported) { try await client.authorizationRequest() }
-        scene.emulator.pushedRequests = .never
-        scene.emulator.fault = .metadata(.member("request_uri_parameter_supported", false))
-        let other = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+        environment.emulator.pushedRequests = .never
+        environment.emulator.fault = .metadata(.member("request_uri_parameter_supported", false))
+        let other = OAuthClient(server: environment.server(), registration: try ClientRegistration(values))
         await expectError(.unsupported) { try await other.authorizationRequest() }
     }
 
@@ -236,25 +238,25 @@ import Testing
 
     @Test func sendsTheRequestedAndReturnsTheGrantedAuthorizationDetails() async throws {
         let granted: JSON = [["type": "payment", "actions": ["initiate"], "id": "7"]]
-        scene.emulator.fault = .tokenResponse(.member("authorization_details", granted))
+        environment.emulator.fault = .tokenResponse(.member("authorization_details", granted))
         var options = AuthorizationOptions()
         options.authorizationDetails = Self.payment
-        let credential = try await scene.client(registration: registration()).signIn(options: options).credential
-        let pushed = try #require(scene.emulator.receivedRequests.first { $0.path == "/par" })
+        let credential = try await environment.client(registration: registration()).signIn(options: options).credential
+        let pushed = try #require(environment.emulator.receivedRequests.first { $0.path == "/par" })
         #expect(try JSON(parsing: Array((pushed.form["authorization_details"] ?? "").utf8)) == Self.payment)
         #expect(credential.tokens.authorizationDetails == granted)
     }
 
     /// RFC 9396 section 6: a refresh without new details requests the grant's details.
     @Test func aRefreshKeepsTheAuthorizationDetailsOfTheGrant() async throws {
-        scene.emulator.fault = .tokenResponse(.member("authorization_details", Self.payment))
+        environment.emulator.fault = .tokenResponse(.member("authorization_details", Self.payment))
         var values = try registration()
         values.scopes.append("offline_access")
         values.authorizationDetails = Self.payment
-        let client = try scene.client(registration: values)
+        let client = try environment.client(registration: values)
         let first = try await client.signIn().credential
         #expect(client.coversAuthorizationDetails(first) == true)
-        scene.emulator.fault = nil
+        environment.emulator.fault = nil
         let refreshed = try await client.refresh()
         #expect(refreshed.tokens.accessToken != first.tokens.accessToken)
         #expect(client.coversAuthorizationDetails(refreshed) == true)
@@ -266,7 +268,7 @@ import Testing
             var values = try registration()
             values.pushedRequests = mode
             let client = AuthClient(
-                client: OAuthClient(server: scene.server(), registration: try ClientRegistration(values)),
+                client: OAuthClient(server: environment.server(), registration: try ClientRegistration(values)),
                 methods: [.userAgent(RefusingAgent())],
                 store: MemoryTokenStore()
             )
@@ -283,14 +285,14 @@ import Testing
     func suggestsDisablingPushedRequestsIfTheClientMayNotUseThem(_ body: String, _ status: Int, _ isHint: Bool)
         async throws
     {
-        scene.emulator.customResponse = { exchange in
+        environment.emulator.customResponse = { exchange in
             guard exchange.request.path == "/par" else { return exchange.response }
             return TransportResponse(
                 head: HTTPResponse(status: .init(code: status), headerFields: [.contentType: "application/json"]),
                 body: Array(body.utf8)
             )
         }
-        let client = try scene.client(registration: try registration())
+        let client = try environment.client(registration: try registration())
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         #expect(error?.message.contains(#""par" to "never""#) == isHint, "\(error as Any)")
     }
@@ -346,19 +348,19 @@ import Testing
     ]
 
     @Test(arguments: grants) func comparesGrantedWithRequestedAuthorizationDetails(_ grant: Grant) async throws {
-        scene.emulator.fault = .tokenResponse(.member("authorization_details", grant.granted))
+        environment.emulator.fault = .tokenResponse(.member("authorization_details", grant.granted))
         var options = AuthorizationOptions()
         options.authorizationDetails = Self.payment
-        let plain = OAuthClient(server: scene.server(), registration: try ClientRegistration(registration()))
+        let plain = OAuthClient(server: environment.server(), registration: try ClientRegistration(registration()))
         let request = try await plain.authorizationRequest(options)
-        let credential = try await plain.exchange(try await scene.visit(request.url), for: request)
+        let credential = try await plain.exchange(try await environment.visit(request.url), for: request)
         #expect(request.missingAuthorizationDetails(in: credential.tokens).isEmpty == grant.isCovered)
         // A client that requires an exact match rejects any other grant.
         var values = try registration()
         values.requiresExactAuthorizationDetails = true
-        let strict = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+        let strict = OAuthClient(server: environment.server(), registration: try ClientRegistration(values))
         let again = try await strict.authorizationRequest(options)
-        let callback = try await scene.visit(again.url)
+        let callback = try await environment.visit(again.url)
         if grant.isExact {
             _ = try await strict.exchange(callback, for: again)
         } else {

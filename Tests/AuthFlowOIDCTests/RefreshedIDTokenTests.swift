@@ -10,7 +10,7 @@ import Testing
     /// In GitLab, Doorkeeper and Django, auth_time is the time of the user's most recent sign-in in any browser.
     @Test(arguments: [3600, -3600] as [TimeInterval])
     func aChangedAuthTimeInARefreshedIDTokenKeepsTheOriginalAuthentication(_ difference: TimeInterval) async throws {
-        let life = try TokenLifeScene()
+        let life = try TokenLifeEnvironment()
         let store = MemoryTokenStore()
         let events = Mutex<[FlowEvent]>([])
         let client = try life.client(store: store, observer: { event in events.withLock { $0.append(event) } })
@@ -19,7 +19,7 @@ import Testing
         let time = try #require(authentication.time)
         life.time.advance(7200)
         let elsewhere = time.timeIntervalSince1970 + difference
-        life.scene.emulator.fault = .idToken(.claim("auth_time", .integer(Int64(elsewhere))))
+        life.environment.emulator.fault = .idToken(.claim("auth_time", .integer(Int64(elsewhere))))
         #expect(try await client.freshTokens().accessToken != first.tokens.accessToken)
         let refreshed = try #require(try await client.credential())
         #expect(refreshed.authentication == authentication)
@@ -34,11 +34,11 @@ import Testing
     }
 
     @Test func aRefreshedIDTokenIssuedAFewSecondsBeforeTheFirstIsAccepted() async throws {
-        let life = try TokenLifeScene()
+        let life = try TokenLifeEnvironment()
         let client = try life.client()
         let first = try await client.signIn().credential
         let issued = try #require(first.tokens.verifiedIDToken?.issuedAt)
-        life.scene.emulator.fault = .idToken(.claim("iat", .integer(Int64(issued.timeIntervalSince1970) - 5)))
+        life.environment.emulator.fault = .idToken(.claim("iat", .integer(Int64(issued.timeIntervalSince1970) - 5)))
         #expect(try await client.refresh().tokens.accessToken != first.tokens.accessToken)
     }
 }

@@ -11,10 +11,10 @@ import Testing
 
 /// Refreshes that neither succeed nor end the session, and the cases in which the user must sign in.
 @Suite struct RejectedRefreshTests {
-    private let life: TokenLifeScene
+    private let life: TokenLifeEnvironment
     private let empty = TransportResponse(head: HTTPResponse(status: .badRequest))
 
-    init() throws { self.life = try TokenLifeScene() }
+    init() throws { self.life = try TokenLifeEnvironment() }
 
     private func code(_ body: () async throws -> TokenSet) async -> AuthError.Code? {
         do {
@@ -47,7 +47,7 @@ import Testing
     }
 
     @Test func aSecondFailedRefreshOfRejectedTokensWithoutExpiryRequiresSignIn() async throws {
-        life.scene.emulator.fault = .tokenResponse(.missingExpiry)
+        life.environment.emulator.fault = .tokenResponse(.missingExpiry)
         let client = try life.client()
         _ = try await client.signIn()
         life.transport.respond(empty)
@@ -65,19 +65,19 @@ import Testing
         _ policy: OIDCEmulator.RefreshPolicy,
         _ status: Int
     ) async throws {
-        life.scene.emulator.refreshPolicy = policy
+        life.environment.emulator.refreshPolicy = policy
         let store = MemoryTokenStore()
         let first = try await life.client(store: store).signIn().credential
         // This client has no keys yet.
         let client = try life.client(store: store)
-        life.scene.emulator.fault = .jwks(.response { $0.head.status = .init(code: status) })
+        life.environment.emulator.fault = .jwks(.response { $0.head.status = .init(code: status) })
         life.time.advance(3550)
         #expect(try await client.freshTokens().accessToken == first.tokens.accessToken)
         for _ in 0..<3 {
             life.time.advance(400)
             #expect(await code { try await client.freshTokens() } == .temporarilyUnavailable)
         }
-        life.scene.emulator.fault = nil
+        life.environment.emulator.fault = nil
         life.time.advance(400)
         #expect(try await client.freshTokens().accessToken != first.tokens.accessToken)
     }
@@ -92,7 +92,7 @@ import Testing
         _ token: (age: TimeInterval, hasExpiry: Bool)
     ) async throws {
         let api = "https://api.example.com"
-        if !token.hasExpiry { life.scene.emulator.fault = .tokenResponse(.missingExpiry) }
+        if !token.hasExpiry { life.environment.emulator.fault = .tokenResponse(.missingExpiry) }
         let client = try life.client(settings: { $0.resources = [api] })
         let first = try await client.signIn().credential.tokens
         life.transport.respond(Self.response(refusal.status, refusal.error))
@@ -135,8 +135,8 @@ import Testing
         let client = try life.client(store: store, settings: { $0.resources = [refused, other] })
         _ = try await client.signIn()
         let requests = Mutex(0)
-        life.scene.emulator.refreshPolicy = .notRotated
-        life.scene.emulator.customResponse = { exchange in
+        life.environment.emulator.refreshPolicy = .notRotated
+        life.environment.emulator.customResponse = { exchange in
             guard exchange.request.form.values(for: "resource") == [refused] else { return exchange.response }
             requests.withLock { $0 += 1 }
             return Self.response(refusal.status, refusal.error)
@@ -156,12 +156,12 @@ import Testing
     /// A provider's error in the ID Token, which may be temporary, does not indicate a different user.
     @Test(arguments: [JSON.integer(42), "", .null, ["bob"]])
     func aRefreshedIDTokenWithoutAUsableSubjectDoesNotEndTheSession(_ subject: JSON) async throws {
-        life.scene.emulator.refreshPolicy = .rotating(leeway: 0)
+        life.environment.emulator.refreshPolicy = .rotating(leeway: 0)
         let client = try life.client()
         _ = try await client.signIn()
-        life.scene.emulator.fault = .idToken(.claims { $0["sub"] = subject })
+        life.environment.emulator.fault = .idToken(.claims { $0["sub"] = subject })
         #expect(await code { try await client.refresh().tokens } == .invalidIDToken)
-        life.scene.emulator.fault = nil
+        life.environment.emulator.fault = nil
         life.time.advance(400)
         #expect(await code { try await client.refresh().tokens } == nil)
     }
@@ -186,7 +186,7 @@ import Testing
         #""scope": "x", "scope": "y""#,
     ])
     func aRefreshTokenInAnUnparsableResponseIsStored(_ members: String) async throws {
-        let emulator = life.scene.emulator
+        let emulator = life.environment.emulator
         emulator.refreshPolicy = .rotating(leeway: 0)
         let client = try life.client()
         _ = try await client.signIn()
@@ -205,7 +205,7 @@ import Testing
     @Test func theRefreshTokenOfAnotherUserIsNeverStored() async throws {
         let client = try life.client()
         _ = try await client.signIn()
-        let emulator = life.scene.emulator
+        let emulator = life.environment.emulator
         emulator.fault = .idToken(
             .claims { claims in
                 claims["sub"] = "bob"
@@ -229,7 +229,7 @@ import Testing
         _ failure: (fault: EmulatorFault, code: AuthError.Code)
     ) async throws {
         let (api, other) = ("https://api.example.com", "https://b.example.com")
-        let emulator = life.scene.emulator
+        let emulator = life.environment.emulator
         emulator.refreshPolicy = policy
         let client = try life.client(settings: { $0.resources = [api, other] })
         _ = try await client.signIn()
@@ -248,11 +248,11 @@ import Testing
     /// A user who can no longer be identified must sign in again, and the provider is not considered unavailable.
     @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .notRotated])
     func newTokensRejectedByUserInfoCountAsARejectedRefresh(_ policy: OIDCEmulator.RefreshPolicy) async throws {
-        let emulator = life.scene.emulator
+        let emulator = life.environment.emulator
         emulator.refreshPolicy = policy
-        var registration = try EmulatorScene.registration()
+        var registration = try EmulatorEnvironment.registration()
         registration.scopes = ["profile", "offline_access"]
-        let client = try life.scene.client(
+        let client = try life.environment.client(
             registration: registration,
             adapter: OIDCProvider(issuer: emulator.issuer, identitySource: .userInfo),
             transport: life.transport,
@@ -271,10 +271,10 @@ import Testing
         let store = MemoryTokenStore()
         _ = try await life.client(store: store, settings: { $0.resources = [api] }).signIn()
         let client = try life.client(store: store, settings: { $0.resources = [api] })
-        life.scene.emulator.fault = .jwks(.unavailable)
+        life.environment.emulator.fault = .jwks(.unavailable)
         for _ in 0..<5 { #expect(await code { try await client.freshTokens(for: api) } == .temporarilyUnavailable) }
         #expect(life.refreshes == 1)
-        life.scene.emulator.fault = nil
+        life.environment.emulator.fault = nil
         life.time.advance(400)
         #expect(await code { try await client.freshTokens(for: api) } == nil)
     }
@@ -283,8 +283,8 @@ import Testing
     @Test(arguments: [true, false])
     func aDeviceFlowRefreshNeverReturnsAnotherUsersTokens(_ isGeneric: Bool) async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            let emulator = scene.emulator
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
             emulator.fault = .tokenResponse(
                 .members { members in
                     members["id_token"] = nil
@@ -293,9 +293,9 @@ import Testing
             )
             let server =
                 isGeneric
-                ? scene.server(host: time.host)
-                : AuthorizationServer(issuer: emulator.issuer, transport: scene.transport, host: time.host)
-            var registration = try EmulatorScene.registration()
+                ? environment.server(host: time.host)
+                : AuthorizationServer(issuer: emulator.issuer, transport: environment.transport, host: time.host)
+            var registration = try EmulatorEnvironment.registration()
             registration.scopes.append("offline_access")
             let client = AuthClient(
                 client: OAuthClient(server: server, registration: try ClientRegistration(registration)),

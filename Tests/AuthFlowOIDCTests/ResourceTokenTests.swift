@@ -9,24 +9,24 @@ import Testing
     private static let (a, b) = ("https://a.example.com/api", "https://b.example.com")
 
     private static func registration() throws -> ClientRegistration.Values {
-        var registration = try EmulatorScene.registration()
+        var registration = try EmulatorEnvironment.registration()
         registration.scopes = ["openid", "offline_access", "profile"]
         registration.resources = [a, b]
         return registration
     }
 
-    private static func refreshes(_ scene: EmulatorScene) -> [[String]] {
-        scene.emulator.receivedRequests.filter { $0.form["grant_type"] == "refresh_token" }.map {
+    private static func refreshes(_ environment: EmulatorEnvironment) -> [[String]] {
+        environment.emulator.receivedRequests.filter { $0.form["grant_type"] == "refresh_token" }.map {
             $0.form.values(for: "resource")
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases)
-    func oneRefreshTokenYieldsAnAccessTokenForEachResource(_ setting: EmulatorScene.Setting) async throws {
-        try await EmulatorScene.with(setting) { scene in
-            scene.emulator.refreshPolicy = .rotating(leeway: 0)
+    @Test(arguments: EmulatorEnvironment.Setting.allCases)
+    func oneRefreshTokenYieldsAnAccessTokenForEachResource(_ setting: EmulatorEnvironment.Setting) async throws {
+        try await EmulatorEnvironment.with(setting) { environment in
+            environment.emulator.refreshPolicy = .rotating(leeway: 0)
             let store = MemoryTokenStore()
-            let client = try scene.client(registration: try Self.registration(), store: store)
+            let client = try environment.client(registration: try Self.registration(), store: store)
             let signIn = try await client.signIn()
             let first = try await client.freshTokens(for: Self.a)
             let second = try await client.freshTokens(for: Self.b, scopes: ["profile"])
@@ -35,18 +35,18 @@ import Testing
             #expect(first.accessToken != signIn.credential.tokens.accessToken)
             // The tokens are stored for this process and every other process.
             #expect(try await client.freshTokens(for: Self.a) == first)
-            let other = try scene.client(registration: try Self.registration(), store: store)
+            let other = try environment.client(registration: try Self.registration(), store: store)
             #expect(try await other.freshTokens(for: Self.b, scopes: ["profile"]).accessToken == second.accessToken)
-            #expect(Self.refreshes(scene) == [[Self.a], [Self.b]])
+            #expect(Self.refreshes(environment) == [[Self.a], [Self.b]])
             // The grant's own access token is different, and remains stored.
             #expect(try await client.freshTokens().accessToken == signIn.credential.tokens.accessToken)
         }
     }
 
     @Test func aTokenThatAResourceRejectsIsReplaced() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.refreshPolicy = .rotating(leeway: 0)
-            let client = try scene.client(registration: try Self.registration(), store: MemoryTokenStore())
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.refreshPolicy = .rotating(leeway: 0)
+            let client = try environment.client(registration: try Self.registration(), store: MemoryTokenStore())
             let main = try await client.signIn().credential.tokens.accessToken
             let (rejected, other) = (
                 try await client.freshTokens(for: Self.a), try await client.freshTokens(for: Self.b)
@@ -62,15 +62,15 @@ import Testing
 
     /// The main token is the only token of a grant without a refresh token, and it cannot be replaced before it expires.
     @Test func withoutARefreshTokenTheAccessTokenIsUsedUntilItExpires() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
+        try await EmulatorEnvironment.with(.inProcess) { environment in
             var registration = try Self.registration()
             (registration.scopes, registration.resources) = (["openid"], [Self.a])
             let store = MemoryTokenStore()
-            let client = try scene.client(registration: registration, store: store)
+            let client = try environment.client(registration: registration, store: store)
             let token = try await client.signIn().credential.tokens.accessToken
             for (seconds, isUsed) in [(0.0, true), (3590, true), (3610, false)] {
                 let host = HostServices(now: { Date() + seconds })
-                let later = try scene.client(registration: registration, store: store, host: host)
+                let later = try environment.client(registration: registration, store: store, host: host)
                 if isUsed {
                     #expect(try await later.freshTokens(for: Self.a).accessToken == token)
                 } else {
@@ -78,15 +78,17 @@ import Testing
                 }
                 await expectError(.loginRequired) { _ = try await later.freshTokens(for: Self.a, replacing: token) }
             }
-            #expect(Self.refreshes(scene).isEmpty)
+            #expect(Self.refreshes(environment).isEmpty)
         }
     }
 
     @Test func concurrentCallersForAResourceShareOneTokenRequest() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.refreshPolicy = .rotating(leeway: 0)
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.refreshPolicy = .rotating(leeway: 0)
             let store = MemoryTokenStore()
-            let clients = try (0..<4).map { _ in try scene.client(registration: try Self.registration(), store: store) }
+            let clients = try (0..<4).map { _ in
+                try environment.client(registration: try Self.registration(), store: store)
+            }
             _ = try await clients[0].signIn()
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for client in clients {
@@ -96,27 +98,27 @@ import Testing
                 }
                 try await group.waitForAll()
             }
-            #expect(Self.refreshes(scene).count == 2)
+            #expect(Self.refreshes(environment).count == 2)
         }
     }
 
     @Test func noTokenIsRequestedForAnUnconfiguredResource() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let client = try scene.client(registration: try Self.registration())
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(registration: try Self.registration())
             _ = try await client.signIn()
             let error = await #expect(throws: AuthError.self) {
                 _ = try await client.freshTokens(for: "https://evil.example.com")
             }
             #expect(error?.code == .invalidConfiguration)
-            #expect(Self.refreshes(scene).isEmpty)
+            #expect(Self.refreshes(environment).isEmpty)
         }
     }
 
     @Test func anInvalidGrantForOneResourceEndsTheWholeSession() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let client = try scene.client(registration: try Self.registration())
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(registration: try Self.registration())
             _ = try await client.signIn()
-            scene.emulator.endSessions()
+            environment.emulator.endSessions()
             let error = await #expect(throws: AuthError.self) { _ = try await client.freshTokens(for: Self.a) }
             #expect(error?.code == .loginRequired)
             #expect(try await client.credential() == nil)
@@ -124,8 +126,8 @@ import Testing
     }
 
     @Test func aCredentialManagerReturnsASeparateTokenForEachResource() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let client = try scene.client(registration: try Self.registration())
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(registration: try Self.registration())
             let credential = try await client.signIn().credential
             let manager = CredentialManager(client: client.client, store: MemoryTokenStore())
             try await manager.save(credential, for: "session")

@@ -11,18 +11,21 @@ import Testing
     /// Signs in with a waiting user agent, and calls `act` with the URL that the agent displays.
     private func signIn(
         _ agent: any UserAgent,
-        at scene: EmulatorScene,
+        at environment: EmulatorEnvironment,
         redirectURI: String = "com.example.authflow:/callback",
         responseMode: ResponseMode = .query,
         _ act: @escaping @Sendable (_ url: String, _ client: AuthClient) async throws -> Void
     ) async throws -> SignIn {
         let (addresses, address) = AsyncStream<String>.makeStream()
-        var settings = try EmulatorScene.registration()
+        var settings = try EmulatorEnvironment.registration()
         settings.redirectURIs = [try RedirectURI(redirectURI)]
         settings.responseMode = responseMode
         let client = AuthClient(
             client: OAuthClient(
-                server: AuthorizationServer(OIDCProvider(issuer: scene.emulator.issuer), transport: scene.transport),
+                server: AuthorizationServer(
+                    OIDCProvider(issuer: environment.emulator.issuer),
+                    transport: environment.transport
+                ),
                 registration: try ClientRegistration(settings)
             ),
             methods: [.userAgent(agent)],
@@ -40,11 +43,11 @@ import Testing
     @Test(arguments: [ResponseMode.query, .fragment]) func signsInWithTheRedirectURLThatOpensTheApp(
         _ mode: ResponseMode
     ) async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let signIn = try await signIn(SystemBrowserUserAgent(launcher: nil), at: scene, responseMode: mode) {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let signIn = try await signIn(SystemBrowserUserAgent(launcher: nil), at: environment, responseMode: mode) {
                 url,
                 client in
-                let response = try await scene.visit(url, responseMode: mode)
+                let response = try await environment.visit(url, responseMode: mode)
                 #expect(!client.resume(with: "com.example.authflow:/callback?code=x&state=wrong"))
                 #expect(!client.resume(with: "com.example.authflow:/other"))
                 #expect(client.resume(with: response))
@@ -55,11 +58,11 @@ import Testing
     }
 
     @Test func signsInWithAPastedRedirect() async throws {
-        try await EmulatorScene.with(.sockets) { scene in
-            let signIn = try await signIn(PasteUserAgent(), at: scene, redirectURI: "http://127.0.0.1/callback") {
+        try await EmulatorEnvironment.with(.sockets) { environment in
+            let signIn = try await signIn(PasteUserAgent(), at: environment, redirectURI: "http://127.0.0.1/callback") {
                 url,
                 client in
-                let response = try await scene.visit(url)
+                let response = try await environment.visit(url)
                 #expect(client.resume(with: response))
             }
             #expect(signIn.credential.identity?.displayName == "Alice Example")
@@ -67,10 +70,10 @@ import Testing
     }
 
     @Test func rejectsAPastedRedirectFromAnotherIssuer() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
+        try await EmulatorEnvironment.with(.inProcess) { environment in
             let error = await #expect(throws: AuthError.self) {
-                try await signIn(PasteUserAgent(), at: scene) { url, client in
-                    let response = try await scene.visit(url)
+                try await signIn(PasteUserAgent(), at: environment) { url, client in
+                    let response = try await environment.visit(url)
                     let issuer = FormURLEncoding.encodeQuery(["iss": "https://evil.example"])
                     let parameters = response.split(separator: "&").filter { !$0.hasPrefix("iss=") }
                     #expect(client.resume(with: parameters.joined(separator: "&") + "&" + issuer))
@@ -81,14 +84,14 @@ import Testing
     }
 
     @Test func keepsWaitingAfterAnUnrelatedURL() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let signIn = try await signIn(SystemBrowserUserAgent(launcher: nil), at: scene) { url, client in
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let signIn = try await signIn(SystemBrowserUserAgent(launcher: nil), at: environment) { url, client in
                 for junk in [
                     "", "x", "https://evil.example/?state=1", "com.example.authflow:/callback?error=access_denied",
                 ] {
                     #expect(!client.resume(with: junk))
                 }
-                let response = try await scene.visit(url)
+                let response = try await environment.visit(url)
                 #expect(client.resume(with: response))
             }
             #expect(signIn.storageError == nil)

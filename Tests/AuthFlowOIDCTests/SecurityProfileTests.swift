@@ -75,29 +75,29 @@ import Testing
         #expect(error?.message.contains(breach.clause) == true, "\(error?.message ?? "")")
     }
 
-    @Test(arguments: SecurityProfile.allCases, EmulatorScene.Setting.allCases)
-    func signsInWithEachFAPI2Profile(_ profile: SecurityProfile, _ setting: EmulatorScene.Setting) async throws {
+    @Test(arguments: SecurityProfile.allCases, EmulatorEnvironment.Setting.allCases)
+    func signsInWithEachFAPI2Profile(_ profile: SecurityProfile, _ setting: EmulatorEnvironment.Setting) async throws {
         let key = try PrivateKey()
         var registered = ClientAssertionTests.client(key)
         registered.assertionAudiences = [.issuer]
         registered.mustPushRequests = true
         registered.mustSignRequests = profile == .fapi2MessageSigning
-        try await EmulatorScene.with(setting, clients: [registered]) { scene in
-            scene.emulator.pushedRequests = .always
-            scene.emulator.dpop = .requiredWithNonce
-            scene.emulator.resourceRequiresNonce = true
+        try await EmulatorEnvironment.with(setting, clients: [registered]) { environment in
+            environment.emulator.pushedRequests = .always
+            environment.emulator.dpop = .requiredWithNonce
+            environment.emulator.resourceRequiresNonce = true
             let values = try Self.values {
                 $0.securityProfile = profile
                 $0.authentication = .privateKeyJWT(SigningKeySource(key))
                 $0.scopes = ["openid", "profile", "offline_access"]
                 if profile == .fapi2MessageSigning { $0.requestObjectKey = SigningKeySource(key) }
             }
-            let client = try scene.client(registration: values)
+            let client = try environment.client(registration: values)
             let credential = try await client.signIn().credential
             #expect(credential.identity?.displayName == "Alice Example")
             #expect(credential.tokens.tokenType == "DPoP")
             _ = try await client.refresh()
-            let visited = scene.emulator.receivedRequests.filter { $0.path == "/authorize" }
+            let visited = environment.emulator.receivedRequests.filter { $0.path == "/authorize" }
             #expect(visited.allSatisfy { $0.query.names.sorted() == ["client_id", "request_uri"] })
         }
     }
@@ -108,41 +108,43 @@ import Testing
         "token_endpoint_auth_signing_alg_values_supported", "request_object_signing_alg_values_supported",
     ]) func doesNotSignWithAlgorithmsOutsideTheProfile(_ member: String) async throws {
         let key = try PrivateKey(pem: PrivateKey(generatedFor: .rs256).pem)
-        let scene = EmulatorScene(
+        let environment = EmulatorEnvironment(
             try OIDCEmulator(issuer: "https://id.example.com", clients: [ClientAssertionTests.client(key)])
         )
-        scene.emulator.pushedRequests = .always
-        scene.emulator.fault = .metadata(.member(member, ["RS256"]))
+        environment.emulator.pushedRequests = .always
+        environment.emulator.fault = .metadata(.member(member, ["RS256"]))
         let values = try Self.values {
             $0.authentication = .privateKeyJWT(SigningKeySource(key))
             $0.securityProfile = .fapi2MessageSigning
             $0.requestObjectKey = SigningKeySource(key)
         }
-        let error = await #expect(throws: AuthError.self) { try await scene.client(registration: values).signIn() }
+        let error = await #expect(throws: AuthError.self) {
+            try await environment.client(registration: values).signIn()
+        }
         #expect(error?.code == .unsupported)
-        #expect(!scene.emulator.requests.contains("POST /par"))
+        #expect(!environment.emulator.requests.contains("POST /par"))
     }
 
     /// FAPI 2.0 Security Profile section 5.3.3.2: iss is checked, whether or not the provider advertises it.
     @Test func rejectsAnAuthorizationResponseWithoutIss() async throws {
         let key = try PrivateKey()
-        let scene = EmulatorScene(
+        let environment = EmulatorEnvironment(
             try OIDCEmulator(issuer: "https://id.example.com", clients: [ClientAssertionTests.client(key)])
         )
-        scene.emulator.pushedRequests = .always
+        environment.emulator.pushedRequests = .always
         let client = OAuthClient(
-            server: scene.server(),
+            server: environment.server(),
             registration: try ClientRegistration(
                 Self.values { $0.authentication = .privateKeyJWT(SigningKeySource(key)) }
             )
         )
-        scene.emulator.fault = .metadata(.member("authorization_response_iss_parameter_supported", nil))
+        environment.emulator.fault = .metadata(.member("authorization_response_iss_parameter_supported", nil))
         let request = try await client.authorizationRequest()
-        scene.emulator.fault = .callback(.missingIss)
-        let callback = try scene.emulator.redirect(for: request.url, as: "alice")
+        environment.emulator.fault = .callback(.missingIss)
+        let callback = try environment.emulator.redirect(for: request.url, as: "alice")
         let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
         #expect(error?.code == .issuerMismatch)
-        #expect(!scene.emulator.requests.contains("POST /token"))
+        #expect(!environment.emulator.requests.contains("POST /token"))
     }
 
     /// Section 5.3.3.1, note 1: every attempt is signed again, including the request object.
@@ -150,10 +152,10 @@ import Testing
         let key = try PrivateKey()
         var registered = ClientAssertionTests.client(key)
         registered.mustSignRequests = true
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
-        scene.emulator.pushedRequests = .always
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        environment.emulator.pushedRequests = .always
         let client = OAuthClient(
-            server: scene.server(host: HostServices(now: { Date() - 900 })),
+            server: environment.server(host: HostServices(now: { Date() - 900 })),
             registration: try ClientRegistration(
                 Self.values {
                     $0.authentication = .privateKeyJWT(SigningKeySource(key))
@@ -163,44 +165,46 @@ import Testing
             )
         )
         _ = try await client.authorizationRequest()
-        let objects = scene.emulator.receivedRequests.filter { $0.path == "/par" }.compactMap { $0.form["request"] }
+        let objects = environment.emulator.receivedRequests.filter { $0.path == "/par" }.compactMap {
+            $0.form["request"]
+        }
         #expect(objects.count == 2 && Set(objects).count == 2)
     }
 
     /// A request that was stored before the settings became stricter is not completed with the weaker settings.
     @Test func rejectsAStoredAuthorizationRequestThatIsWeakerThanTheSettings() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
         let before = OAuthClient(
-            server: scene.server(),
-            registration: try ClientRegistration(EmulatorScene.registration())
+            server: environment.server(),
+            registration: try ClientRegistration(EmulatorEnvironment.registration())
         )
         let request = try await before.authorizationRequest()
-        let callback = try scene.emulator.redirect(for: request.url, as: "alice")
+        let callback = try environment.emulator.redirect(for: request.url, as: "alice")
         for change: @Sendable (inout ClientRegistration.Values) -> Void in [
             { $0.responseMode = .jwt }, { $0.usesDPoP = true },
         ] {
-            var values = try EmulatorScene.registration()
+            var values = try EmulatorEnvironment.registration()
             change(&values)
-            let now = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+            let now = OAuthClient(server: environment.server(), registration: try ClientRegistration(values))
             let error = await #expect(throws: AuthError.self) { try await now.exchange(callback, for: request) }
             #expect(error?.code == .invalidCallback)
         }
-        #expect(!scene.emulator.requests.contains("POST /token"))
+        #expect(!environment.emulator.requests.contains("POST /token"))
     }
 
     /// Tokens from before a configuration change are not used, but they are revoked at sign-out.
     @Test func doesNotUseStoredBearerTokensOnceDPoPIsRequired() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
         let store = MemoryTokenStore()
-        var values = try EmulatorScene.registration()
+        var values = try EmulatorEnvironment.registration()
         values.scopes = ["openid", "offline_access"]
-        let signIn = try await scene.client(registration: values, store: store).signIn()
+        let signIn = try await environment.client(registration: values, store: store).signIn()
         values.usesDPoP = true
-        let client = try scene.client(registration: values, store: store)
+        let client = try environment.client(registration: values, store: store)
         await expectError(.loginRequired) { try await client.freshTokens() }
         await expectError(.loginRequired) { try await client.refresh() }
         await expectError(.loginRequired) { try await client.client.refresh(signIn.credential) }
-        #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
+        #expect(environment.emulator.requests.count { $0 == "POST /token" } == 1)
         for await state in try await client.states() {
             #expect(state == .expired)
             break
@@ -212,28 +216,30 @@ import Testing
 
     /// FAPI 2.0 sections 5.3.3.1 and 5.4.1 also apply to assertions that the program itself creates.
     @Test func rejectsACustomAssertionWithADisallowedAlgorithm() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        scene.emulator.pushedRequests = .always
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        environment.emulator.pushedRequests = .always
         let own = ClientAuthentication.custom(.privateKeyJWT) { request in
             let header = Base64URL.encode(Array(#"{"alg":"RS256"}"#.utf8))
             let payload = Base64URL.encode(Array(#"{"aud":"\#(request.issuer)"}"#.utf8))
             return ["client_id": request.clientID, "client_assertion": "\(header).\(payload).AAAA"]
         }
-        let client = try scene.client(registration: try Self.values { $0.authentication = own })
+        let client = try environment.client(registration: try Self.values { $0.authentication = own })
         await expectError(.assertionUnusable) { try await client.signIn() }
-        #expect(!scene.emulator.requests.contains("POST /par"))
+        #expect(!environment.emulator.requests.contains("POST /par"))
     }
 
     /// FAPI 2.0 section 5.4.1: tokens signed with other algorithms are rejected, whatever the provider advertises.
     @Test func rejectsAnIDTokenSignedWithADisallowedAlgorithm() async throws {
         let key = try PrivateKey()
-        let scene = EmulatorScene(
+        let environment = EmulatorEnvironment(
             try OIDCEmulator(issuer: "https://id.example.com", clients: [ClientAssertionTests.client(key)])
         )
-        scene.emulator.pushedRequests = .always
-        scene.emulator.signingAlgorithm = .rs256
+        environment.emulator.pushedRequests = .always
+        environment.emulator.signingAlgorithm = .rs256
         let values = try Self.values { $0.authentication = .privateKeyJWT(SigningKeySource(key)) }
-        let error = await #expect(throws: AuthError.self) { try await scene.client(registration: values).signIn() }
+        let error = await #expect(throws: AuthError.self) {
+            try await environment.client(registration: values).signIn()
+        }
         #expect(error?.code == .invalidIDToken)
     }
 }

@@ -12,7 +12,7 @@ import Testing
 @Suite struct SeparateUsersTests {
     private let time = VirtualTime()
     private let emulator: OIDCEmulator
-    private let scene: EmulatorScene
+    private let environment: EmulatorEnvironment
 
     init() throws {
         let time = time
@@ -20,18 +20,18 @@ import Testing
             OIDCEmulator.User(username: "user\($0)", password: "", claims: ["sub": .string("subject-\($0)")])
         }
         emulator = try OIDCEmulator(issuer: "https://id.example.com", users: [.alice, .bob] + users, now: { time.now })
-        scene = EmulatorScene(emulator)
+        environment = EmulatorEnvironment(emulator)
     }
 
     private func client(
         transport: (any HTTPTransport)? = nil,
         _ change: (inout ClientRegistration.Values) -> Void = { _ in }
     ) throws -> OAuthClient {
-        var values = try EmulatorScene.registration()
+        var values = try EmulatorEnvironment.registration()
         values.scopes = ["openid", "offline_access"]
         change(&values)
         return OAuthClient(
-            server: scene.server(transport: transport, host: time.host),
+            server: environment.server(transport: transport, host: time.host),
             registration: try ClientRegistration(values)
         )
     }
@@ -43,11 +43,11 @@ import Testing
 
     /// Signs Bob in, and then Alice, whose account becomes the current account.
     private func aliceAndBob(_ store: MemoryTokenStore = MemoryTokenStore()) async throws -> (AuthClient, bob: String) {
-        var registration = try EmulatorScene.registration()
+        var registration = try EmulatorEnvironment.registration()
         registration.scopes.append("offline_access")
-        let bob = try scene.client(registration: registration, user: .bob, store: store, host: time.host)
+        let bob = try environment.client(registration: registration, user: .bob, store: store, host: time.host)
         let subject = try #require(try await bob.signIn().credential.identity?.subject)
-        let alice = try scene.client(registration: registration, store: store, host: time.host)
+        let alice = try environment.client(registration: registration, store: store, host: time.host)
         _ = try await alice.signIn(.addAccount)
         return (alice, subject)
     }
@@ -129,7 +129,7 @@ import Testing
 
     /// A client with an expired credential, which must fetch keys to validate the refreshed ID Token.
     private func expired() async throws -> (OAuthClient, Credential, KeysTransport) {
-        let transport = KeysTransport(scene.transport)
+        let transport = KeysTransport(environment.transport)
         let client = try client(transport: transport)
         let credential = try await signIn(0, client)
         time.advance(by: .seconds(3600))

@@ -27,10 +27,10 @@ private struct Basket: SessionData, Equatable {
     private struct OldSettings: SessionData { var colour = "blue" }
 
     private func withSession(
-        _ body: @Sendable (WebScene, SessionServer, WebBrowser, Session) async throws -> Void
+        _ body: @Sendable (WebEnvironment, SessionServer, WebBrowser, Session) async throws -> Void
     ) async throws {
-        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { scene in
-            let web = WebScene(scene)
+        try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
+            let web = WebEnvironment(environment)
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             try await body(web, server, browser, try #require(try await browser.session(at: server)))
@@ -71,7 +71,7 @@ private struct Basket: SessionData, Equatable {
     @Test func aRefreshPreservesSessionDataAndADataUpdatePreservesTheTokens() async throws {
         try await withSession { web, server, browser, session in
             try await server.updateData(of: session) { (basket: inout Basket?) in basket = Basket(items: ["a"]) }
-            web.scene.emulator.revokeAccessTokens()
+            web.environment.emulator.revokeAccessTokens()
             let key = CredentialKey(browser.session ?? "")
             let refreshed = try await server.credentials.refresh(key)
             #expect(try await browser.data(Basket.self, at: server)?.items == ["a"])

@@ -21,12 +21,12 @@ private final class Notes: Sendable {
 }
 
 @Suite struct SessionHookTests {
-    private func server(_ web: WebScene, _ hooks: (inout SessionHooks) -> Void) throws -> SessionServer {
+    private func server(_ web: WebEnvironment, _ hooks: (inout SessionHooks) -> Void) throws -> SessionServer {
         try web.process(options: { hooks(&$0.hooks) })
     }
 
     @Test func theSignInHookSetsTheSessionDataAndTheReturnPath() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let notes = Notes()
             let server = try server(web) {
                 $0.onSignIn = { signIn in
@@ -50,7 +50,7 @@ private final class Notes: Sendable {
     )
         async throws
     {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let server = try server(web) {
                 $0.onSignIn = { _ in
                     switch refusal {
@@ -81,14 +81,14 @@ private final class Notes: Sendable {
                 #expect(!page.contains("HookError"))
             }
             #expect(await server.drain(within: .seconds(20)))
-            #expect(web.scene.emulator.requests.count { $0 == "POST /revoke" } == 2)
+            #expect(web.environment.emulator.requests.count { $0 == "POST /revoke" } == 2)
             #expect(browser.cookies.isEmpty)
         }
     }
 
     /// Revocation could make the provider revoke the whole grant, and thus end the session that must continue.
     @Test func aHookErrorDoesNotRevokeTokensOfAUserWhoIsStillSignedIn() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let isDown = Mutex(false)
             let server = try server(web) { hooks in
                 hooks.onSignIn = { _ in
@@ -102,7 +102,7 @@ private final class Notes: Sendable {
             let response = try await browser.signIn(web, at: server)
             #expect(response.status == 500)
             #expect(await server.drain(within: .seconds(20)))
-            #expect(!web.scene.emulator.requests.contains("POST /revoke"))
+            #expect(!web.environment.emulator.requests.contains("POST /revoke"))
             let session = try #require(try await browser.session(at: server))
             _ = try await server.freshTokens(for: session)
         }
@@ -110,7 +110,7 @@ private final class Notes: Sendable {
 
     /// When a user signs in through a link on another site, the accounts must not be linked.
     @Test func theHookReceivesNoPreviousSessionWithoutAccountLinking() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let notes = Notes()
             let server = try server(web) {
                 $0.onSignIn = { signIn in
@@ -126,7 +126,7 @@ private final class Notes: Sendable {
     }
 
     @Test func preservesSessionDataThatChangesDuringASignIn() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let hook = Mutex<(@Sendable () async throws -> Void)?>(nil)
             let server = try server(web) { hooks in
                 hooks.onSignIn = { _ in
@@ -149,7 +149,7 @@ private final class Notes: Sendable {
     }
 
     @Test func rejectingAnotherUserPreservesThePreviousSession() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let notes = Notes()
             let server = try server(web) {
                 $0.onSignIn = { signIn in
@@ -165,19 +165,22 @@ private final class Notes: Sendable {
             options.linksAccounts = true
             let response = await server.signIn(browser.request(.get, "/"), options)
             browser.keep(response)
-            let callback = try await web.scene.visit(try #require(response.head.headerFields[.location]), user: .bob)
-            _ = try await browser.send(.get, String(callback.dropFirst(WebScene.origin.count)), to: server)
+            let callback = try await web.environment.visit(
+                try #require(response.head.headerFields[.location]),
+                user: .bob
+            )
+            _ = try await browser.send(.get, String(callback.dropFirst(WebEnvironment.origin.count)), to: server)
             #expect(browser.session == first)
             #expect(try await browser.data(Basket.self, at: server) == Basket(items: ["tea"]))
             #expect(notes.all == [#"["tea"]"#])
             #expect(await server.drain(within: .seconds(20)))
-            #expect(web.scene.emulator.requests.count { $0 == "POST /revoke" } == 2)
+            #expect(web.environment.emulator.requests.count { $0 == "POST /revoke" } == 2)
         }
     }
 
     /// The user chose a different account, so neither data nor session is shared.
     @Test func sessionDataIsNotCarriedOverToAnotherUser() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let notes = Notes()
             let server = try server(web) {
                 $0.onEnd = { notes.add("\($0.reason.rawValue) \($0.session.identity?.subject ?? "")") }
@@ -200,7 +203,7 @@ private final class Notes: Sendable {
 
     /// Plain OAuth 2.0 does not identify the user, so two sign-ins may belong to different users.
     @Test func sessionDataOfAnUnidentifiedUserIsNotCarriedOver() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let server = try web.process(registration: { $0.scopes = ["repo", "offline_access"] })
             let browser = WebBrowser()
             try await browser.signIn(web, at: server)
@@ -213,7 +216,7 @@ private final class Notes: Sendable {
     }
 
     @Test func eachSessionEndIsReportedOnceWithItsReason() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let notes = Notes()
             let server = try server(web) {
                 $0.onSignOut = { notes.add("signing out of \($0.name.count)") }
@@ -234,8 +237,8 @@ private final class Notes: Sendable {
             #expect(notes.all == ["signing out of 43", "signed_out x"])
 
             let (phone, _) = try await browser()
-            web.scene.emulator.endSessions()
-            web.scene.emulator.revokeAccessTokens()
+            web.environment.emulator.endSessions()
+            web.environment.emulator.revokeAccessTokens()
             await expectError(.loginRequired) {
                 _ = try await server.credentials.refresh(CredentialKey(phone.session ?? ""))
             }

@@ -14,7 +14,7 @@ import Testing
     /// concurrently.
     @Test(arguments: [([old], [old, new]), ([old, new], [new, old]), ([new, old], [new])])
     func findsAndEndsSessionsDuringATagKeyRotation(_ before: [Secret], _ after: [Secret]) async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let processes = try [before, after].map { keys in try web.process { $0.tagKeys = keys } }
             for asked in processes {
                 let browsers = [WebBrowser(), WebBrowser()]
@@ -28,13 +28,13 @@ import Testing
     }
 
     @Test func aLogoutTokenEndsSessionsWithAnOlderTagKey() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let browser = WebBrowser()
             try await browser.signIn(web, at: try web.process { $0.tagKeys = [Self.old] })
             let server = try web.process { $0.tagKeys = [Self.new, Self.old] }
             let session = try #require(try await browser.session(at: server))
             let subject = try #require(session.identity?.subject)
-            let token = try web.scene.emulator.logoutToken(for: WebScene.client.id, subject: subject)
+            let token = try web.environment.emulator.logoutToken(for: WebEnvironment.client.id, subject: subject)
             #expect(try await web.logOut(token, at: server).status == 200)
             #expect(try await browser.session(at: server) == nil)
         }
@@ -46,12 +46,13 @@ import Testing
         _ ofLogout: [Secret],
         _ ofSignIn: [Secret]
     ) async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (told, server) = (try web.process { $0.tagKeys = ofLogout }, try web.process { $0.tagKeys = ofSignIn })
             let browser = WebBrowser()
             let callback = try await browser.visitProvider(web, at: server)
             // On the provider's clock, the token's iat is later than the iat of the next ID Token.
-            let token = try web.scene.emulator.logoutToken(for: WebScene.client.id, subject: "248289761001") {
+            let token = try web.environment.emulator.logoutToken(for: WebEnvironment.client.id, subject: "248289761001")
+            {
                 _,
                 claims in
                 claims["iat"] = .integer((claims["iat"]?.integer ?? 0) + 20)
@@ -63,7 +64,7 @@ import Testing
     }
 
     @Test func gaugesReportCredentialsKeyAgeAndDraining() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             func value(_ name: String) -> Double? { server.gauges.first { $0.name == name }?.value }
             #expect(value("authflow_credentials_in_memory") == 0 && value("authflow_keys_age_seconds") == nil)

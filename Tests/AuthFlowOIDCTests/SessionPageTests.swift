@@ -24,7 +24,7 @@ import Testing
         ("de;q=0", "en"), ("DE", "de"), (";;;,q=", "en"), ("de\u{301}", "en"),
         (String(repeating: "x,", count: 5000) + "de", "en"),
     ]) func aPageUsesTheBrowsersPreferredLanguage(_ languages: String?, _ expected: String) async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (response, page) = try await stale(try web.process(), languages)
             #expect(response.status == 400)
             #expect(page.contains("<html lang=\"\(expected)\">"))
@@ -33,7 +33,7 @@ import Testing
     }
 
     @Test func aPageHasTheApplicationNameLinksAndSecurityHeaders() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let server = try web.process(options: { $0.pages.applicationName = "Orders <&>" })
             let (response, page) = try await stale(server, nil)
             #expect(page.contains("Orders &lt;&amp;&gt;"))
@@ -46,7 +46,7 @@ import Testing
     }
 
     @Test func theApplicationCanRenderCustomPages() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let server = try web.process { options in
                 options.pages.render = { page in
                     guard page.reason == .stale else { return nil }
@@ -78,13 +78,13 @@ import Testing
     }
 
     @Test func frontChannelLogoutEndsOnlyTheSessionWithTheMatchingSid() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let server = try web.process(options: { $0.frontChannelLogoutPath = Self.frontChannel })
             let (alice, bob) = (WebBrowser(), WebBrowser())
             try await alice.signIn(web, at: server)
             try await bob.signIn(web, at: server, user: .bob)
             let name = try #require(try await alice.session(at: server)?.authentication?.sessionID)
-            let issuer = web.scene.emulator.issuer
+            let issuer = web.environment.emulator.issuer
             let wrong = [
                 query(issuer, nil), query(nil, name), query("https://evil.example", name),
                 "\(query(issuer, name))&sid=x",
@@ -108,10 +108,10 @@ import Testing
 
     /// If the provider's clock is ahead, a sign-in appears to be later than a logout that followed it.
     @Test func frontChannelLogoutEndsASignInInProgressDespiteClockSkew() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let host = HostServices(now: { Date() - 30 })
             let other = try web.process(host: host, options: { $0.frontChannelLogoutPath = Self.frontChannel })
-            let issuer = web.scene.emulator.issuer
+            let issuer = web.environment.emulator.issuer
             let server = try web.process(
                 host: host,
                 options: { options in
@@ -132,7 +132,7 @@ import Testing
     }
 
     @Test func theFrontChannelLogoutRouteIsDisabledByDefault() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let request = WebBrowser().request(.get, "\(Self.frontChannel)?iss=a&sid=b")
             let server = try web.process()
             #expect(await server.response(to: request) == nil)
@@ -148,7 +148,7 @@ import Testing
     }
 
     @Test func forwardAuthReturnsIdentityHeadersOnlyForASignedInUser() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let name = { HTTPField.Name($0)! }
@@ -195,7 +195,7 @@ import Testing
     ]) func forwardAuthRejectsCrossSiteRequestsOtherThanGetAndHead(_ method: String, _ site: String, _ status: Int)
         async throws
     {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(options: { $0.sameSite = .lax }), WebBrowser())
             try await browser.signIn(web, at: server)
             var fields = HTTPFields()
@@ -209,11 +209,11 @@ import Testing
     /// A page on a sibling host can open a WebSocket with the Strict cookie. The handshake is a GET request with an
     /// Origin header.
     @Test func forwardAuthRejectsAWebSocketHandshakeFromAnotherOrigin() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let auth = ForwardAuth(server: server, fields: [:])
-            for (origin, status) in [("https://other.example.com", 403), (WebScene.origin, 204)] {
+            for (origin, status) in [("https://other.example.com", 403), (WebEnvironment.origin, 204)] {
                 let fields = Self.fields(["X-Original-Method": "GET", "Origin": origin])
                 #expect(await auth.response(to: browser.request(.get, "/forward-auth", fields))?.status == status)
             }
@@ -223,7 +223,7 @@ import Testing
     // MARK: Readiness
 
     @Test func aProcessIsReadyUntilItStartsShuttingDown() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let server = try web.process()
             #expect(await server.readiness().isReady)
             _ = await server.drain(within: .seconds(1))
@@ -232,7 +232,7 @@ import Testing
     }
 
     @Test func aProcessWithoutProviderMetadataIsNotReady() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let server = try web.process(transport: DeadTransport())
             let readiness = await server.readiness()
             #expect(readiness.problems.count == 1 && readiness.problems[0].contains("metadata"))

@@ -37,14 +37,14 @@ final class SlowRefreshes: HTTPTransport {
 /// Refreshes that run concurrently with sign-outs, sign-ins in other processes, and rejections.
 @Suite struct SessionRaceTests {
     private let time: TestTime
-    private let scene: EmulatorScene
+    private let environment: EmulatorEnvironment
     private let transport: FlakyTransport
 
     init() throws {
         let time = TestTime()
         self.time = time
-        self.scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
-        self.transport = FlakyTransport(scene.transport)
+        self.environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        self.transport = FlakyTransport(environment.transport)
     }
 
     private func client(
@@ -53,9 +53,9 @@ final class SlowRefreshes: HTTPTransport {
         transport: (any HTTPTransport)? = nil,
         account: String? = nil
     ) throws -> AuthClient {
-        var settings = try EmulatorScene.registration()
+        var settings = try EmulatorEnvironment.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
-        return try scene.client(
+        return try environment.client(
             registration: settings,
             adapter: provider,
             store: store,
@@ -66,11 +66,11 @@ final class SlowRefreshes: HTTPTransport {
     }
 
     private var refreshes: Int {
-        scene.emulator.receivedRequests.count { $0.path == "/token" && $0.form["grant_type"] == "refresh_token" }
+        environment.emulator.receivedRequests.count { $0.path == "/token" && $0.form["grant_type"] == "refresh_token" }
     }
 
     private var revoked: [String] {
-        scene.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
+        environment.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
     }
 
     // MARK: Signing out
@@ -79,7 +79,7 @@ final class SlowRefreshes: HTTPTransport {
     /// store).
     @Test(arguments: [true, false]) func aSignOutRevokesTheTokensOfALateRefresh(_ isSameClient: Bool) async throws {
         let store = MemoryTokenStore()
-        let slow = SlowRefreshes(scene.transport)
+        let slow = SlowRefreshes(environment.transport)
         let refreshing = try client(store: store, transport: slow)
         let first = try await refreshing.signIn().credential.tokens
         let leaving = isSameClient ? refreshing : try client(store: store, transport: slow)
@@ -89,7 +89,7 @@ final class SlowRefreshes: HTTPTransport {
         await slow.arrival()
         let signOut = Task { try await leaving.signOut() }
         // The sign-out must wait for the refresh and revoke its tokens.
-        while scene.emulator.receivedRequests.last?.path != "/token" { await Task.yield() }
+        while environment.emulator.receivedRequests.last?.path != "/token" { await Task.yield() }
         await Task.yield()
         slow.release()
         guard case .done = try await signOut.value.revocation else {
@@ -177,7 +177,7 @@ final class SlowRefreshes: HTTPTransport {
         let store = MemoryTokenStore()
         let client = try client(store: store)
         let first = try await client.signIn().credential
-        scene.emulator.fault = .idToken(.claim("nonce", "another"))
+        environment.emulator.fault = .idToken(.claim("nonce", "another"))
         time.advance(3600)
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .invalidIDToken)
@@ -189,7 +189,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(kept.identity == first.identity)
         let waiting = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(waiting?.code == .invalidIDToken)
-        scene.emulator.fault = nil
+        environment.emulator.fault = nil
         time.advance(400)
         #expect(try await client.freshTokens().accessToken != first.tokens.accessToken)
         // Another process uses the stored tokens.
@@ -201,16 +201,18 @@ final class SlowRefreshes: HTTPTransport {
         let store = MemoryTokenStore()
         let client = try client(store: store)
         let first = try await client.signIn().credential.tokens
-        scene.emulator.fault = .idToken(.claim("sub", "another"))
+        environment.emulator.fault = .idToken(.claim("sub", "another"))
         time.advance(3600)
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .loginRequired)
         #expect(error?.message.contains("tokens for another user") == true)
         // The client revokes this user's refresh token, because the provider has not revoked the grant.
         #expect(await client.drain())
-        let revoked = scene.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
+        let revoked = environment.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap {
+            $0.form["token"]
+        }
         #expect(revoked.contains(first.refreshToken?.exposed ?? ""))
-        scene.emulator.fault = nil
+        environment.emulator.fault = nil
         let refreshes = refreshes
         time.advance(400)
         for client in [client, try self.client(store: store)] {
@@ -222,11 +224,11 @@ final class SlowRefreshes: HTTPTransport {
     @Test func theRotatedRefreshTokenIsStoredEvenIfTheAccessTokenIsInvalid() async throws {
         let client = try client()
         let first = try await client.signIn().credential
-        scene.emulator.fault = .tokenResponse(.member("access_token", "a\u{1B}[2Jb"))
+        environment.emulator.fault = .tokenResponse(.member("access_token", "a\u{1B}[2Jb"))
         time.advance(3600)
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .invalidResponse)
-        scene.emulator.fault = nil
+        environment.emulator.fault = nil
         time.advance(400)
         #expect(try await client.freshTokens().refreshToken != first.tokens.refreshToken)
     }
@@ -234,7 +236,7 @@ final class SlowRefreshes: HTTPTransport {
     @Test(arguments: [1, 30, 60] as [Int64]) func shortLivedTokensAreRefreshedAtMostOncePerCall(_ life: Int64)
         async throws
     {
-        scene.emulator.accessTokenLifetime = life
+        environment.emulator.accessTokenLifetime = life
         let client = try client()
         let first = try await client.signIn().credential.tokens
         #expect(try await client.freshCredential(lasting: .seconds(3600)).tokens == first)
@@ -287,20 +289,22 @@ final class SlowRefreshes: HTTPTransport {
 
     @Test func anOversizedCredentialIsNotStored() async throws {
         let store = MemoryTokenStore()
-        scene.emulator.fault = .userInfo(.member("note", .string(String(repeating: "x", count: 300_000))))
+        environment.emulator.fault = .userInfo(.member("note", .string(String(repeating: "x", count: 300_000))))
         let error = await #expect(throws: AuthError.self) { try await self.client(store: store).signIn() }
         #expect(error?.code == .invalidResponse)
         #expect(error?.message.contains("192 KiB") == true)
-        scene.emulator.fault = .tokenResponse(.member("refresh_token", .string(String(repeating: "x", count: 40_000))))
+        environment.emulator.fault = .tokenResponse(
+            .member("refresh_token", .string(String(repeating: "x", count: 40_000)))
+        )
         let long = await #expect(throws: AuthError.self) { try await self.client(store: store).signIn() }
         #expect(long?.code == .invalidResponse)
-        scene.emulator.fault = nil
+        environment.emulator.fault = nil
         _ = try await client(store: store).signIn()
         #expect(try await client(store: store).credential() != nil)
     }
 
     @Test func onlyAdditionalTokenResponseMembersAreStoredAsParameters() async throws {
-        scene.emulator.fault = .tokenResponse(.member("patient", "p-1"))
+        environment.emulator.fault = .tokenResponse(.member("patient", "p-1"))
         let client = try client()
         let tokens = try await client.signIn().credential.tokens
         #expect(tokens.parameters.exposed == ["patient": "p-1"])
@@ -344,10 +348,10 @@ final class SlowRefreshes: HTTPTransport {
 
     @Test func aSharingErrorIsNotAStorageError() async throws {
         let events = Mutex<[FlowEvent]>([])
-        let provider = Unsharing(base: OIDCProvider(issuer: scene.emulator.issuer)) {
+        let provider = Unsharing(base: OIDCProvider(issuer: environment.emulator.issuer)) {
             AuthError(.storageFailed, "The group's store is full.")
         }
-        let client = try scene.client(adapter: provider, transport: transport, host: time.host) { event in
+        let client = try environment.client(adapter: provider, transport: transport, host: time.host) { event in
             events.withLock { $0.append(event) }
         }
         let signIn = try await client.signIn()
@@ -359,8 +363,8 @@ final class SlowRefreshes: HTTPTransport {
     }
 
     @Test func cancellationDuringSharingThrowsACancellationError() async throws {
-        let provider = Unsharing(base: OIDCProvider(issuer: scene.emulator.issuer)) { CancellationError() }
-        let client = try scene.client(adapter: provider, transport: transport, host: time.host)
+        let provider = Unsharing(base: OIDCProvider(issuer: environment.emulator.issuer)) { CancellationError() }
+        let client = try environment.client(adapter: provider, transport: transport, host: time.host)
         await #expect(throws: CancellationError.self) { try await client.signIn() }
     }
 
@@ -368,7 +372,7 @@ final class SlowRefreshes: HTTPTransport {
         let store = MemoryTokenStore()
         let events = Mutex<[FlowEvent]>([])
         _ = try await client(store: store).signIn()
-        let bob = try scene.client(user: .bob, store: store, transport: transport, host: time.host) { event in
+        let bob = try environment.client(user: .bob, store: store, transport: transport, host: time.host) { event in
             events.withLock { $0.append(event) }
         }
         let error = await #expect(throws: AuthError.self) { try await bob.signIn() }
@@ -378,7 +382,7 @@ final class SlowRefreshes: HTTPTransport {
 
     @Test func drainingWaitsForARefreshWhoseCallerWasCancelled() async throws {
         let store = MemoryTokenStore()
-        let slow = SlowRefreshes(scene.transport)
+        let slow = SlowRefreshes(environment.transport)
         let client = try client(store: store, transport: slow)
         let first = try await client.signIn().credential.tokens
         #expect(await client.drain())
@@ -396,7 +400,7 @@ final class SlowRefreshes: HTTPTransport {
     }
 
     @Test func drainingStopsAtItsTimeLimit() async throws {
-        let slow = SlowRefreshes(scene.transport)
+        let slow = SlowRefreshes(environment.transport)
         let client = try client(transport: slow)
         _ = try await client.signIn()
         time.advance(3600)

@@ -104,17 +104,17 @@ private final class WatchedStore: SessionTokenStore {
 /// A web application with a failing database, and requests without a session.
 @Suite struct SessionServerFaultTests {
     private func withWeb(
-        _ body: @escaping @Sendable (WebScene, SessionServer, WatchedStore) async throws -> Void
+        _ body: @escaping @Sendable (WebEnvironment, SessionServer, WatchedStore) async throws -> Void
     ) async throws {
-        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { scene in
+        try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
             let store = WatchedStore()
-            let web = WebScene(scene, store: store)
+            let web = WebEnvironment(environment, store: store)
             try await body(web, try web.process(), store)
         }
     }
 
-    private func revokedRefreshTokens(_ web: WebScene) -> Int {
-        web.scene.emulator.receivedRequests.count {
+    private func revokedRefreshTokens(_ web: WebEnvironment) -> Int {
+        web.environment.emulator.receivedRequests.count {
             $0.path == "/revoke" && $0.form["token_type_hint"] == "refresh_token"
         }
     }
@@ -159,7 +159,7 @@ private final class WatchedStore: SessionTokenStore {
             let browser = WebBrowser()
             try await browser.signIn(web, at: server)
             let first = try #require(try await browser.session(at: server)?.identity)
-            web.scene.emulator.fault = .idToken(.claims { $0["updated_at"] = 1_700_000_000 })
+            web.environment.emulator.fault = .idToken(.claims { $0["updated_at"] = 1_700_000_000 })
             try await browser.signIn(web, at: server)
             let second = try #require(try await browser.session(at: server)?.identity)
             #expect(first != second && first.subject == second.subject)
@@ -169,8 +169,8 @@ private final class WatchedStore: SessionTokenStore {
     }
 
     @Test func aUserHasALimitedNumberOfSessions() async throws {
-        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { scene in
-            let web = WebScene(scene)
+        try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
+            let web = WebEnvironment(environment)
             let server = try web.process { $0.sessionsPerUser = 2 }
             let browsers = (0..<3).map { _ in WebBrowser() }
             for browser in browsers { try await browser.signIn(web, at: server) }
@@ -237,7 +237,7 @@ private final class WatchedStore: SessionTokenStore {
 
     @Test func limitsConcurrentLoginRequestsPerProcess() async throws {
         try await withWeb { web, _, _ in
-            let held = HeldRequests(base: web.scene.transport, path: "/.well-known/openid-configuration")
+            let held = HeldRequests(base: web.environment.transport, path: "/.well-known/openid-configuration")
             let server = try web.process(transport: held)
             try await withThrowingTaskGroup(of: Int.self) { group in
                 for _ in 0..<40 {

@@ -33,16 +33,19 @@ struct HeldRequests: HTTPTransport {
 
 @Suite struct SessionServerTests {
     /// Runs a test of a web application whose users sign in at the emulator.
-    private func withWeb(_ body: @escaping @Sendable (WebScene, SessionServer) async throws -> Void) async throws {
-        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { scene in
-            let web = WebScene(scene)
+    private func withWeb(_ body: @escaping @Sendable (WebEnvironment, SessionServer) async throws -> Void) async throws
+    {
+        try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
+            let web = WebEnvironment(environment)
             try await body(web, try web.process())
         }
     }
 
     @Test func slowRequestsOfOneUserDoNotBlockOtherUsers() async throws {
         try await withWeb { web, _ in
-            let api = APITransport(web.scene.transport) { _, _ in TransportResponse(head: HTTPResponse(status: .ok)) }
+            let api = APITransport(web.environment.transport) { _, _ in
+                TransportResponse(head: HTTPResponse(status: .ok))
+            }
             let held = HeldRequests(base: api, path: "/slow")
             let server = try web.process(transport: held)
             let proxy = ResourceProxy(
@@ -74,7 +77,7 @@ struct HeldRequests: HTTPTransport {
     @Test func theProxyReportsWhyARequestWasNotForwarded() async throws {
         let events = Mutex<[FlowEvent]>([])
         try await withWeb { web, _ in
-            let api = APITransport(web.scene.transport) { _, _ in
+            let api = APITransport(web.environment.transport) { _, _ in
                 throw AuthError(.networkFailed, "The connection to api.example.com was refused.")
             }
             let server = try web.process(transport: api, observer: { event in events.withLock { $0.append(event) } })
@@ -139,7 +142,7 @@ struct HeldRequests: HTTPTransport {
 
     @Test func revocationsRunConcurrentlyAndDoNotCountAsUnsavedTokens() async throws {
         try await withWeb { web, _ in
-            let held = HeldRequests(base: web.scene.transport, path: "/revoke")
+            let held = HeldRequests(base: web.environment.transport, path: "/revoke")
             let (server, laptop) = (try web.process(transport: held), WebBrowser())
             for browser in [laptop] + (0..<12).map({ _ in WebBrowser() }) {
                 try await browser.signIn(web, at: server)
@@ -149,17 +152,17 @@ struct HeldRequests: HTTPTransport {
             #expect(await server.drain(within: .milliseconds(1)))
             held.released.continuation.finish()
             #expect(await server.drain(within: .seconds(20)))
-            #expect(web.scene.emulator.requests.count { $0 == "POST /revoke" } == 26)
+            #expect(web.environment.emulator.requests.count { $0 == "POST /revoke" } == 26)
         }
     }
 
     @Test(arguments: [true, false])
     func aSignOutRevokesTheTokensOfARefreshInProgress(_ isSameProcess: Bool) async throws {
         try await withWeb { web, _ in
-            let slow = SlowRefreshes(web.scene.transport)
+            let slow = SlowRefreshes(web.environment.transport)
             let refreshing = try web.process(transport: slow)
             let leaving = isSameProcess ? refreshing : try web.process()
-            web.scene.emulator.accessTokenLifetime = 0
+            web.environment.emulator.accessTokenLifetime = 0
             let browser = WebBrowser()
             try await browser.signIn(web, at: refreshing)
             let session = try #require(try await browser.session(at: refreshing))
@@ -170,7 +173,7 @@ struct HeldRequests: HTTPTransport {
             slow.release()
             await expectError(.loginRequired) { try await late.value }
             for server in [leaving, refreshing] { #expect(await server.drain(within: .seconds(20))) }
-            let revoked = web.scene.emulator.receivedRequests.filter {
+            let revoked = web.environment.emulator.receivedRequests.filter {
                 $0.path == "/revoke" && $0.form["token_type_hint"] == "refresh_token"
             }
             #expect(Set(revoked.compactMap { $0.form["token"] }).count == 2)
@@ -180,9 +183,9 @@ struct HeldRequests: HTTPTransport {
     /// Another user's sign-in in the same browser replaces the session, so the first user's new tokens are not stored.
     @Test func aSignInByAnotherUserRevokesTheTokensOfARefreshInProgress() async throws {
         try await withWeb { web, _ in
-            let slow = SlowRefreshes(web.scene.transport)
+            let slow = SlowRefreshes(web.environment.transport)
             let refreshing = try web.process(transport: slow)
-            web.scene.emulator.accessTokenLifetime = 0
+            web.environment.emulator.accessTokenLifetime = 0
             let browser = WebBrowser()
             try await browser.signIn(web, at: refreshing)
             let session = try #require(try await browser.session(at: refreshing))
@@ -194,7 +197,7 @@ struct HeldRequests: HTTPTransport {
             slow.release()
             await expectError(.loginRequired) { try await late.value }
             for server in [other, refreshing] { #expect(await server.drain(within: .seconds(20))) }
-            let revoked = web.scene.emulator.receivedRequests.filter {
+            let revoked = web.environment.emulator.receivedRequests.filter {
                 $0.path == "/revoke" && $0.form["token_type_hint"] == "refresh_token"
             }
             #expect(Set(revoked.compactMap { $0.form["token"] }).count == 2)
@@ -217,7 +220,7 @@ struct HeldRequests: HTTPTransport {
         try await withWeb { web, _ in
             let events = Mutex<[FlowEvent]>([])
             let observer: @Sendable (FlowEvent) -> Void = { event in events.withLock { $0.append(event) } }
-            let network = FlakyTransport(web.scene.transport)
+            let network = FlakyTransport(web.environment.transport)
             network.takeDown()
             let down = try web.process(transport: network, observer: observer)
             #expect(try await WebBrowser().send(.get, "/login", to: down).status == 502)
@@ -245,7 +248,7 @@ struct HeldRequests: HTTPTransport {
     /// A request counts toward the user's limit until the response body has been read.
     @Test func aStreamedResponseCountsTowardTheRequestLimitUntilItsBodyIsRead() async throws {
         try await withWeb { web, _ in
-            let api = APITransport(web.scene.transport) { _, _ in
+            let api = APITransport(web.environment.transport) { _, _ in
                 TransportResponse(
                     head: HTTPResponse(
                         status: .ok,
@@ -286,7 +289,7 @@ struct HeldRequests: HTTPTransport {
     func rejectsARequestBodyThatAnAPIMightNotRead(_ method: HTTPRequest.Method) async throws {
         try await withWeb { web, _ in
             let calls = Mutex<[[UInt8]]>([])
-            let api = APITransport(web.scene.transport) { _, body in
+            let api = APITransport(web.environment.transport) { _, body in
                 calls.withLock { $0.append(body) }
                 return TransportResponse(head: HTTPResponse(status: .ok))
             }
@@ -336,12 +339,12 @@ struct HeldRequests: HTTPTransport {
             try await bob.signIn(web, at: server, user: .bob)
             let response = try await laptop.send(.post, "/logout?everywhere=1", to: server, WebBrowser.ownPage)
             #expect(response.status == 303)
-            #expect(response.head.headerFields[.location]?.hasPrefix(web.scene.emulator.issuer) == true)
+            #expect(response.head.headerFields[.location]?.hasPrefix(web.environment.emulator.issuer) == true)
             #expect(try await phone.session(at: try web.process()) == nil)
             #expect(try await bob.session(at: server) != nil)
             #expect(await server.drain(within: .seconds(20)))
             // Both refresh tokens and both access tokens are revoked.
-            #expect(web.scene.emulator.requests.count { $0 == "POST /revoke" } == 4)
+            #expect(web.environment.emulator.requests.count { $0 == "POST /revoke" } == 4)
         }
     }
 

@@ -21,16 +21,16 @@ import Testing
     }
 
     /// The parameters of the authorization request in a redirect response.
-    private func parameters(_ response: TransportResponse, _ web: WebScene) throws -> FormParameters {
+    private func parameters(_ response: TransportResponse, _ web: WebEnvironment) throws -> FormParameters {
         #expect(response.status == 303)
-        return web.scene.emulator.parameters(ofRequestAt: try #require(response.head.headerFields[.location]))
+        return web.environment.emulator.parameters(ofRequestAt: try #require(response.head.headerFields[.location]))
     }
 
     private static let query =
         "prompt=login&max_age=60&acr_values=mfa%20pwd&login_hint=alice%40example.com&ui_locales=de%20en"
 
     @Test func forwardsOnlyAllowedSignInParametersFromTheURL() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let names = ["prompt", "max_age", "acr_values", "login_hint", "ui_locales"]
             let strict = try await WebBrowser().send(.get, "/login?\(Self.query)", to: try web.process())
             for name in names { #expect(try parameters(strict, web)[name] == nil, "\(name)") }
@@ -44,17 +44,17 @@ import Testing
         "max_age=-1", "max_age=1e9", "max_age=99999999999", "login_hint=%0a", "login_hint=", "prompt=login&prompt=none",
         "login_hint=\(String(repeating: "a", count: 257))", "redirect_uri=https%3A%2F%2Fevil.example", "scope=admin",
     ]) func ignoresInvalidSignInParametersInTheURL(_ query: String) async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let server = try web.process(options: { $0.signInParameters = Set(SignInParameter.allCases) })
             let sent = try parameters(try await WebBrowser().send(.get, "/login?\(query)", to: server), web)
             for name in ["max_age", "login_hint", "prompt"] { #expect(sent[name] == nil) }
-            #expect(sent["redirect_uri"] == "\(WebScene.origin)/callback")
+            #expect(sent["redirect_uri"] == "\(WebEnvironment.origin)/callback")
             #expect(sent["scope"] == "openid profile offline_access")
         }
     }
 
     @Test func theApplicationCanStartASignInWithCustomOptions() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let server = try web.process()
             var options = SessionSignInOptions(returnPath: "/orders")
             options.authorization.scopes = ["openid", "orders"]
@@ -70,18 +70,18 @@ import Testing
     private func finish(
         _ response: TransportResponse,
         _ browser: WebBrowser,
-        _ web: WebScene,
+        _ web: WebEnvironment,
         at server: SessionServer
     ) async throws -> TransportResponse {
         browser.keep(response)
         let url = try #require(response.head.headerFields[.location])
-        let callback = String(try await web.scene.visit(url).dropFirst(WebScene.origin.count))
+        let callback = String(try await web.environment.visit(url).dropFirst(WebEnvironment.origin.count))
         return try await browser.send(.get, callback, to: server)
     }
 
     @Test func aStepUpReplacesTheSessionAndPreservesItsData() async throws {
         struct Draft: SessionData { var text = "" }
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let weak = try #require(try await browser.session(at: server))
@@ -104,11 +104,11 @@ import Testing
     }
 
     @Test func aStepUpWithAWeakerAuthenticationLeavesTheSessionUnchanged() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let session = try #require(try await browser.session(at: server))
-            web.scene.emulator.fault = .idToken(.weakAuthentication)
+            web.environment.emulator.fault = .idToken(.weakAuthentication)
             let request = browser.request(.get, "/payments", Self.navigation)
             let response = try #require(
                 await server.stepUp(request, session, to: AuthenticationRequirement(acrValues: ["mfa"]))
@@ -117,12 +117,12 @@ import Testing
             #expect(page.status == 403)
             #expect(try await browser.session(at: server)?.name == session.name)
             #expect(await server.drain(within: .seconds(20)))
-            #expect(!web.scene.emulator.requests.contains("POST /revoke"))
+            #expect(!web.environment.emulator.requests.contains("POST /revoke"))
         }
     }
 
     @Test func aStepUpForAScriptReturnsInsufficientUserAuthentication() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let session = try #require(try await browser.session(at: server))
@@ -146,7 +146,7 @@ import Testing
         _ path: String,
         _ location: String
     ) async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let server = try web.process()
             let request = WebBrowser().request(method, path, Self.navigation)
             let response = try #require(await server.stepUp(request, nil))
@@ -156,7 +156,7 @@ import Testing
     }
 
     @Test func theSignInReturnsToTheProtectedPage() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             let request = browser.request(.get, "/account", Self.navigation)
             let redirect = try #require(await server.stepUp(request, nil))
@@ -173,7 +173,7 @@ import Testing
     func anUnauthenticatedScriptRequestReceives401InsteadOfARedirect(_ method: HTTPRequest.Method, _ fields: HTTPFields)
         async throws
     {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let request = WebBrowser().request(method, "/api/data", fields)
             let response = try #require(await web.process().stepUp(request, nil))
             #expect(response.status == 401)
@@ -182,7 +182,7 @@ import Testing
     }
 
     @Test func aFailedSilentSignInReturnsToTheAppAndPreservesTheSession() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let before = browser.session
@@ -192,7 +192,7 @@ import Testing
             #expect(try parameters(response, web)["prompt"] == "none")
             browser.keep(response)
             let url = try #require(response.head.headerFields[.location])
-            let callback = String(try await web.scene.visit(url).dropFirst(WebScene.origin.count))
+            let callback = String(try await web.environment.visit(url).dropFirst(WebEnvironment.origin.count))
             let page = String(decoding: try await browser.send(.get, callback, to: server).body, as: UTF8.self)
             #expect(page.contains("url=/inbox?folder=1&amp;silent_sign_in=failed#top\""))
             #expect(!page.contains("signed in"))
@@ -202,7 +202,7 @@ import Testing
     }
 
     @Test func aSilentSignInThatSucceedsReplacesTheSession() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let before = browser.session
@@ -211,8 +211,8 @@ import Testing
             let response = await server.signIn(browser.request(.get, "/"), options)
             browser.keep(response)
             let url = try #require(response.head.headerFields[.location])
-            let redirect = try web.scene.emulator.redirect(for: url, as: OIDCEmulator.User.alice.username)
-            let callback = String(redirect.dropFirst(WebScene.origin.count))
+            let redirect = try web.environment.emulator.redirect(for: url, as: OIDCEmulator.User.alice.username)
+            let callback = String(redirect.dropFirst(WebEnvironment.origin.count))
             let page = String(decoding: try await browser.send(.get, callback, to: server).body, as: UTF8.self)
             #expect(page.contains("url=/inbox?folder=1\""))
             let session = try #require(try await browser.session(at: server))
@@ -224,7 +224,7 @@ import Testing
     // MARK: Navigations from other sites
 
     @Test func aCrossSiteLinkResumesTheExistingSession() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             // The browser does not send the Strict cookie, so the application redirects to the sign-in route.
@@ -253,7 +253,7 @@ import Testing
     /// The URL cannot be repeated, but the navigation still must not replace a session whose Strict cookie the browser did not send.
     @Test(arguments: ["/login?\\", "/login?x=\(String(repeating: "x", count: 2048))"])
     func aCrossSiteLoginLinkWithAnInvalidURLResumesWithoutItsQuery(_ path: String) async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let page = try await WebBrowser().send(.get, path, to: try web.process(), Self.fromElsewhere)
             #expect(page.status == 200)
             #expect(String(decoding: page.body, as: UTF8.self).contains("url=/login?resume=1\""))
@@ -261,7 +261,7 @@ import Testing
     }
 
     @Test func aCrossSiteLinkWithoutASessionRedirectsToTheProviderOnResume() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             // The page does not redirect automatically if the URL already has the marker.
             let marked = try await browser.send(.get, "/login?resume=1", to: server, Self.fromElsewhere)
@@ -279,7 +279,7 @@ import Testing
     func aCrossSiteLoginLinkCannotReplaceAnExistingSession(_ query: String, _ sameSite: SessionServerOptions.SameSite)
         async throws
     {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let server = try web.process(options: {
                 $0.sameSite = sameSite
                 $0.signInParameters = [.loginHint, .prompt]
@@ -300,11 +300,11 @@ import Testing
         "//evil.example/", "https://evil.example/", "/\\evil.example", "javascript:alert(1)", "/a\u{0}b",
         "/a\r\nSet-Cookie: a=b",
     ]) func replacesAnUnsafeReturnPathWithTheStartPage(_ path: String) async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             let requirement = AuthenticationRequirement(acrValues: ["mfa"])
             let options = SessionSignInOptions(returnPath: path, requirement: requirement)
-            web.scene.emulator.fault = .idToken(.weakAuthentication)
+            web.environment.emulator.fault = .idToken(.weakAuthentication)
             let refused = try await finish(
                 await server.signIn(browser.request(.get, "/"), options),
                 browser,
@@ -313,7 +313,7 @@ import Testing
             )
             // The stored requirement outlives the removed session.
             #expect(refused.status == 403 && browser.session == nil)
-            web.scene.emulator.fault = nil
+            web.environment.emulator.fault = nil
             let response = try await finish(
                 await server.signIn(browser.request(.get, "/"), options),
                 browser,
@@ -325,7 +325,7 @@ import Testing
     }
 
     @Test func aMaximumAgeOfZeroIsMetByANewSignIn() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let session = try #require(try await browser.session(at: server))
@@ -340,7 +340,7 @@ import Testing
     }
 
     @Test func rejectsAnInvalidStartPath() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             for path in ["/login", "/callback", "https://evil.example/", "//a"] {
                 expectError(.invalidConfiguration) { try web.process(options: { $0.startPath = path }) }
             }
@@ -348,7 +348,7 @@ import Testing
     }
 
     @Test func withSameSiteLaxTheCallbackRedirectsAndSetsALaxCookie() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(options: { $0.sameSite = .lax }), WebBrowser())
             let response = try await browser.signIn(web, at: server, returnTo: "/orders")
             #expect(response.status == 303)
@@ -359,7 +359,7 @@ import Testing
     }
 
     @Test func theSessionEndpointReturnsOnlyTheConfiguredClaims() async throws {
-        try await WebScene.run { web in
+        try await WebEnvironment.run { web in
             let server = try web.process(options: { $0.sessionClaims = ["email", "preferred_username", "absent"] })
             let browser = WebBrowser()
             try await browser.signIn(web, at: server)

@@ -10,24 +10,25 @@ import Testing
 
 /// One application whose users sign in at either of two providers.
 @Suite struct SeveralProvidersTests {
-    private struct Scene: Sendable {
-        let staff: EmulatorScene
-        let guests: EmulatorScene
+    private struct Environment: Sendable {
+        let staff: EmulatorEnvironment
+        let guests: EmulatorEnvironment
         let store = MemoryTokenStore()
 
         func process(options change: (inout SessionServerOptions) -> Void = { _ in }) throws -> SessionServer {
-            func provider(_ name: String, _ scene: EmulatorScene, _ path: String) throws -> SessionProvider {
-                var values = ClientRegistration.Values(clientID: WebScene.client.id)
-                values.authentication = .clientSecretBasic(Secret(WebScene.client.secret ?? ""))
-                values.redirectURIs = [try RedirectURI("\(WebScene.origin)/callback/\(path)")]
+            func provider(_ name: String, _ environment: EmulatorEnvironment, _ path: String) throws -> SessionProvider
+            {
+                var values = ClientRegistration.Values(clientID: WebEnvironment.client.id)
+                values.authentication = .clientSecretBasic(Secret(WebEnvironment.client.secret ?? ""))
+                values.redirectURIs = [try RedirectURI("\(WebEnvironment.origin)/callback/\(path)")]
                 values.scopes = ["openid", "offline_access"]
                 return SessionProvider(
                     name,
-                    client: OAuthClient(server: scene.server(), registration: try ClientRegistration(values)),
+                    client: OAuthClient(server: environment.server(), registration: try ClientRegistration(values)),
                     displayName: name.uppercased()
                 )
             }
-            var options = SessionServerOptions(origin: WebScene.origin)
+            var options = SessionServerOptions(origin: WebEnvironment.origin)
             change(&options)
             return try SessionServer(
                 providers: [try provider("staff", staff, "staff"), try provider("guests", guests, "guests")],
@@ -37,15 +38,20 @@ import Testing
         }
     }
 
-    private func withScene(_ body: @Sendable (Scene) async throws -> Void) async throws {
-        var client = WebScene.client
-        client.redirectURIs = ["staff", "guests"].map { "\(WebScene.origin)/callback/\($0)" }
-        func scene(_ issuer: String) throws -> EmulatorScene {
-            let scene = EmulatorScene(try OIDCEmulator(issuer: issuer, clients: [client]))
-            scene.emulator.hasSessionIDs = true
-            return scene
+    private func withEnvironment(_ body: @Sendable (Environment) async throws -> Void) async throws {
+        var client = WebEnvironment.client
+        client.redirectURIs = ["staff", "guests"].map { "\(WebEnvironment.origin)/callback/\($0)" }
+        func environment(_ issuer: String) throws -> EmulatorEnvironment {
+            let environment = EmulatorEnvironment(try OIDCEmulator(issuer: issuer, clients: [client]))
+            environment.emulator.hasSessionIDs = true
+            return environment
         }
-        try await body(Scene(staff: scene("https://staff.example.com"), guests: scene("https://guests.example.com")))
+        try await body(
+            Environment(
+                staff: environment("https://staff.example.com"),
+                guests: environment("https://guests.example.com")
+            )
+        )
     }
 
     /// Signs a user in, and returns the response to the callback.
@@ -53,24 +59,24 @@ import Testing
     private func signIn(
         _ browser: WebBrowser,
         _ name: String,
-        _ scene: Scene,
+        _ environment: Environment,
         at server: SessionServer
     ) async throws -> TransportResponse {
         let response = try await browser.send(.get, "/login?provider=\(name)", to: server)
         let url = try #require(response.head.headerFields[.location])
-        let emulator = name == "staff" ? scene.staff : scene.guests
+        let emulator = name == "staff" ? environment.staff : environment.guests
         #expect(url.hasPrefix(emulator.emulator.issuer))
-        let callback = String(try await emulator.visit(url).dropFirst(WebScene.origin.count))
+        let callback = String(try await emulator.visit(url).dropFirst(WebEnvironment.origin.count))
         #expect(callback.hasPrefix("/callback/\(name)?"))
         return try await browser.send(.get, callback, to: server)
     }
 
     @Test(arguments: ["staff", "guests"]) func aSessionIdentifiesItsProvider(_ name: String) async throws {
-        try await withScene { scene in
-            let (server, browser) = (try scene.process(), WebBrowser())
-            try await signIn(browser, name, scene, at: server)
+        try await withEnvironment { environment in
+            let (server, browser) = (try environment.process(), WebBrowser())
+            try await signIn(browser, name, environment, at: server)
             #expect(browser.session?.hasSuffix(".\(name)") == true)
-            let session = try #require(try await browser.session(at: try scene.process()))
+            let session = try #require(try await browser.session(at: try environment.process()))
             #expect(session.provider == name)
             #expect(session.identity?.issuer == "https://\(name).example.com")
             #expect(try await !server.freshTokens(for: session).accessToken.exposed.isEmpty)
@@ -80,8 +86,8 @@ import Testing
     }
 
     @Test func loginWithoutAValidProviderShowsAProviderSelectionPage() async throws {
-        try await withScene { scene in
-            let server = try scene.process()
+        try await withEnvironment { environment in
+            let server = try environment.process()
             for query in ["", "?provider=other&return_to=/a", "?provider=staff&provider=guests"] {
                 let response = try await WebBrowser().send(.get, "/login\(query)", to: server)
                 #expect(response.status == 200)
@@ -94,9 +100,9 @@ import Testing
     }
 
     @Test func aCookieWithAnotherProvidersNameIsNotAValidSession() async throws {
-        try await withScene { scene in
-            let (server, browser) = (try scene.process(), WebBrowser())
-            try await signIn(browser, "staff", scene, at: server)
+        try await withEnvironment { environment in
+            let (server, browser) = (try environment.process(), WebBrowser())
+            try await signIn(browser, "staff", environment, at: server)
             let value = try #require(browser.session)
             for name in ["guests", "", "STAFF", "staff.", "staff.guests", "admin"] {
                 browser.cookies["__Host-Http-authflow"] = value.prefix(43) + (name.isEmpty ? "" : ".\(name)")
@@ -107,23 +113,23 @@ import Testing
 
     /// RFC 9700 section 4.4: a response from one provider is not accepted as a response from the other (mix-up).
     @Test func aResponseAtAnotherProvidersRedirectURIIsRejected() async throws {
-        try await withScene { scene in
-            let (server, browser) = (try scene.process(), WebBrowser())
+        try await withEnvironment { environment in
+            let (server, browser) = (try environment.process(), WebBrowser())
             let response = try await browser.send(.get, "/login?provider=staff", to: server)
             let url = try #require(response.head.headerFields[.location])
-            let callback = String(try await scene.staff.visit(url).dropFirst(WebScene.origin.count))
+            let callback = String(try await environment.staff.visit(url).dropFirst(WebEnvironment.origin.count))
             let mixed = callback.replacing("/callback/staff", with: "/callback/guests")
             #expect(try await browser.send(.get, mixed, to: server).status == 400)
             #expect(browser.session == nil)
-            #expect(!scene.guests.emulator.requests.contains("POST /token"))
+            #expect(!environment.guests.emulator.requests.contains("POST /token"))
         }
     }
 
     @Test func signingInWithAnotherProviderEndsThePreviousSession() async throws {
-        try await withScene { scene in
+        try await withEnvironment { environment in
             let ends = Mutex<[String]>([])
             let linked = Mutex<[String]>([])
-            let server = try scene.process { options in
+            let server = try environment.process { options in
                 options.hooks.onEnd = { end in
                     ends.withLock { $0.append("\(end.session.provider) \(end.reason.rawValue)") }
                 }
@@ -133,9 +139,9 @@ import Testing
                 }
             }
             let browser = WebBrowser()
-            try await signIn(browser, "staff", scene, at: server)
+            try await signIn(browser, "staff", environment, at: server)
             let staff = browser.cookies
-            try await signIn(browser, "guests", scene, at: server)
+            try await signIn(browser, "guests", environment, at: server)
             #expect(linked.withLock { $0 } == ["none to staff", "none to guests"])
             #expect(await server.drain(within: .seconds(20)))
             #expect(ends.withLock { $0 } == ["staff replaced"])
@@ -143,19 +149,19 @@ import Testing
             old.cookies = staff
             #expect(try await old.session(at: server) == nil)
             // The tokens of the replaced session are revoked at the provider that issued them.
-            #expect(scene.staff.emulator.requests.count { $0 == "POST /revoke" } == 2)
-            #expect(!scene.guests.emulator.requests.contains("POST /revoke"))
+            #expect(environment.staff.emulator.requests.count { $0 == "POST /revoke" } == 2)
+            #expect(!environment.guests.emulator.requests.contains("POST /revoke"))
         }
     }
 
     @Test func aLogoutTokenEndsOnlySessionsOfTheProviderThatIssuedIt() async throws {
-        try await withScene { scene in
-            let (server, staff, guest) = (try scene.process(), WebBrowser(), WebBrowser())
-            try await signIn(staff, "staff", scene, at: server)
-            try await signIn(guest, "guests", scene, at: server)
+        try await withEnvironment { environment in
+            let (server, staff, guest) = (try environment.process(), WebBrowser(), WebBrowser())
+            try await signIn(staff, "staff", environment, at: server)
+            try await signIn(guest, "guests", environment, at: server)
             let session = try #require(try await staff.session(at: server))
-            let token = try scene.staff.emulator.logoutToken(
-                for: WebScene.client.id,
+            let token = try environment.staff.emulator.logoutToken(
+                for: WebEnvironment.client.id,
                 subject: session.identity?.subject,
                 sessionID: session.authentication?.sessionID
             )
@@ -171,31 +177,31 @@ import Testing
     }
 
     @Test func linkingAccountsPassesThePreviousSessionToTheSignInHook() async throws {
-        try await withScene { scene in
+        try await withEnvironment { environment in
             let linked = Mutex<[String]>([])
-            let server = try scene.process { options in
+            let server = try environment.process { options in
                 options.hooks.onSignIn = { signIn in
                     linked.withLock { $0.append("\(signIn.previous?.provider ?? "none") to \(signIn.provider)") }
                     return .accept
                 }
             }
             let browser = WebBrowser()
-            try await signIn(browser, "staff", scene, at: server)
+            try await signIn(browser, "staff", environment, at: server)
             var options = SessionSignInOptions(provider: "guests")
             options.linksAccounts = true
             let response = await server.signIn(browser.request(.post, "/link"), options)
             browser.keep(response)
-            let callback = try await scene.guests.visit(try #require(response.head.headerFields[.location]))
-            _ = try await browser.send(.get, String(callback.dropFirst(WebScene.origin.count)), to: server)
+            let callback = try await environment.guests.visit(try #require(response.head.headerFields[.location]))
+            _ = try await browser.send(.get, String(callback.dropFirst(WebEnvironment.origin.count)), to: server)
             #expect(linked.withLock { $0 } == ["none to staff", "staff to guests"])
         }
     }
 
     /// A page on another site cannot send the user to a provider of its choice.
     @Test func aResumedLoginWithAnotherProviderRequiresConfirmation() async throws {
-        try await withScene { scene in
-            let (server, browser) = (try scene.process(), WebBrowser())
-            try await signIn(browser, "staff", scene, at: server)
+        try await withEnvironment { environment in
+            let (server, browser) = (try environment.process(), WebBrowser())
+            try await signIn(browser, "staff", environment, at: server)
             var fields = HTTPFields()
             HTTPField.Name("Sec-Fetch-Site").map { fields[$0] = "same-origin" }
             let own = try await browser.send(.get, "/login?provider=staff&resume=1&return_to=/a", to: server, fields)
@@ -208,9 +214,9 @@ import Testing
 
     /// Two users of different providers may have the same subject.
     @Test func forwardAuthAcceptsOnlySessionsOfItsProvider() async throws {
-        try await withScene { scene in
-            let (server, browser) = (try scene.process(), WebBrowser())
-            try await signIn(browser, "guests", scene, at: server)
+        try await withEnvironment { environment in
+            let (server, browser) = (try environment.process(), WebBrowser())
+            try await signIn(browser, "guests", environment, at: server)
             for (provider, status) in [(nil, 403), ("staff", 403), ("other", 403), ("guests", 204)] {
                 let auth = ForwardAuth(server: server, provider: provider, fields: [:])
                 #expect(await auth.response(to: browser.request(.get, "/forward-auth"))?.status == status)
@@ -219,17 +225,17 @@ import Testing
     }
 
     @Test func twoProvidersWithTheSameIssuerAndClientIDAreRejected() async throws {
-        try await withScene { scene in
-            let client = try scene.process().credentials.client
-            var values = ClientRegistration.Values(clientID: WebScene.client.id)
+        try await withEnvironment { environment in
+            let client = try environment.process().credentials.client
+            var values = ClientRegistration.Values(clientID: WebEnvironment.client.id)
             values.authentication = .clientSecretBasic(Secret("x"))
-            values.redirectURIs = [try RedirectURI("\(WebScene.origin)/callback/other")]
-            let other = OAuthClient(server: scene.staff.server(), registration: try ClientRegistration(values))
+            values.redirectURIs = [try RedirectURI("\(WebEnvironment.origin)/callback/other")]
+            let other = OAuthClient(server: environment.staff.server(), registration: try ClientRegistration(values))
             expectError(.invalidConfiguration) {
                 try SessionServer(
                     providers: [SessionProvider("a", client: client), SessionProvider("b", client: other)],
                     store: MemoryTokenStore(),
-                    options: SessionServerOptions(origin: WebScene.origin)
+                    options: SessionServerOptions(origin: WebEnvironment.origin)
                 )
             }
         }
@@ -237,9 +243,9 @@ import Testing
 
     /// An API receives only the tokens of its route's provider.
     @Test func theProxySendsNoTokenOfAnotherProvider() async throws {
-        try await withScene { scene in
-            let (server, browser) = (try scene.process(), WebBrowser())
-            try await signIn(browser, "guests", scene, at: server)
+        try await withEnvironment { environment in
+            let (server, browser) = (try environment.process(), WebBrowser())
+            try await signIn(browser, "guests", environment, at: server)
             let target = Endpoint("https://api.example.com/")
             for provider in [nil, "staff"] {
                 let route = try ResourceProxy.Route("/api/", to: target, provider: provider)
@@ -252,13 +258,13 @@ import Testing
 
     @Test(arguments: [["a", "a"], ["A"], [""], ["a.b"], [String(repeating: "a", count: 33)]])
     func duplicateOrInvalidProviderNamesAreRejected(_ names: [String]) async throws {
-        try await withScene { scene in
-            let client = try scene.process().credentials.client
+        try await withEnvironment { environment in
+            let client = try environment.process().credentials.client
             let error = #expect(throws: AuthError.self) {
                 try SessionServer(
                     providers: names.map { SessionProvider($0, client: client) },
                     store: MemoryTokenStore(),
-                    options: SessionServerOptions(origin: WebScene.origin)
+                    options: SessionServerOptions(origin: WebEnvironment.origin)
                 )
             }
             #expect(error?.code == .invalidConfiguration)

@@ -7,15 +7,15 @@ import Testing
 
 /// Sign-ins in separate steps with ``OAuthClient``: their state is a value, so another process can complete them.
 @Suite struct SignInStepsTests {
-    private let scene: EmulatorScene
+    private let environment: EmulatorEnvironment
 
-    init() throws { scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com")) }
+    init() throws { environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com")) }
 
     /// A client with a separate server instance, as in another process.
     private func client(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws -> OAuthClient {
-        var values = try EmulatorScene.registration()
+        var values = try EmulatorEnvironment.registration()
         change(&values)
-        return OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+        return OAuthClient(server: environment.server(), registration: try ClientRegistration(values))
     }
 
     private let browser = Secret("a cookie of the browser")
@@ -27,7 +27,7 @@ import Testing
     @Test func anotherProcessCompletesTheSignInWithTheStoredRequest() async throws {
         let request = try await client { $0.usesDPoP = true }.authorizationRequest(.init(maxAge: .seconds(60)))
         let stored = try JSONEncoder().encode(request)
-        let callback = try await scene.visit(request.url)
+        let callback = try await environment.visit(request.url)
         let decoded = try JSONDecoder().decode(AuthorizationRequest.self, from: stored)
         #expect(decoded == request)
         let finisher = try client { $0.usesDPoP = true }
@@ -66,7 +66,7 @@ import Testing
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let request = try await client.authorizationRequest()
         try await pending.save(request, for: browser)
-        let callback = try await scene.visit(request.url)
+        let callback = try await environment.visit(request.url)
         #expect(try await pending.take(for: callback, in: browser, of: client) == request)
         let replay = await #expect(throws: AuthError.self) {
             try await pending.take(for: callback, in: browser, of: client)
@@ -79,7 +79,7 @@ import Testing
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let request = try await client.authorizationRequest()
         try await pending.save(request, for: Secret("the attacker's cookie"))
-        let callback = try await scene.visit(request.url)
+        let callback = try await environment.visit(request.url)
         let error = await #expect(throws: AuthError.self) {
             try await pending.take(for: callback, in: browser, of: client)
         }
@@ -92,7 +92,7 @@ import Testing
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let request = try await client.authorizationRequest()
         try await pending.save(request, for: browser)
-        let callback = try await scene.visit(request.url)
+        let callback = try await environment.visit(request.url)
         let taken = await withTaskGroup(of: Bool.self) { group in
             for _ in 0..<20 {
                 group.addTask { (try? await pending.take(for: callback, in: browser, of: client)) != nil }
@@ -129,10 +129,13 @@ import Testing
 
     @Test func anExpiredAuthorizationRequestIsRejected() async throws {
         let time = VirtualTime()
-        let server = scene.server(host: time.host)
-        let client = OAuthClient(server: server, registration: try ClientRegistration(EmulatorScene.registration()))
+        let server = environment.server(host: time.host)
+        let client = OAuthClient(
+            server: server,
+            registration: try ClientRegistration(EmulatorEnvironment.registration())
+        )
         let request = try await client.authorizationRequest()
-        let callback = try await scene.visit(request.url)
+        let callback = try await environment.visit(request.url)
         time.advance(by: .seconds(3600))
         let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
         #expect(error?.code == .timedOut)
@@ -142,16 +145,16 @@ import Testing
             try await pending.take(for: callback, in: browser, of: client)
         }
         #expect(late?.code == .timedOut)
-        #expect(!scene.emulator.requests.contains("POST /token"))
+        #expect(!environment.emulator.requests.contains("POST /token"))
     }
 
     @Test func rejectsAnAuthorizationRequestFromAnotherClientOrServer() async throws {
         let request = try await client().authorizationRequest()
-        let callback = try await scene.visit(request.url)
-        let other = EmulatorScene(try OIDCEmulator(issuer: "https://other.example.com"))
+        let callback = try await environment.visit(request.url)
+        let other = EmulatorEnvironment(try OIDCEmulator(issuer: "https://other.example.com"))
         let elsewhere = OAuthClient(
             server: other.server(),
-            registration: try ClientRegistration(EmulatorScene.registration())
+            registration: try ClientRegistration(EmulatorEnvironment.registration())
         )
         for client in [elsewhere, try client { $0.clientID = "another" }] {
             let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
@@ -196,10 +199,10 @@ import Testing
     }
 
     @Test func checksTheRequestedMaxAgeAgainstTheIDToken() async throws {
-        scene.emulator.fault = .idToken(.claim("auth_time", .integer(1)))
+        environment.emulator.fault = .idToken(.claim("auth_time", .integer(1)))
         let client = try client()
         let request = try await client.authorizationRequest(.init(maxAge: .seconds(60)))
-        let callback = try await scene.visit(request.url)
+        let callback = try await environment.visit(request.url)
         let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
         #expect(error?.code == .insufficientUserAuthentication)
     }
@@ -211,23 +214,23 @@ import Testing
     func rejectedTokensAreRevokedUnlessOnlyTheAuthenticationIsInsufficient(_ fault: IDTokenFault, _ revocations: Int)
         async throws
     {
-        scene.emulator.fault = .idToken(fault)
+        environment.emulator.fault = .idToken(fault)
         let client = try client { $0.scopes = ["openid", "offline_access"] }
         let request = try await client.authorizationRequest(.init(maxAge: .seconds(60)))
-        let callback = try await scene.visit(request.url)
+        let callback = try await environment.visit(request.url)
         await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
-        #expect(scene.emulator.requests.count { $0 == "POST /revoke" } == revocations)
+        #expect(environment.emulator.requests.count { $0 == "POST /revoke" } == revocations)
     }
 
     @Test func sendsTheSameResourceInTheTokenRequestAndEachRefresh() async throws {
         let client = try client { $0.scopes = ["openid", "offline_access"] }
         let request = try await client.authorizationRequest(.init(resources: ["https://api.example.com"]))
-        let credential = try await client.exchange(try await scene.visit(request.url), for: request)
+        let credential = try await client.exchange(try await environment.visit(request.url), for: request)
         let key = CredentialKey("s", resource: "https://api.example.com")
         let credentials = CredentialManager(client: client, store: MemoryTokenStore())
         try await credentials.save(credential, for: key)
         try await credentials.refresh(key)
-        let sent = scene.emulator.receivedRequests.filter { $0.path == "/token" }.map { $0.form["resource"] }
+        let sent = environment.emulator.receivedRequests.filter { $0.path == "/token" }.map { $0.form["resource"] }
         #expect(sent == ["https://api.example.com", "https://api.example.com"])
         #expect(try await credentials.credential(for: CredentialKey("s")) == nil)
         // A single-use refresh token is stored under one key only.
@@ -239,7 +242,7 @@ import Testing
     @Test func signsOutWithoutAUserAgent() async throws {
         let client = try client { $0.postLogoutRedirectURI = .loopback }
         let request = try await client.authorizationRequest()
-        let credential = try await client.exchange(try await scene.visit(request.url), for: request)
+        let credential = try await client.exchange(try await environment.visit(request.url), for: request)
         try await client.revoke(credential)
         let logout = try await client.endSessionRequest(for: credential)
         #expect(query(logout.url)["id_token_hint"] == credential.tokens.idToken?.exposed)
@@ -256,9 +259,9 @@ import Testing
     @Test func verifiesAnIDTokenWithoutAClient() async throws {
         let client = try client()
         let request = try await client.authorizationRequest()
-        let credential = try await client.exchange(try await scene.visit(request.url), for: request)
+        let credential = try await client.exchange(try await environment.visit(request.url), for: request)
         let idToken = try #require(credential.tokens.idToken)
-        let server = scene.server()
+        let server = environment.server()
         #expect(try await server.verify(idToken, audience: "authflow-demo").subject == "248289761001")
         let nonce = query(request.url)["nonce"].map(Secret.init)
         #expect(try await server.verify(idToken, audience: "authflow-demo", nonce: nonce).subject == "248289761001")

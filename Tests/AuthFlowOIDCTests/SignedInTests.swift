@@ -9,9 +9,9 @@ import Testing
 
 /// Operations for a signed-in user: accounts, API calls and sign-out.
 @Suite struct SignedInTests {
-    private let life: TokenLifeScene
+    private let life: TokenLifeEnvironment
 
-    init() throws { self.life = try TokenLifeScene() }
+    init() throws { self.life = try TokenLifeEnvironment() }
 
     // MARK: Accounts
 
@@ -206,7 +206,7 @@ import Testing
         let client = try life.client(apiOrigins: [Endpoint("https://id.example.com")])
         let first = try await client.signIn().credential.tokens
         // The token is revoked at the provider, bypassing this client.
-        _ = try await life.scene.transport.send(
+        _ = try await life.environment.transport.send(
             TransportRequest(
                 .post,
                 Endpoint("https://id.example.com/revoke"),
@@ -230,11 +230,11 @@ import Testing
             Issue.record("\(signOut)")
             return
         }
-        let revoked = life.scene.emulator.receivedRequests.filter { $0.path == "/revoke" }.map {
+        let revoked = life.environment.emulator.receivedRequests.filter { $0.path == "/revoke" }.map {
             $0.form["token_type_hint"]
         }
         #expect(revoked == ["refresh_token", "access_token"])
-        #expect(life.scene.emulator.receivedRequests.last?.form["token"] == tokens.accessToken.exposed)
+        #expect(life.environment.emulator.receivedRequests.last?.form["token"] == tokens.accessToken.exposed)
         #expect(try await client.credential() == nil)
         await expectError(.loginRequired) { try await client.freshTokens() }
         #expect(try await client.signOut().credential == nil)
@@ -251,7 +251,7 @@ import Testing
         let error = await #expect(throws: AuthError.self) { try await client.signOut() }
         #expect(error?.code == .storageFailed)
         #expect(error?.message.hasSuffix("The tokens that were removed have been revoked.") == isRemoved)
-        #expect(life.scene.emulator.receivedRequests.contains { $0.path == "/revoke" } == isRemoved)
+        #expect(life.environment.emulator.receivedRequests.contains { $0.path == "/revoke" } == isRemoved)
     }
 
     @Test func signOutDeletesTheTokensEvenWhenRevocationFails() async throws {
@@ -266,7 +266,7 @@ import Testing
         #expect(try await client.credential() == nil)
 
         life.transport.takeDown(false)
-        life.scene.emulator.fault = .metadata(.member("revocation_endpoint", nil))
+        life.environment.emulator.fault = .metadata(.member("revocation_endpoint", nil))
         let other = try life.client()
         _ = try await other.signIn()
         let unsupported = try await other.signOut(endingSession: true)
@@ -283,13 +283,13 @@ import Testing
         // The provider does not allow introspection by a public client.
         let refused = await #expect(throws: AuthError.self) { try await client.introspect() }
         #expect(refused?.code == .providerRejected)
-        let confidential = EmulatorScene(
+        let confidential = EmulatorEnvironment(
             try OIDCEmulator(
                 issuer: "https://id.example.com",
                 clients: [.init(id: "c", secret: "s", authenticationMethod: "client_secret_basic")]
             )
         )
-        var settings = try EmulatorScene.registration()
+        var settings = try EmulatorEnvironment.registration()
         settings.clientID = "c"
         settings.authentication = .clientSecretBasic(Secret("s"))
         let trusted = try confidential.client(registration: settings)

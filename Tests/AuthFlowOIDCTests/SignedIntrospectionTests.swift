@@ -24,10 +24,10 @@ import Testing
         return values
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases)
-    func verifiesASignedIntrospectionResponse(_ setting: EmulatorScene.Setting) async throws {
-        try await EmulatorScene.with(setting, clients: [Self.robot]) { scene in
-            let client = try scene.client(registration: Self.registration())
+    @Test(arguments: EmulatorEnvironment.Setting.allCases)
+    func verifiesASignedIntrospectionResponse(_ setting: EmulatorEnvironment.Setting) async throws {
+        try await EmulatorEnvironment.with(setting, clients: [Self.robot]) { environment in
+            let client = try environment.client(registration: Self.registration())
             _ = try await client.signIn()
             let claims = try await client.introspect()
             #expect(claims["active"] == true && claims["client_id"] == "api" && claims["iss"] == nil)
@@ -43,11 +43,11 @@ import Testing
             algorithm: .ecdhESA256KW,
             responses: [.introspection]
         )
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
         var values = Self.registration()
         values.decryptionKeys = DecryptionKeySource([key])
         values.encryptedResponses = [.introspection]
-        let client = try scene.client(registration: values)
+        let client = try environment.client(registration: values)
         _ = try await client.signIn()
         #expect(try await client.introspect()["active"] == true)
     }
@@ -89,10 +89,10 @@ import Testing
     ]
 
     @Test(arguments: hostile) func rejectsAnInvalidSignedIntrospectionResponse(_ hostile: Hostile) async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
-        let client = try scene.client(registration: Self.registration())
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        let client = try environment.client(registration: Self.registration())
         _ = try await client.signIn()
-        scene.emulator.fault = .introspection(hostile.fault)
+        environment.emulator.fault = .introspection(hostile.fault)
         let error = await #expect(throws: AuthError.self) { try await client.introspect() }
         #expect(error?.code == .invalidResponse)
         #expect(error?.message.contains(hostile.words) == true, "\(error?.message ?? "")")
@@ -100,14 +100,14 @@ import Testing
 
     /// A provider that does not support RFC 9701 responds with plain JSON.
     @Test func rejectsAnUnsignedIntrospectionResponse() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
-        let plain = try scene.client(registration: Self.registration(nil))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        let plain = try environment.client(registration: Self.registration(nil))
         let tokens = try await plain.signIn().credential.tokens
         #expect(try await plain.client.introspect(tokens.accessToken)["active"] == true)
         let asking = InProcessTransport(origin: "https://id.example.com") { request, body in
             var changed = request
             changed.headerFields[.accept] = "application/json"
-            return try await scene.transport.send(
+            return try await environment.transport.send(
                 TransportRequest(
                     request.method,
                     try Endpoint("https://id.example.com\(request.path ?? "")"),
@@ -116,16 +116,16 @@ import Testing
                 )
             )
         }
-        let client = try scene.client(registration: Self.registration(), transport: asking)
+        let client = try environment.client(registration: Self.registration(), transport: asking)
         let error = await #expect(throws: AuthError.self) { try await client.client.introspect(tokens.accessToken) }
         #expect(error?.message.contains("not signed") == true, "\(error?.message ?? "")")
     }
 
     /// Some providers set the response's `aud` to the audience of the token.
     @Test func acceptsAnIntrospectionResponseForTheConfiguredAudience() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
-        scene.emulator.fault = .introspection(.claim("aud", ["https://api.example.com"]))
-        let client = try scene.client(registration: Self.registration(.init(audience: "https://api.example.com")))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        environment.emulator.fault = .introspection(.claim("aud", ["https://api.example.com"]))
+        let client = try environment.client(registration: Self.registration(.init(audience: "https://api.example.com")))
         _ = try await client.signIn()
         #expect(try await client.introspect()["active"] == true)
     }

@@ -36,49 +36,49 @@ import Testing
         Refused(name: "encrypted", fault: .redirect { $0["response"] = "a.b.c.d.e" }),
     ]
 
-    private func client(_ scene: EmulatorScene, _ mode: ResponseMode = .jwt) throws -> OAuthClient {
-        var values = try EmulatorScene.registration()
+    private func client(_ environment: EmulatorEnvironment, _ mode: ResponseMode = .jwt) throws -> OAuthClient {
+        var values = try EmulatorEnvironment.registration()
         values.responseMode = mode
-        return OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+        return OAuthClient(server: environment.server(), registration: try ClientRegistration(values))
     }
 
     @Test(arguments: refused) func rejectsAnInvalidSignedResponseAndSendsNoTokenRequest(_ refused: Refused) async throws
     {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        let client = try client(scene)
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        let client = try client(environment)
         let request = try await client.authorizationRequest()
-        scene.emulator.fault = .signedResponse(refused.fault)
-        let callback = try scene.emulator.redirect(for: request.url, as: "alice")
+        environment.emulator.fault = .signedResponse(refused.fault)
+        let callback = try environment.emulator.redirect(for: request.url, as: "alice")
         await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
-        #expect(!scene.emulator.requests.contains("POST /token"))
+        #expect(!environment.emulator.requests.contains("POST /token"))
     }
 
     @Test(arguments: ResponseMode.allCases.filter(\.isSigned), [SignatureAlgorithm.ps256, .es256, .edDSA, .rs256])
     func acceptsASignedAuthorizationResponse(_ mode: ResponseMode, _ algorithm: SignatureAlgorithm) async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        scene.emulator.signingAlgorithm = algorithm
-        var values = try EmulatorScene.registration()
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        environment.emulator.signingAlgorithm = algorithm
+        var values = try EmulatorEnvironment.registration()
         values.responseMode = mode
-        let client = try scene.client(registration: values)
+        let client = try environment.client(registration: values)
         #expect(try await client.signIn().credential.identity?.subject == "248289761001")
     }
 
     /// RFC 7519 section 4.1.3: an array with one element is equivalent.
     @Test func acceptsAnAudienceAsAnArrayOfOne() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        scene.emulator.fault = .signedResponse(.claim("aud", ["authflow-demo"]))
-        let client = try client(scene)
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        environment.emulator.fault = .signedResponse(.claim("aud", ["authflow-demo"]))
+        let client = try client(environment)
         let request = try await client.authorizationRequest()
-        let callback = try scene.emulator.redirect(for: request.url, as: "alice")
+        let callback = try environment.emulator.redirect(for: request.url, as: "alice")
         #expect(try await client.exchange(callback, for: request).identity != nil)
     }
 
     @Test func reportsTheErrorInASignedAuthorizationResponse() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        var values = try EmulatorScene.registration()
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        var values = try EmulatorEnvironment.registration()
         values.responseMode = .jwt
         let error = await #expect(throws: AuthError.self) {
-            try await scene.client(registration: values, consent: .deny).signIn()
+            try await environment.client(registration: values, consent: .deny).signIn()
         }
         #expect(error?.code == .accessDenied)
     }
@@ -87,22 +87,22 @@ import Testing
     /// trigger fetches at will.
     @Test(arguments: [SignedResponseFault.wrongIssuer, .wrongAudience, .expired])
     func fetchesNoKeysForASignedResponseWithInvalidClaims(_ fault: SignedResponseFault) async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        let client = try client(scene)
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        let client = try client(environment)
         let request = try await client.authorizationRequest()
-        scene.emulator.fault = .signedResponse(fault)
-        let callback = try scene.emulator.redirect(for: request.url, as: "alice")
+        environment.emulator.fault = .signedResponse(fault)
+        let callback = try environment.emulator.redirect(for: request.url, as: "alice")
         await expectError(.invalidCallback) { try await client.exchange(callback, for: request) }
-        #expect(!scene.emulator.requests.contains("GET /jwks"))
+        #expect(!environment.emulator.requests.contains("GET /jwks"))
     }
 
     /// Parameters outside the JWT are ignored, because some providers, such as Glewlwyd, add them.
     @Test func ignoresUnknownParametersOutsideTheSignedResponse() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        scene.emulator.fault = .signedResponse(.redirect { $0.append("session_state", "x") })
-        let client = try client(scene)
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        environment.emulator.fault = .signedResponse(.redirect { $0.append("session_state", "x") })
+        let client = try client(environment)
         let request = try await client.authorizationRequest()
-        let callback = try scene.emulator.redirect(for: request.url, as: "alice")
+        let callback = try environment.emulator.redirect(for: request.url, as: "alice")
         #expect(try await client.exchange(callback, for: request).identity != nil)
     }
 }

@@ -14,19 +14,19 @@ import Testing
 
 /// A sign-in from its start to the stored credential.
 @Suite struct SigningInTests {
-    @Test(arguments: EmulatorScene.Setting.allCases, SignatureAlgorithm.asymmetric)
-    func signsInWithEverySignatureAlgorithm(_ setting: EmulatorScene.Setting, _ algorithm: SignatureAlgorithm)
+    @Test(arguments: EmulatorEnvironment.Setting.allCases, SignatureAlgorithm.asymmetric)
+    func signsInWithEverySignatureAlgorithm(_ setting: EmulatorEnvironment.Setting, _ algorithm: SignatureAlgorithm)
         async throws
     {
         // Rows 1, 8, 13, 15, 16 and 74.
-        try await EmulatorScene.with(setting) { scene in
-            scene.emulator.signingAlgorithm = algorithm
-            let client = try scene.client()
+        try await EmulatorEnvironment.with(setting) { environment in
+            environment.emulator.signingAlgorithm = algorithm
+            let client = try environment.client()
             let signIn = try await client.signIn()
             #expect(signIn.storageError == nil)
             let credential = signIn.credential
             #expect(credential.identity?.subject == "248289761001")
-            #expect(credential.identity?.issuer == scene.emulator.issuer)
+            #expect(credential.identity?.issuer == environment.emulator.issuer)
             #expect(credential.identity?.displayName == "Alice Example")
             #expect(credential.identity?.claims["email"] == "alice@example.com")
             #expect(credential.identity?.claims["nonce"] == nil)
@@ -56,9 +56,9 @@ import Testing
         _ authentication: ClientAuthentication
     ) async throws {
         // Rows 14, 49, 50 and I5.
-        try await EmulatorScene.with(.sockets, clients: [client]) { scene in
+        try await EmulatorEnvironment.with(.sockets, clients: [client]) { environment in
             let settings = try ClientRegistration(clientID: client.id) { $0.authentication = authentication }.values
-            let signIn = try await scene.client(registration: settings).signIn()
+            let signIn = try await environment.client(registration: settings).signIn()
             #expect(signIn.credential.identity?.subject == "248289761001")
         }
     }
@@ -73,10 +73,10 @@ import Testing
     )
     func selectsTheClientAuthenticationMethodFromTheMetadata(_ method: String, _ listed: JSON?) async throws {
         let client = OIDCEmulator.Client(id: "c", secret: "s", authenticationMethod: method)
-        try await EmulatorScene.with(.inProcess, clients: [client]) { scene in
-            scene.emulator.fault = .metadata(.member("token_endpoint_auth_methods_supported", listed))
+        try await EmulatorEnvironment.with(.inProcess, clients: [client]) { environment in
+            environment.emulator.fault = .metadata(.member("token_endpoint_auth_methods_supported", listed))
             let settings = try ClientRegistration(clientID: "c") { $0.authentication = .clientSecret(Secret("s")) }
-            _ = try await scene.client(registration: settings.values).signIn()
+            _ = try await environment.client(registration: settings.values).signIn()
         }
     }
 
@@ -86,13 +86,13 @@ import Testing
     ])
     func reportsAWrongClientSecret(_ secret: String, _ advice: String) async throws {
         let client = OIDCEmulator.Client(id: "c", secret: "right", authenticationMethod: "client_secret_basic")
-        try await EmulatorScene.with(.inProcess, clients: [client]) { scene in
+        try await EmulatorEnvironment.with(.inProcess, clients: [client]) { environment in
             let settings = try ClientRegistration(clientID: "c") {
                 $0.authentication = .clientSecretBasic(Secret(secret))
             }
             .values
             let error = await #expect(throws: AuthError.self) {
-                try await scene.client(registration: settings).signIn()
+                try await environment.client(registration: settings).signIn()
             }
             #expect(error?.providerError?.error == "invalid_client")
             #expect(error?.message.contains(advice) == true, "\(error?.message ?? "")")
@@ -100,14 +100,14 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func reportsThatTheUserDeniedAccess(
-        _ setting: EmulatorScene.Setting
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func reportsThatTheUserDeniedAccess(
+        _ setting: EmulatorEnvironment.Setting
     )
         async throws
     {
-        try await EmulatorScene.with(setting) { scene in
+        try await EmulatorEnvironment.with(setting) { environment in
             let error = await #expect(throws: AuthError.self) {
-                try await scene.client(consent: .deny).signIn()
+                try await environment.client(consent: .deny).signIn()
             }
             #expect(error?.code == .accessDenied)
             #expect(error?.providerError?.errorDescription == "The user denied the request")
@@ -115,36 +115,36 @@ import Testing
     }
 
     @Test func signsInWithBeginSignInAndFinishSignIn() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let client = try scene.client()
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let client = try environment.client()
             let pending = try await client.beginSignIn()
-            let response = try await scene.visit(pending.url)
+            let response = try await environment.visit(pending.url)
             await expectError(.invalidCallback) {
                 try await client.finishSignIn(pending, with: "\(pending.redirectURI)?state=x&code=1")
             }
             let signIn = try await client.finishSignIn(pending, with: response)
             #expect(signIn.credential.identity?.subject == "248289761001")
-            #expect(signIn.authorizationParameters["iss"] == scene.emulator.issuer)
+            #expect(signIn.authorizationParameters["iss"] == environment.emulator.issuer)
             let replay = await #expect(throws: AuthError.self) {
                 try await client.finishSignIn(pending, with: response)
             }
             #expect(replay?.code == .invalidCallback)
-            #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
+            #expect(environment.emulator.requests.count { $0 == "POST /token" } == 1)
             #expect(!"\(pending)".contains("state=z"))
         }
     }
 
     @Test func beginSignInRequiresACompleteRedirectURI() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let client = try scene.client(registration: ClientRegistration.Values(clientID: "authflow-demo"))
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(registration: ClientRegistration.Values(clientID: "authflow-demo"))
             await expectError(.invalidConfiguration) { try await client.beginSignIn() }
         }
     }
 
     @Test func sendsNewStateNonceAndCodeChallengeEveryTime() async throws {
         // Rows I1 to I3, I6, and checklist points 1 to 4.
-        try await EmulatorScene.with(.inProcess) { scene in
-            let client = try scene.client()
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let client = try environment.client()
             var seen: Set<String> = []
             for _ in 0..<10 {
                 let url = try await client.beginSignIn().url
@@ -161,9 +161,9 @@ import Testing
     }
 
     @Test func sendsAdditionalParametersAndRejectsProtectedParameters() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
+        try await EmulatorEnvironment.with(.inProcess) { environment in
             func client(_ parameters: FormParameters) throws -> AuthClient {
-                try scene.client(
+                try environment.client(
                     registration: ClientRegistration(clientID: "authflow-demo") {
                         $0.redirectURIs = [RedirectURI("http://127.0.0.1:8400/callback")]
                         $0.parameters = [.authorization: parameters]
@@ -179,9 +179,9 @@ import Testing
     }
 
     @Test func returnsTheTokensWithAStorageErrorWhenTheyCannotBeStored() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
+        try await EmulatorEnvironment.with(.inProcess) { environment in
             let failed = Mutex(false)
-            let client = try scene.client(store: BrokenStore()) { event in
+            let client = try environment.client(store: BrokenStore()) { event in
                 if event.step == .storing, event.progress == .failed(.storageFailed) { failed.withLock { $0 = true } }
             }
             let signIn = try await client.signIn()
@@ -192,9 +192,9 @@ import Testing
     }
 
     @Test func reportsEveryStepWithoutSecrets() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
+        try await EmulatorEnvironment.with(.inProcess) { environment in
             let events = Mutex<[FlowEvent]>([])
-            let client = try scene.client() { event in events.withLock { $0.append(event) } }
+            let client = try environment.client() { event in events.withLock { $0.append(event) } }
             let credential = try await client.signIn().credential
             let log = events.withLock { $0 }
             let finished = log.filter { $0.progress == .succeeded }.map(\.step)
@@ -212,19 +212,19 @@ import Testing
     }
 
     @Test(arguments: ResponseMode.allCases) func signsInThroughTheLoopbackPort(_ mode: ResponseMode) async throws {
-        try await EmulatorScene.with(.sockets) { scene in
+        try await EmulatorEnvironment.with(.sockets) { environment in
             // The "browser" visits the provider's pages and then actually delivers the authorization response.
             let launcher = BrowserLauncher { url in
                 Task {
                     let start = try await SystemTransport().send(TransportRequest(.get, Endpoint(url)))
                     let target = start.head.headerFields[.location] ?? ""
-                    try await deliver(try await scene.visit(target, responseMode: mode), mode)
+                    try await deliver(try await environment.visit(target, responseMode: mode), mode)
                 }
                 return "test"
             }
             let client = AuthClient(
                 client: OAuthClient(
-                    server: AuthorizationServer(OIDCProvider(issuer: scene.emulator.issuer)),
+                    server: AuthorizationServer(OIDCProvider(issuer: environment.emulator.issuer)),
                     registration: try ClientRegistration(clientID: "authflow-demo") {
                         $0.scopes = ["openid", "profile"]
                         $0.responseMode = mode
@@ -234,7 +234,7 @@ import Testing
             )
             #expect(try await client.signIn().credential.identity?.displayName == "Alice Example")
             #expect(
-                scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["response_mode"]
+                environment.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["response_mode"]
                     == (mode == .query ? nil : mode.rawValue)
             )
         }
@@ -266,13 +266,13 @@ import Testing
     }
 
     @Test func passesTheProviderConformanceSuite() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            var registration = try EmulatorScene.registration()
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            var registration = try EmulatorEnvironment.registration()
             registration.scopes.append("offline_access")
             try await ProviderConformance(
-                adapter: OIDCProvider(issuer: scene.emulator.issuer),
-                client: try scene.client(registration: registration),
-                other: try scene.client(registration: registration, user: .bob)
+                adapter: OIDCProvider(issuer: environment.emulator.issuer),
+                client: try environment.client(registration: registration),
+                other: try environment.client(registration: registration, user: .bob)
             ).run()
         }
     }

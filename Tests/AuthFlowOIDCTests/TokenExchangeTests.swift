@@ -21,10 +21,10 @@ import Testing
         for requested: TokenExchange.TokenType?,
         _ response: TransportResponse = response("N_A", .jwt)
     ) async throws -> TokenSet {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        let network = FlakyTransport(scene.transport)
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        let network = FlakyTransport(environment.transport)
         network.respond(response)
-        let client = try scene.client(transport: network)
+        let client = try environment.client(transport: network)
         var exchange = TokenExchange(Secret("subject"), type: .accessToken)
         exchange.requestedTokenType = requested
         return try await client.client.tokenExchange(exchange)

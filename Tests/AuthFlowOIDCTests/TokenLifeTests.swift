@@ -10,9 +10,9 @@ import Testing
 
 /// Token refresh, from fresh tokens to the end of a session.
 @Suite struct TokenLifeTests {
-    private let life: TokenLifeScene
+    private let life: TokenLifeEnvironment
 
-    init() throws { self.life = try TokenLifeScene() }
+    init() throws { self.life = try TokenLifeEnvironment() }
 
     // MARK: Fresh
 
@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test func keepsTheRefreshTokenWhenTheResponseHasNone() async throws {
-        life.scene.emulator.refreshPolicy = .notRotated
+        life.environment.emulator.refreshPolicy = .notRotated
         let client = try life.client()
         let first = try await client.signIn().credential.tokens
         for _ in 0..<3 {
@@ -62,7 +62,7 @@ import Testing
 
     @Test func usesTokensWithoutAnExpiryUntilTheyAreRejected() async throws {
         // Row 105.
-        life.scene.emulator.fault = .tokenResponse(.missingExpiry)
+        life.environment.emulator.fault = .tokenResponse(.missingExpiry)
         let client = try life.client()
         let first = try await client.signIn().credential.tokens
         life.time.advance(1_000_000)
@@ -178,7 +178,7 @@ import Testing
             if event.step == .sessionEnd { ends.withLock { $0.append(event.details["reason"]) } }
         }
         _ = try await client.signIn()
-        life.scene.emulator.endSessions()
+        life.environment.emulator.endSessions()
         life.time.advance(3600)
         for _ in 0..<5 {
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }

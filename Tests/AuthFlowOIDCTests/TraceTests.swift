@@ -34,10 +34,10 @@ private final class ValueCollector: HTTPTransport {
 
 @Suite struct TraceTests {
     @Test func tracesASignInWithItsChecksAndWithoutSecrets() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
+        try await EmulatorEnvironment.with(.inProcess) { environment in
             let trace = FlowTrace()
-            let collector = ValueCollector(scene.transport)
-            let client = try scene.client(transport: trace.transport(collector), observer: trace.observer)
+            let collector = ValueCollector(environment.transport)
+            let client = try environment.client(transport: trace.transport(collector), observer: trace.observer)
             let tokens = try await client.signIn().credential.tokens
             let page = trace.html(title: "A <login>")
             #expect(page.contains("A &lt;login&gt;"))
@@ -62,10 +62,13 @@ private final class ValueCollector: HTTPTransport {
     }
 
     @Test func tracesTheCheckThatEndedASignIn() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
+        try await EmulatorEnvironment.with(.inProcess) { environment in
             let trace = FlowTrace()
-            scene.emulator.fault = .idToken(.wrongNonce)
-            let client = try scene.client(transport: trace.transport(scene.transport), observer: trace.observer)
+            environment.emulator.fault = .idToken(.wrongNonce)
+            let client = try environment.client(
+                transport: trace.transport(environment.transport),
+                observer: trace.observer
+            )
             await expectError(.invalidIDToken) { try await client.signIn() }
             let page = trace.html()
             #expect(page.contains("✗ ID Token validation: invalid_id_token"))

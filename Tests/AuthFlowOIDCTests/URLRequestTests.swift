@@ -11,12 +11,12 @@ import FoundationNetworking
 /// Requests from programs that use `URLSession`.
 @Suite struct URLRequestTests {
     private func client(usesDPoP: Bool) throws -> AuthClient {
-        var registration = try EmulatorScene.registration()
+        var registration = try EmulatorEnvironment.registration()
         registration.usesDPoP = usesDPoP
         var options = AuthClient.Options()
         options.apiOrigins = ["https://api.example.com"]
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        return try scene.client(registration: registration, options: options)
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        return try environment.client(registration: registration, options: options)
     }
 
     @Test(arguments: [false, true]) func addsAnAccessTokenAndItsDPoPProof(_ usesDPoP: Bool) async throws {

@@ -12,15 +12,15 @@ import Testing
 /// be lost.
 @Suite struct UnsavedTokensTests {
     private let time: TestTime
-    private let scene: EmulatorScene
+    private let environment: EmulatorEnvironment
     private let transport: FlakyTransport
     private let store = FailingStore()
 
     init() throws {
         let time = TestTime()
         self.time = time
-        self.scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
-        self.transport = FlakyTransport(scene.transport)
+        self.environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        self.transport = FlakyTransport(environment.transport)
     }
 
     private func client(
@@ -28,9 +28,9 @@ import Testing
         account: String? = nil,
         provider: (any ProviderAdapter)? = nil
     ) throws -> AuthClient {
-        var settings = try EmulatorScene.registration()
+        var settings = try EmulatorEnvironment.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
-        return try scene.client(
+        return try environment.client(
             registration: settings,
             adapter: provider,
             user: user,
@@ -42,7 +42,7 @@ import Testing
     }
 
     private var revoked: [String] {
-        scene.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
+        environment.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
     }
 
     /// Signs in, and refreshes while all writes fail.
@@ -104,7 +104,7 @@ import Testing
         time.advance(3600)
         client.stopSending()
         await #expect(throws: CancellationError.self) { try await client.freshTokens() }
-        #expect(!scene.emulator.receivedRequests.contains { $0.form["grant_type"] == "refresh_token" })
+        #expect(!environment.emulator.receivedRequests.contains { $0.form["grant_type"] == "refresh_token" })
     }
 
     @Test func aSignOutRevokesUnsavedTokens() async throws {
@@ -173,7 +173,7 @@ import Testing
 
     /// A sign-out in another process ends the session even if there are no refresh tokens.
     @Test func unsavedTokensDoNotOutliveASignOutInAnotherProcess() async throws {
-        scene.emulator.fault = .tokenResponse(.member("refresh_token", nil))
+        environment.emulator.fault = .tokenResponse(.member("refresh_token", nil))
         let client = try client()
         _ = try await client.signIn()
         store.fail(true)
@@ -189,10 +189,10 @@ import Testing
 
     /// The response to a refresh of the previous session arrives after a new sign-in.
     @Test func aLateRefreshOfThePreviousSessionDoesNotReplaceANewSignIn() async throws {
-        let slow = SlowRefreshes(scene.transport)
-        var settings = try EmulatorScene.registration()
+        let slow = SlowRefreshes(environment.transport)
+        var settings = try EmulatorEnvironment.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
-        let client = try scene.client(registration: settings, store: store, transport: slow, host: time.host)
+        let client = try environment.client(registration: settings, store: store, transport: slow, host: time.host)
         _ = try await client.signIn()
         time.advance(3600)
         slow.begin()
@@ -216,11 +216,11 @@ import Testing
     @Test func aRefreshThatCannotBeCheckedKeepsTheOldAccessToken() async throws {
         let client = try client()
         let first = try await client.signIn().credential.tokens
-        scene.emulator.fault = .jwks(.rotateBeforeSigning)
-        let network = KeysOutOfReach(scene.transport)
-        var settings = try EmulatorScene.registration()
+        environment.emulator.fault = .jwks(.rotateBeforeSigning)
+        let network = KeysOutOfReach(environment.transport)
+        var settings = try EmulatorEnvironment.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
-        let other = try scene.client(registration: settings, store: store, transport: network, host: time.host)
+        let other = try environment.client(registration: settings, store: store, transport: network, host: time.host)
         // This is within the margin: the old token is still valid for a few seconds.
         time.advance(3590)
         #expect(try await other.freshTokens().accessToken == first.accessToken)
@@ -232,7 +232,7 @@ import Testing
     @Test func noCachedTokensAreReturnedAfterARefreshWithAnInvalidIDToken() async throws {
         let client = try client()
         let first = try await client.signIn().credential.tokens
-        scene.emulator.fault = .idToken(.claim("nonce", "another"))
+        environment.emulator.fault = .idToken(.claim("nonce", "another"))
         await expectError(.invalidIDToken) { try await client.refresh() }
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .invalidIDToken)
@@ -241,9 +241,9 @@ import Testing
 
     @Test func anEmptyRefreshTokenDoesNotReplaceTheStoredOne() async throws {
         let client = try client()
-        scene.emulator.refreshPolicy = .notRotated
+        environment.emulator.refreshPolicy = .notRotated
         let first = try await client.signIn().credential.tokens
-        scene.emulator.fault = .tokenResponse(.member("refresh_token", ""))
+        environment.emulator.fault = .tokenResponse(.member("refresh_token", ""))
         time.advance(3600)
         #expect(try await client.freshTokens().refreshToken == first.refreshToken)
     }
@@ -254,9 +254,9 @@ import Testing
         let tokens = try await client().signIn().credential.tokens
         let elsewhere = try client(
             provider: OIDCProvider(
-                issuer: scene.emulator.issuer,
+                issuer: environment.emulator.issuer,
                 endpoints: ProviderMetadata(
-                    issuer: scene.emulator.issuer,
+                    issuer: environment.emulator.issuer,
                     tokenEndpoint: Endpoint("https://evil.example.com/token")
                 )
             )
@@ -277,10 +277,10 @@ import Testing
         ("server_error", true, false),
     ])
     func revocationTreatsAnInvalidTokenAsRevoked(_ error: String, _ refreshes: Bool, _ isDone: Bool) async throws {
-        let network = RevocationResponses(scene.transport, error)
-        var settings = try EmulatorScene.registration()
+        let network = RevocationResponses(environment.transport, error)
+        var settings = try EmulatorEnvironment.registration()
         settings.scopes = ["openid", "profile"] + (refreshes ? ["offline_access"] : [])
-        let client = try scene.client(registration: settings, store: store, transport: network, host: time.host)
+        let client = try environment.client(registration: settings, store: store, transport: network, host: time.host)
         _ = try await client.signIn()
         let outcome = try await client.signOut().revocation
         switch outcome {

@@ -27,16 +27,16 @@ import Testing
         Quirk(name: "an empty URL for a missing endpoint", fault: .metadata(.member("revocation_endpoint", ""))),
     ]) func signsInAndRefreshesDespiteHarmlessProviderQuirks(_ quirk: Quirk) async throws {
         let time = VirtualTime()
-        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
-            scene.emulator.fault = quirk.fault
-            var registration = try EmulatorScene.registration()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            environment.emulator.fault = quirk.fault
+            var registration = try EmulatorEnvironment.registration()
             registration.scopes.append("offline_access")
-            let client = try scene.client(
+            let client = try environment.client(
                 registration: registration,
                 host: time.host
             )
             let first = try await client.signIn().credential.tokens
-            time.advance(by: .seconds(scene.emulator.accessTokenLifetime + 1))
+            time.advance(by: .seconds(environment.emulator.accessTokenLifetime + 1))
             let second = try await client.freshTokens()
             #expect(second.accessToken != first.accessToken && second.refreshToken != first.refreshToken)
         }
@@ -44,13 +44,13 @@ import Testing
 
     @Test(arguments: ["bot", "User Access Token", nil])
     func acceptsAConfiguredTokenTypeAsABearerToken(_ type: String?) async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            scene.emulator.fault = .tokenResponse(.member("token_type", type.map(JSON.string)))
-            let refused = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .tokenResponse(.member("token_type", type.map(JSON.string)))
+            let refused = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(refused?.message.contains("bearer_token_types") == true)
-            var registration = try EmulatorScene.registration()
+            var registration = try EmulatorEnvironment.registration()
             registration.bearerTokenTypes = [type ?? ""]
-            let tokens = try await scene.client(registration: registration).signIn().credential.tokens
+            let tokens = try await environment.client(registration: registration).signIn().credential.tokens
             #expect(tokens.tokenType == "Bearer")
         }
     }
@@ -89,8 +89,8 @@ import Testing
     }
 
     @Test func nonStandardTokenErrorsIncludeTheClientAuthenticationHint() async throws {
-        try await EmulatorScene.with(.inProcess) { scene in
-            let emulator = scene.emulator
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let emulator = environment.emulator
             emulator.customResponse = { exchange in
                 guard exchange.request.path == "/token" else { return exchange.response }
                 return TransportResponse(
@@ -99,7 +99,7 @@ import Testing
                 )
             }
             emulator.fault = .metadata(.member("token_endpoint_auth_methods_supported", ["client_secret_post"]))
-            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
             #expect(error?.message.contains("client_secret_post") == true, "\(error as Any)")
         }
     }

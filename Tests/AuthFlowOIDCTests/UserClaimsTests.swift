@@ -7,14 +7,14 @@ import Testing
 /// The user's claims from the ID Token and from userinfo.
 @Suite struct UserClaimsTests {
     private func identity(idToken: [String: JSON], userInfo: [String: JSON]) async throws -> Identity? {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
         let ofUser: Set<String> = ["email", "email_verified", "phone_number", "phone_number_verified"]
-        scene.emulator.fault = .idToken(
+        environment.emulator.fault = .idToken(
             .claims { claims in
                 claims = claims.filter { !ofUser.contains($0.key) }.merging(idToken) { $1 }
             }
         )
-        scene.emulator.customResponse = { exchange in
+        environment.emulator.customResponse = { exchange in
             guard exchange.request.path == "/userinfo" else { return exchange.response }
             let claims = userInfo.merging(["sub": "248289761001"]) { $1 }
             return TransportResponse(
@@ -22,7 +22,7 @@ import Testing
                 body: (try? JSON.object(claims).serialized()) ?? []
             )
         }
-        return try await scene.client().signIn().identity
+        return try await environment.client().signIn().identity
     }
 
     @Test func aNameOfInvisibleCharactersIsNotDisplayed() {

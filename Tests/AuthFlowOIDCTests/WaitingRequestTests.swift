@@ -37,7 +37,7 @@ import Testing
     /// A store in which a test can make leases expire.
     private final class TermStore: TokenStore {
         private let base = MemoryTokenStore()
-        let term = Lease.Term(lasting: .seconds(600))
+        let expiry = Lease.Expiry(lasting: .seconds(600))
 
         func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
         func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
@@ -46,61 +46,61 @@ import Testing
             _ body: (Lease) async throws -> Return
         ) async throws -> Return {
             try await base.withLease(on: key) { lease in
-                try await body(Lease(key: lease.key, fence: lease.fence, term: term))
+                try await body(Lease(key: lease.key, fence: lease.fence, expiry: expiry))
             }
         }
     }
 
     private func client(
-        _ scene: EmulatorScene,
+        _ environment: EmulatorEnvironment,
         _ transport: WaitingTransport,
         store: any TokenStore,
         host: HostServices
     )
         throws -> AuthClient
     {
-        var registration = try EmulatorScene.registration()
+        var registration = try EmulatorEnvironment.registration()
         registration.scopes = ["openid", "offline_access"]
-        return try scene.client(registration: registration, store: store, transport: transport, host: host)
+        return try environment.client(registration: registration, store: store, transport: transport, host: host)
     }
 
-    private func refreshes(_ scene: EmulatorScene) -> Int {
-        scene.emulator.receivedRequests.count { $0.form["grant_type"] == "refresh_token" }
+    private func refreshes(_ environment: EmulatorEnvironment) -> Int {
+        environment.emulator.receivedRequests.count { $0.form["grant_type"] == "refresh_token" }
     }
 
     @Test func aRefreshTokenIsNotSentIfTheLeaseExpiresWhileTheRequestWaits() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        let transport = WaitingTransport(scene.transport)
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        let transport = WaitingTransport(environment.transport)
         let store = TermStore()
-        let client = try client(scene, transport, store: store, host: .system)
+        let client = try client(environment, transport, store: store, host: .system)
         _ = try await client.signIn()
         let waits = Atomic(0)
         transport.wait(beforeSending: {
             // The first lease expires; the next one remains valid.
             let isFirst = waits.add(1, ordering: .relaxed).oldValue == 0
-            store.term.extend(until: isFirst ? .zero : .seconds(600))
+            store.expiry.extend(until: isFirst ? .zero : .seconds(600))
         })
         _ = try? await client.refresh()
         // Whatever the result of the call, no request was sent under the lost lease.
-        #expect(refreshes(scene) <= waits.load(ordering: .relaxed) - 1)
+        #expect(refreshes(environment) <= waits.load(ordering: .relaxed) - 1)
         #expect(waits.load(ordering: .relaxed) >= 1)
     }
 
     @Test func aRefreshTokenIsNotSentIfShutdownStartsWhileTheRequestWaits() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        let transport = WaitingTransport(scene.transport)
-        let client = try client(scene, transport, store: MemoryTokenStore(), host: .system)
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        let transport = WaitingTransport(environment.transport)
+        let client = try client(environment, transport, store: MemoryTokenStore(), host: .system)
         _ = try await client.signIn()
         transport.wait(beforeSending: { client.stopSending() })
         await #expect(throws: CancellationError.self) { _ = try await client.refresh() }
-        #expect(refreshes(scene) == 0)
+        #expect(refreshes(environment) == 0)
     }
 
     @Test func timeSpentWaitingDoesNotReduceTheResponseTimeout() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        let transport = WaitingTransport(scene.transport)
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        let transport = WaitingTransport(environment.transport)
         let clock = SteppedClock()
-        let client = try client(scene, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
+        let client = try client(environment, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
         _ = try await client.signIn()
         let old = try await client.freshTokens().refreshToken
         transport.wait(
@@ -109,14 +109,14 @@ import Testing
         )
         let refreshed = try await client.refresh()
         #expect(refreshed.tokens.refreshToken != old)
-        #expect(refreshes(scene) == 1)
+        #expect(refreshes(environment) == 1)
     }
 
     @Test func aRequestThatTimesOutWhileWaitingIsNotSent() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        let transport = WaitingTransport(scene.transport)
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        let transport = WaitingTransport(environment.transport)
         let clock = SteppedClock()
-        let client = try client(scene, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
+        let client = try client(environment, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
         _ = try await client.signIn()
         transport.wait(beforeSending: {
             await clock.advance(by: .seconds(31))
@@ -124,16 +124,16 @@ import Testing
         })
         let error = await #expect(throws: AuthError.self) { _ = try await client.refresh() }
         #expect(error?.code == .timedOut)
-        #expect(refreshes(scene) == 0)
+        #expect(refreshes(environment) == 0)
         transport.wait()
         #expect(try await client.freshTokens().refreshToken != nil)
     }
 
     @Test func aRequestWithoutAResponseTimesOut() async throws {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        let transport = WaitingTransport(scene.transport)
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        let transport = WaitingTransport(environment.transport)
         let clock = SteppedClock()
-        let client = try client(scene, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
+        let client = try client(environment, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
         _ = try await client.signIn()
         transport.wait(beforeResponse: {
             await clock.advance(by: .seconds(31))
@@ -219,7 +219,7 @@ import Testing
     }
 
     @Test func concurrentCallersDoNotGetTokensAfterASignOutByAnotherClient() async throws {
-        let life = try TokenLifeScene()
+        let life = try TokenLifeEnvironment()
         let base = MemoryTokenStore()
         let store = GatedStore(base)
         let here = try life.client(store: store)
@@ -240,7 +240,7 @@ import Testing
     }
 
     @Test func anOutdatedReadDoesNotRestoreTokensAfterASignOut() async throws {
-        let life = try TokenLifeScene()
+        let life = try TokenLifeEnvironment()
         let base = MemoryTokenStore()
         let elsewhere = try life.client(store: base)
         _ = try await elsewhere.signIn()
@@ -262,7 +262,7 @@ import Testing
     }
 
     @Test func anotherCallersFailedRefreshDoesNotFailACallerWithAValidToken() async throws {
-        let life = try TokenLifeScene()
+        let life = try TokenLifeEnvironment()
         let gate = Gate()
         struct GatedTransport: HTTPTransport {
             let base: any HTTPTransport
@@ -272,9 +272,9 @@ import Testing
                 return try await base.send(call)
             }
         }
-        var registration = try EmulatorScene.registration()
+        var registration = try EmulatorEnvironment.registration()
         registration.scopes = ["openid", "offline_access"]
-        let client = try life.scene.client(
+        let client = try life.environment.client(
             registration: registration,
             store: MemoryTokenStore(),
             transport: GatedTransport(base: life.transport, gate: gate),

@@ -164,14 +164,14 @@ import Testing
     }
 
     private func suite(_ fault: Fault?, revokesTokens: Bool = true) throws -> ProviderConformance {
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
         let adapter = WrongAdapter(fault: fault)
-        var values = try EmulatorScene.registration()
+        var values = try EmulatorEnvironment.registration()
         values.scopes = ["profile", "offline_access"]
         return ProviderConformance(
             adapter: adapter,
-            client: try scene.client(registration: values, adapter: adapter),
-            other: try scene.client(registration: values, adapter: adapter, user: .bob),
+            client: try environment.client(registration: values, adapter: adapter),
+            other: try environment.client(registration: values, adapter: adapter, user: .bob),
             revokesTokens: revokesTokens
         )
     }
@@ -193,8 +193,8 @@ import Testing
                 return .object(Dictionary(members) { first, _ in first })
             }
         }
-        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
-        scene.emulator.customResponse = { exchange in
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        environment.emulator.customResponse = { exchange in
             guard ["/token", "/revoke"].contains(exchange.request.path),
                 let members = (try? JSON(parsing: exchange.response.body))?.object
             else { return exchange.response }
@@ -205,12 +205,12 @@ import Testing
             response.body = Array(FormURLEncoding.encodeQuery(form).utf8)
             return response
         }
-        var values = try EmulatorScene.registration()
+        var values = try EmulatorEnvironment.registration()
         values.scopes = ["profile", "offline_access"]
         try await ProviderConformance(
             adapter: FormAdapter(),
-            client: try scene.client(registration: values, adapter: FormAdapter()),
-            other: try scene.client(registration: values, adapter: FormAdapter(), user: .bob)
+            client: try environment.client(registration: values, adapter: FormAdapter()),
+            other: try environment.client(registration: values, adapter: FormAdapter(), user: .bob)
         ).run()
     }
 

@@ -10,17 +10,19 @@ import Testing
 
 /// Single sign-on for a vendor's apps: `device_secret`, token exchange and single logout.
 @Suite struct OktaNativeSSOTests {
-    @Test(arguments: EmulatorScene.Setting.allCases) func signsInOnceForAllApps(_ setting: EmulatorScene.Setting)
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func signsInOnceForAllApps(
+        _ setting: EmulatorEnvironment.Setting
+    )
         async throws
     {
-        try await OktaScene.with(setting) { scene in
-            let mail = try scene.app("mail", user: .alice)
+        try await OktaEnvironment.with(setting) { environment in
+            let mail = try environment.app("mail", user: .alice)
             let first = try await mail.signIn().credential
             #expect(first.tokens.deviceSecret != nil)
             #expect(first.identity?.displayName == "Alice Example")
             // There is no password, so the second app can sign in only with the secret that the first app shared.
             let steps = Mutex<[FlowEvent.Step]>([])
-            let calendar = try scene.app("calendar") { event in steps.withLock { $0.append(event.step) } }
+            let calendar = try environment.app("calendar") { event in steps.withLock { $0.append(event.step) } }
             let second = try await calendar.signIn().credential
             #expect(second.identity?.subject == first.identity?.subject)
             #expect(second.tokens.verifiedIDToken?.audience == ["calendar"])
@@ -37,24 +39,24 @@ import Testing
                 Issue.record("\(signOut.revocation)")
                 return
             }
-            #expect(scene.emulator.custom.deviceSecrets.isEmpty)
+            #expect(environment.emulator.custom.deviceSecrets.isEmpty)
             let error = await #expect(throws: AuthError.self) { try await calendar.refresh() }
             #expect(error?.code == .loginRequired)
             #expect(error?.message.contains("signed out in the app mail") == true)
             #expect(error?.message.contains("The refresh token is invalid or expired.") == true)
             // The shared credential no longer signs a user in.
-            await expectError(.userAgentFailed) { try await scene.app("calendar").signIn() }
+            await expectError(.userAgentFailed) { try await environment.app("calendar").signIn() }
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func sendsTheTokenExchangeRequestThatOktaDocuments(
-        _ setting: EmulatorScene.Setting
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func sendsTheTokenExchangeRequestThatOktaDocuments(
+        _ setting: EmulatorEnvironment.Setting
     ) async throws {
-        try await OktaScene.with(setting) { scene in
-            let first = try await scene.app("mail", user: .alice).signIn().credential
-            _ = try await scene.app("calendar").signIn()
+        try await OktaEnvironment.with(setting) { environment in
+            let first = try await environment.app("mail", user: .alice).signIn().credential
+            _ = try await environment.app("calendar").signIn()
             let form = try #require(
-                scene.emulator.custom.receivedRequests.last { $0.form["subject_token"] != nil }?.form
+                environment.emulator.custom.receivedRequests.last { $0.form["subject_token"] != nil }?.form
             )
             #expect(form["grant_type"] == "urn:ietf:params:oauth:grant-type:token-exchange")
             #expect(form["actor_token"] == first.tokens.deviceSecret?.exposed)
@@ -70,12 +72,12 @@ import Testing
     }
 
     @Test func sendsTheTokenTypeOfTheNativeSSODraftWhenConfigured() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            scene.emulator.custom.nativeSSO?.audience = nil
-            _ = try await scene.app("mail", user: .alice).signIn()
-            let draft = OktaProvider(issuer: scene.issuer, secretType: .deviceSecret)
-            _ = try await scene.app("calendar", provider: draft).signIn()
-            let form = scene.emulator.custom.receivedRequests.last { $0.form["subject_token"] != nil }?.form
+        try await OktaEnvironment.with(.inProcess) { environment in
+            environment.emulator.custom.nativeSSO?.audience = nil
+            _ = try await environment.app("mail", user: .alice).signIn()
+            let draft = OktaProvider(issuer: environment.issuer, secretType: .deviceSecret)
+            _ = try await environment.app("calendar", provider: draft).signIn()
+            let form = environment.emulator.custom.receivedRequests.last { $0.form["subject_token"] != nil }?.form
             #expect(form?["actor_token_type"] == "urn:openid:params:token-type:device-secret")
             #expect(form?["audience"] == nil)
         }
@@ -147,11 +149,12 @@ import Testing
     @Test(arguments: exchangeErrors) func promptsTheUserWhenTheTokenExchangeFails(
         _ failure: ExchangeError
     ) async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            _ = try await scene.app("mail", user: .alice).signIn()
-            scene.emulator.custom.nativeSSO?.exchangeError = (failure.error, failure.words, failure.status)
+        try await OktaEnvironment.with(.inProcess) { environment in
+            _ = try await environment.app("mail", user: .alice).signIn()
+            environment.emulator.custom.nativeSSO?.exchangeError = (failure.error, failure.words, failure.status)
             let events = Mutex<[FlowEvent]>([])
-            let calendar = try scene.app("calendar", user: .alice) { event in events.withLock { $0.append(event) } }
+            let calendar = try environment.app("calendar", user: .alice) { event in events.withLock { $0.append(event) }
+            }
             let signIn = try await calendar.signIn()
             #expect(signIn.credential.tokens.deviceSecret != nil)
             let reason = events.withLock { $0.first { $0.step == .flowChoice }?.details["reason"] }
@@ -162,37 +165,37 @@ import Testing
 
     /// A prompt would result in a second device secret, which the sign-out of the other app would not revoke.
     @Test(arguments: [429, 503]) func aTemporaryTokenExchangeFailureDoesNotPromptTheUser(_ status: Int) async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            _ = try await scene.app("mail", user: .alice).signIn()
-            scene.emulator.custom.nativeSSO?.exchangeError = ("temporarily_unavailable", "Later.", status)
-            let calendar = try scene.app("calendar", user: .alice)
+        try await OktaEnvironment.with(.inProcess) { environment in
+            _ = try await environment.app("mail", user: .alice).signIn()
+            environment.emulator.custom.nativeSSO?.exchangeError = ("temporarily_unavailable", "Later.", status)
+            let calendar = try environment.app("calendar", user: .alice)
             let error = await #expect(throws: AuthError.self) { try await calendar.signIn() }
             #expect(error?.code == .temporarilyUnavailable)
-            scene.emulator.custom.nativeSSO?.exchangeError = nil
+            environment.emulator.custom.nativeSSO?.exchangeError = nil
             #expect(try await calendar.signIn().credential.tokens.deviceSecret == nil)
         }
     }
 
     @Test(arguments: ["invalid_request", "invalid_grant"])
     func replacesADeviceSecretThatIsNoLongerValid(_ error: String) async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            scene.emulator.custom.nativeSSO?.unknownSecretError = error
-            let mail = try scene.app("mail", user: .alice)
+        try await OktaEnvironment.with(.inProcess) { environment in
+            environment.emulator.custom.nativeSSO?.unknownSecretError = error
+            let mail = try environment.app("mail", user: .alice)
             let first = try await mail.signIn().credential
             // An administrator has ended the session.
             let secret = try #require(first.tokens.deviceSecret)
             let context = mail.providerContext
             try await context.revoke([RevocableToken(secret, typeHint: "device_secret")])
-            let calendar = try scene.app("calendar", user: .alice)
+            let calendar = try environment.app("calendar", user: .alice)
             #expect(try await calendar.signIn().credential.tokens.deviceSecret != first.tokens.deviceSecret)
-            _ = try await scene.app("mail").signIn()
+            _ = try await environment.app("mail").signIn()
         }
     }
 
     @Test func promptsTheUserToAddAnotherAccount() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            _ = try await scene.app("mail", user: .alice).signIn()
-            let calendar = try scene.app("calendar", user: .bob)
+        try await OktaEnvironment.with(.inProcess) { environment in
+            _ = try await environment.app("mail", user: .alice).signIn()
+            let calendar = try environment.app("calendar", user: .bob)
             #expect(try await calendar.signIn(.addAccount).credential.identity?.displayName == "Bob Example")
         }
     }
@@ -212,80 +215,80 @@ import Testing
         _ options: AuthorizationOptions,
         _ configured: FormParameters
     ) async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            _ = try await scene.app("mail", user: .alice).signIn()
-            var settings = try scene.settings("calendar")
+        try await OktaEnvironment.with(.inProcess) { environment in
+            _ = try await environment.app("mail", user: .alice).signIn()
+            var settings = try environment.settings("calendar")
             settings.parameters = [.authorization: configured]
-            let calendar = try scene.app("calendar", settings: settings, user: .alice)
+            let calendar = try environment.app("calendar", settings: settings, user: .alice)
             let signIn = try await calendar.signIn(options: options)
             // Only a sign-in with user interaction returns a device secret.
             #expect(signIn.credential.tokens.deviceSecret != nil)
-            #expect(scene.emulator.custom.receivedRequests.allSatisfy { $0.form["subject_token"] == nil })
+            #expect(environment.emulator.custom.receivedRequests.allSatisfy { $0.form["subject_token"] == nil })
         }
     }
 
     @Test func usesTheTokenExchangeWithPromptNone() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            _ = try await scene.app("mail", user: .alice).signIn()
+        try await OktaEnvironment.with(.inProcess) { environment in
+            _ = try await environment.app("mail", user: .alice).signIn()
             let silent = AuthorizationOptions(prompt: AuthorizationOptions.Prompt.none)
-            let signIn = try await scene.app("calendar").signIn(options: silent)
+            let signIn = try await environment.app("calendar").signIn(options: silent)
             #expect(signIn.credential.tokens.deviceSecret == nil)
         }
     }
 
     @Test func promptsTheUserWhenTheSharedCredentialBelongsToAnotherUser() async throws {
-        try await OktaScene.with(.inProcess) { scene in
+        try await OktaEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            let calendar = try scene.app("calendar", user: .alice, store: store)
+            let calendar = try environment.app("calendar", user: .alice, store: store)
             _ = try await calendar.signIn()
-            _ = try await scene.app("mail", user: .bob).signIn(.addAccount)
-            let exchanges = scene.emulator.custom.receivedRequests.count { $0.form["subject_token"] != nil }
+            _ = try await environment.app("mail", user: .bob).signIn(.addAccount)
+            let exchanges = environment.emulator.custom.receivedRequests.count { $0.form["subject_token"] != nil }
             #expect(try await calendar.signIn().identity?.displayName == "Alice Example")
-            #expect(scene.emulator.custom.receivedRequests.count { $0.form["subject_token"] != nil } == exchanges)
+            #expect(environment.emulator.custom.receivedRequests.count { $0.form["subject_token"] != nil } == exchanges)
         }
     }
 
     @Test func revokesTheTokensOfARejectedSignInByAnotherUser() async throws {
-        try await OktaScene.with(.inProcess) { scene in
+        try await OktaEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            _ = try await scene.app("mail", user: .alice, store: store).signIn()
+            _ = try await environment.app("mail", user: .alice, store: store).signIn()
             await expectError(.accountMismatch) {
-                try await scene.app("mail", user: .bob, store: store).signIn(options: .init(prompt: .login))
+                try await environment.app("mail", user: .bob, store: store).signIn(options: .init(prompt: .login))
             }
-            let revoked = scene.emulator.custom.receivedRequests.compactMap { $0.form["token_type_hint"] }
+            let revoked = environment.emulator.custom.receivedRequests.compactMap { $0.form["token_type_hint"] }
             #expect(revoked == ["device_secret", "refresh_token", "access_token"])
             // Alice is still signed in.
-            _ = try await scene.app("mail", store: store).refresh()
+            _ = try await environment.app("mail", store: store).refresh()
         }
     }
 
     @Test func aRejectedSignInDoesNotEndTheSessionOfAnAccountThatIsNotSelected() async throws {
-        try await OktaScene.with(.inProcess) { scene in
+        try await OktaEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            let alice = try await scene.app("mail", user: .alice, store: store).signIn().identity
-            let mail = try scene.app("mail", user: .bob, store: store)
+            let alice = try await environment.app("mail", user: .alice, store: store).signIn().identity
+            let mail = try environment.app("mail", user: .bob, store: store)
             _ = try await mail.signIn(.addAccount)
             try await mail.selectAccount(alice?.subject ?? "")
             await expectError(.accountMismatch) { try await mail.signIn(options: .init(prompt: .login)) }
-            #expect(!scene.emulator.custom.receivedRequests.contains { $0.path.hasSuffix("/revoke") })
+            #expect(!environment.emulator.custom.receivedRequests.contains { $0.path.hasSuffix("/revoke") })
         }
     }
 
     @Test func aSignOutRevokesTheDeviceSecretOfALaterSignInByTheSameUser() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            let mail = try scene.app("mail", user: .alice)
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let mail = try environment.app("mail", user: .alice)
             _ = try await mail.signIn()
-            _ = try await scene.app("calendar", user: .alice).signIn(options: .init(maxAge: .seconds(60)))
+            _ = try await environment.app("calendar", user: .alice).signIn(options: .init(maxAge: .seconds(60)))
             #expect(try await mail.signOut().revocation == .done)
-            await expectError(.userAgentFailed) { try await scene.app("calendar").signIn() }
+            await expectError(.userAgentFailed) { try await environment.app("calendar").signIn() }
         }
     }
 
     /// Otherwise, apps that signed in with an earlier secret would remain signed in.
     @Test func aSignOutRevokesDeviceSecretsReplacedByLaterSignIns() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            let first = try await scene.app("mail", user: .alice).signIn().credential.tokens.deviceSecret
-            let calendar = try scene.app("calendar", user: .alice)
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let first = try await environment.app("mail", user: .alice).signIn().credential.tokens.deviceSecret
+            let calendar = try environment.app("calendar", user: .alice)
             var secrets = [first]
             for _ in 0..<2 {
                 let signIn = try await calendar.signIn(options: .init(maxAge: .seconds(60)))
@@ -293,26 +296,26 @@ import Testing
             }
             #expect(Set(secrets).count == 3)
             #expect(try await calendar.signOut().revocation == .done)
-            let revoked = scene.emulator.custom.receivedRequests.filter { $0.path.hasSuffix("/revoke") }
+            let revoked = environment.emulator.custom.receivedRequests.filter { $0.path.hasSuffix("/revoke") }
                 .compactMap { $0.form["token"] }
             #expect(Set(revoked).isSuperset(of: secrets.compactMap { $0?.exposed }))
         }
     }
 
     @Test func aDamagedSharedRecordDoesNotKeepAnAppFromRevokingItsOwnTokens() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            let mail = try scene.app("mail", user: .alice)
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let mail = try environment.app("mail", user: .alice)
             let tokens = try await mail.signIn().credential.tokens
-            try await scene.shared.set(
+            try await environment.shared.set(
                 Array("{".utf8),
-                for: RecordKey(name: "acme", issuer: scene.issuer, clientID: "", kind: .shared)
+                for: RecordKey(name: "acme", issuer: environment.issuer, clientID: "", kind: .shared)
             )
             guard case .failed(let error) = try await mail.signOut().revocation else {
                 Issue.record("The shared record could not be read.")
                 return
             }
             #expect(error.code == .storageFailed)
-            let revoked = scene.emulator.custom.receivedRequests.filter { $0.path.hasSuffix("/revoke") }
+            let revoked = environment.emulator.custom.receivedRequests.filter { $0.path.hasSuffix("/revoke") }
                 .compactMap { $0.form["token"] }
             let own = [tokens.deviceSecret, tokens.refreshToken, tokens.accessToken].compactMap { $0?.exposed }
             #expect(Set(revoked).isSuperset(of: own))
@@ -320,46 +323,46 @@ import Testing
     }
 
     @Test func aSignOutDoesNotRevokeAnotherUsersDeviceSecret() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            _ = try await scene.app("mail", user: .alice).signIn()
-            let calendar = try scene.app("calendar")
+        try await OktaEnvironment.with(.inProcess) { environment in
+            _ = try await environment.app("mail", user: .alice).signIn()
+            let calendar = try environment.app("calendar")
             _ = try await calendar.signIn()
-            _ = try await scene.app("mail", user: .bob).signIn(.addAccount)
+            _ = try await environment.app("mail", user: .bob).signIn(.addAccount)
             #expect(try await calendar.signOut().revocation == .done)
-            #expect(try await scene.app("mail").signIn().identity?.displayName == "Bob Example")
+            #expect(try await environment.app("mail").signIn().identity?.displayName == "Bob Example")
         }
     }
 
     @Test func theLogoutRequestContainsAnUnrevokedDeviceSecret() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            let secret = try await scene.app("mail", user: .alice).signIn().credential.tokens.deviceSecret
-            let provider = scene.provider(.allAppsWithSecretInAddress)
-            let calendar = try scene.app("calendar", provider: provider)
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let secret = try await environment.app("mail", user: .alice).signIn().credential.tokens.deviceSecret
+            let provider = environment.provider(.allAppsWithSecretInAddress)
+            let calendar = try environment.app("calendar", provider: provider)
             _ = try await calendar.signIn()
-            scene.emulator.remainingCalls = 0
+            environment.emulator.remainingCalls = 0
             let credential = try #require(try await calendar.signOut().credential)
-            scene.emulator.remainingCalls = nil
+            environment.emulator.remainingCalls = nil
             let page = try await calendar.client.endSessionRequest(for: credential).url
             let query = FormURLEncoding.decode(page.split(separator: "?").last.map(String.init) ?? "")
             #expect(query?["device_secret"] == secret?.exposed)
             // The failed revocation leaves nothing that another app could use.
-            await expectError(.userAgentFailed) { try await scene.app("mail").signIn() }
+            await expectError(.userAgentFailed) { try await environment.app("mail").signIn() }
         }
     }
 
     @Test func doesNotShareTheCredentialOfARejectedSignIn() async throws {
-        try await OktaScene.with(.inProcess) { scene in
+        try await OktaEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            let first = try await scene.app("mail", user: .alice, store: store).signIn().credential
+            let first = try await environment.app("mail", user: .alice, store: store).signIn().credential
             // Another user's sign-in while Alice is signed in is rejected, and none of that user's data is shared.
-            let shared = SharedCredentialStore(group: "acme", store: scene.shared)
-            let before = try await shared.value(for: scene.issuer)
-            try await shared.change(for: scene.issuer) { _ in nil }
+            let shared = SharedCredentialStore(group: "acme", store: environment.shared)
+            let before = try await shared.value(for: environment.issuer)
+            try await shared.change(for: environment.issuer) { _ in nil }
             let error = await #expect(throws: AuthError.self) {
-                try await scene.app("mail", user: .bob, store: store).signIn()
+                try await environment.app("mail", user: .bob, store: store).signIn()
             }
             #expect(error?.code == .accountMismatch)
-            #expect(try await shared.value(for: scene.issuer) == nil)
+            #expect(try await shared.value(for: environment.issuer) == nil)
             #expect(before?.exposed["sub"]?.string == first.identity?.subject)
         }
     }
@@ -368,26 +371,26 @@ import Testing
         EmulatorFault.idToken(.claim("ds_hash", "AAAAAAAAAAAAAAAAAAAAAA")),
         .idToken(.claim("ds_hash", 5)),
     ]) func rejectsAnIDTokenWithAWrongDSHash(_ fault: EmulatorFault) async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            scene.emulator.custom.fault = fault
-            let mail = try scene.app("mail", user: .alice)
+        try await OktaEnvironment.with(.inProcess) { environment in
+            environment.emulator.custom.fault = fault
+            let mail = try environment.app("mail", user: .alice)
             let error = await #expect(throws: AuthError.self) { try await mail.signIn() }
             #expect(error?.code == .invalidIDToken)
             #expect(error?.message.contains("ds_hash") == true)
             #expect(try await mail.credential() == nil)
             #expect(
-                await scene.shared.bytes(
-                    for: RecordKey(name: "acme", issuer: scene.issuer, clientID: "", kind: .shared)
+                await environment.shared.bytes(
+                    for: RecordKey(name: "acme", issuer: environment.issuer, clientID: "", kind: .shared)
                 ) == nil
             )
         }
     }
 
     @Test func acceptsAnIDTokenWithoutDSHash() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            scene.emulator.custom.nativeSSO?.secretHash = { _ in nil }
-            _ = try await scene.app("mail", user: .alice).signIn()
-            _ = try await scene.app("calendar").signIn()
+        try await OktaEnvironment.with(.inProcess) { environment in
+            environment.emulator.custom.nativeSSO?.secretHash = { _ in nil }
+            _ = try await environment.app("mail", user: .alice).signIn()
+            _ = try await environment.app("calendar").signIn()
         }
     }
 
@@ -397,8 +400,8 @@ import Testing
         ("the_device_secret", "CQA955--8peYcNpnDuWS8g"),
     ]) func hashesDeviceSecretsAsOktaDoes(_ secret: String, _ hash: String) async throws {
         #expect(OIDCEmulator.secretHash(secret) == hash)
-        try await OktaScene.with(.inProcess) { scene in
-            let idToken = try await scene.app("mail", user: .alice).signIn().credential.tokens.verifiedIDToken
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let idToken = try await environment.app("mail", user: .alice).signIn().credential.tokens.verifiedIDToken
             #expect(idToken?.leftHash(of: Secret(secret)) == hash)
         }
     }
@@ -408,10 +411,10 @@ import Testing
         .idToken(.wrongAudience),
         .idToken(.badSignature),
     ]) func promptsTheUserWhenTheTokenExchangeReturnsAnInvalidIDToken(_ fault: EmulatorFault) async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            _ = try await scene.app("mail", user: .alice).signIn()
-            scene.emulator.custom.fault = fault
-            let calendar = try scene.app("calendar")
+        try await OktaEnvironment.with(.inProcess) { environment in
+            _ = try await environment.app("mail", user: .alice).signIn()
+            environment.emulator.custom.fault = fault
+            let calendar = try environment.app("calendar")
             // This app cannot prompt the user, so the sign-in fails.
             await expectError(.userAgentFailed) { try await calendar.signIn() }
             #expect(try await calendar.credential() == nil)
@@ -420,36 +423,36 @@ import Testing
 
     @Test func acceptsTheNonceOfTheFirstSignInInAnExchangedIDToken() async throws {
         // An ID Token from a token exchange may contain the nonce of the original sign-in.
-        try await OktaScene.with(.inProcess) { scene in
-            scene.emulator.custom.nativeSSO?.repeatsNonce = true
-            _ = try await scene.app("mail", user: .alice).signIn()
-            let tokens = try await scene.app("calendar").signIn().credential.tokens
+        try await OktaEnvironment.with(.inProcess) { environment in
+            environment.emulator.custom.nativeSSO?.repeatsNonce = true
+            _ = try await environment.app("mail", user: .alice).signIn()
+            let tokens = try await environment.app("calendar").signIn().credential.tokens
             #expect(tokens.verifiedIDToken?.claims["nonce"] != nil)
         }
     }
 
     @Test func exchangesAnExpiredIDToken() async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
-        try await OktaScene.with(.inProcess, now: { time.now }) { scene in
-            _ = try await scene.app("mail", user: .alice, host: time.host).signIn()
+        try await OktaEnvironment.with(.inProcess, now: { time.now }) { environment in
+            _ = try await environment.app("mail", user: .alice, host: time.host).signIn()
             time.advance(by: .seconds(86_400))
-            _ = try await scene.app("calendar", host: time.host).signIn()
+            _ = try await environment.app("calendar", host: time.host).signIn()
         }
     }
 
     @Test(arguments: [OktaProvider.SignOut.thisApp, .allAppsWithSecretInAddress])
     func signsOutOfThisAppOrAllAppsAsConfigured(_ signOut: OktaProvider.SignOut) async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            let mail = try scene.app("mail", provider: scene.provider(signOut), user: .alice)
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let mail = try environment.app("mail", provider: environment.provider(signOut), user: .alice)
             let secret = try await mail.signIn().credential.tokens.deviceSecret
-            let calendar = try scene.app("calendar")
+            let calendar = try environment.app("calendar")
             _ = try await calendar.signIn()
             let outcome = try await mail.signOut(revokingTokens: signOut == .thisApp, endingSession: true)
             guard case .done = outcome.endSession else {
                 Issue.record("\(outcome.endSession)")
                 return
             }
-            let logout = scene.emulator.custom.receivedRequests.last { $0.path.hasSuffix("/end_session") }
+            let logout = environment.emulator.custom.receivedRequests.last { $0.path.hasSuffix("/end_session") }
             if signOut == .thisApp {
                 #expect(logout?.query["device_secret"] == nil)
                 _ = try await calendar.refresh()
@@ -461,60 +464,62 @@ import Testing
     }
 
     @Test func aSignOutThatDoesNotReachOktaStillPreventsSilentSignIn() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            let mail = try scene.app("mail", user: .alice)
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let mail = try environment.app("mail", user: .alice)
             _ = try await mail.signIn()
-            scene.emulator.remainingCalls = 0
+            environment.emulator.remainingCalls = 0
             let signOut = try await mail.signOut()
             guard case .failed = signOut.revocation else {
                 Issue.record("\(signOut.revocation)")
                 return
             }
-            scene.emulator.remainingCalls = nil
-            await expectError(.userAgentFailed) { try await scene.app("calendar").signIn() }
+            environment.emulator.remainingCalls = nil
+            await expectError(.userAgentFailed) { try await environment.app("calendar").signIn() }
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func introspectsDeviceSecrets(_ setting: EmulatorScene.Setting)
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func introspectsDeviceSecrets(
+        _ setting: EmulatorEnvironment.Setting
+    )
         async throws
     {
-        try await OktaScene.with(setting) { scene in
-            let mail = try scene.app("mail", user: .alice)
+        try await OktaEnvironment.with(setting) { environment in
+            let mail = try environment.app("mail", user: .alice)
             let tokens = try await mail.signIn().credential.tokens
             let description = try await mail.introspect(tokens.deviceSecret, typeHint: "device_secret")
             #expect(description["active"] == true)
             #expect(description["sid"] == tokens.verifiedIDToken?.claims["sid"])
             _ = try await mail.signOut()
             #expect(
-                try await scene.app("mail").introspect(tokens.deviceSecret, typeHint: "device_secret")["active"]
+                try await environment.app("mail").introspect(tokens.deviceSecret, typeHint: "device_secret")["active"]
                     == false
             )
         }
     }
 
     @Test func introspectsTokensOnlyAtTheServerThatIssuedThem() async throws {
-        try await OktaScene.with(.inProcess) { scene in
+        try await OktaEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
-            let client = try scene.app("mail", user: .alice, store: store)
+            let client = try environment.app("mail", user: .alice, store: store)
             _ = try await client.signIn()
             #expect(try await client.introspect()["active"] == true)
-            var settings = try scene.settings("mail")
+            var settings = try environment.settings("mail")
             settings.scopes = ["openid"]
-            let org = OktaProvider(issuer: scene.emulator.origin)
-            let other = try scene.app("mail", settings: settings, provider: org, store: store)
+            let org = OktaProvider(issuer: environment.emulator.origin)
+            let other = try environment.app("mail", settings: settings, provider: org, store: store)
             let error = await #expect(throws: AuthError.self) { try await other.introspect() }
             #expect(error?.code == .loginRequired)
-            #expect(!scene.emulator.org.requests.contains { $0.hasSuffix("/introspect") })
+            #expect(!environment.emulator.org.requests.contains { $0.hasSuffix("/introspect") })
         }
     }
 
     @Test func bindsTheTokensOfEveryAppWithDPoP() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            scene.emulator.custom.dpop = .requiredWithNonce
+        try await OktaEnvironment.with(.inProcess) { environment in
+            environment.emulator.custom.dpop = .requiredWithNonce
             for (name, user) in [("mail", OIDCEmulator.User.alice), ("calendar", nil)] {
-                var settings = try scene.settings(name)
+                var settings = try environment.settings(name)
                 settings.usesDPoP = true
-                let app = try scene.app(name, settings: settings, user: user)
+                let app = try environment.app(name, settings: settings, user: user)
                 #expect(try await app.signIn().credential.tokens.tokenType == "DPoP")
                 _ = try await app.refresh()
                 _ = try await app.userInfo()
@@ -523,11 +528,11 @@ import Testing
     }
 
     @Test func concurrentSignInsUseTheSharedCredential() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            _ = try await scene.app("mail", user: .alice).signIn()
+        try await OktaEnvironment.with(.inProcess) { environment in
+            _ = try await environment.app("mail", user: .alice).signIn()
             let subjects = try await withThrowingTaskGroup(of: String?.self) { group in
                 for _ in 0..<20 {
-                    group.addTask { try await scene.app("calendar").signIn().identity?.subject }
+                    group.addTask { try await environment.app("calendar").signIn().identity?.subject }
                 }
                 return try await group.reduce(into: Set<String?>()) { $0.insert($1) }
             }

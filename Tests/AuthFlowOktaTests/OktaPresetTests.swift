@@ -7,7 +7,7 @@ import Testing
 
 @Suite struct OktaPresetTests {
     @Test func signsInWithThePreset() async throws {
-        try await OktaScene.with(.inProcess) { scene in
+        try await OktaEnvironment.with(.inProcess) { environment in
             let app = OktaEmulator.apps[0]
             let text = """
                 {"profiles": {"work": {
@@ -19,11 +19,11 @@ import Testing
             let client = try AuthClient(
                 profile: try ConfigurationFile(text: Array(text.utf8), presets: [.okta]).profile(),
                 providers: [.okta],
-                userAgents: [.headless(transport: scene.transport)],
-                transport: scene.transport,
+                userAgents: [.headless(transport: environment.transport)],
+                transport: environment.transport,
                 host: HostServices(environment: ["PASSWORD": "wonderland"])
             )
-            #expect(try await client.signIn().identity?.issuer == scene.issuer)
+            #expect(try await client.signIn().identity?.issuer == environment.issuer)
         }
     }
 }

@@ -13,65 +13,67 @@ import Testing
 /// Okta's two kinds of authorization server, and their errors.
 @Suite struct OktaServerTests {
     @Test func rejectsNativeSSOOnTheOrgAuthorizationServer() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            let provider = OktaProvider(issuer: scene.emulator.origin)
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let provider = OktaProvider(issuer: environment.emulator.origin)
             let error = await #expect(throws: AuthError.self) {
-                try await scene.app("mail", provider: provider, user: .alice).signIn()
+                try await environment.app("mail", provider: provider, user: .alice).signIn()
             }
             #expect(error?.code == .unsupported)
             #expect(error?.message.contains("org authorization server") == true)
-            #expect(scene.emulator.org.requests == ["GET /.well-known/openid-configuration"])
+            #expect(environment.emulator.org.requests == ["GET /.well-known/openid-configuration"])
         }
     }
 
     @Test(arguments: [["openid", "device_sso"], ["device_sso", "offline_access"], ["device_sso"]])
     func requiresOpenIDDeviceSSOAndOfflineAccessTogether(_ scopes: [String]) async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            var settings = try scene.settings("mail")
+        try await OktaEnvironment.with(.inProcess) { environment in
+            var settings = try environment.settings("mail")
             settings.scopes = scopes
             let error = await #expect(throws: AuthError.self) {
-                try await scene.app("mail", settings: settings, user: .alice).signIn()
+                try await environment.app("mail", settings: settings, user: .alice).signIn()
             }
             #expect(error?.code == .invalidConfiguration)
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func signsInAtTheOrgServer(_ setting: EmulatorScene.Setting)
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func signsInAtTheOrgServer(
+        _ setting: EmulatorEnvironment.Setting
+    )
         async throws
     {
-        try await OktaScene.with(setting) { scene in
-            var settings = try scene.settings("mail")
+        try await OktaEnvironment.with(setting) { environment in
+            var settings = try environment.settings("mail")
             settings.scopes = ["openid", "profile", "offline_access"]
-            let provider = OktaProvider(issuer: scene.emulator.origin)
-            let client = try scene.app("mail", settings: settings, provider: provider, user: .alice)
+            let provider = OktaProvider(issuer: environment.emulator.origin)
+            let client = try environment.app("mail", settings: settings, provider: provider, user: .alice)
             let first = try await client.signIn().credential
-            #expect(first.identity?.issuer == scene.emulator.origin)
+            #expect(first.identity?.issuer == environment.emulator.origin)
             #expect(first.tokens.deviceSecret == nil)
             // Refresh tokens of native apps are not rotated, and refreshed ID Tokens are verified.
             let second = try await client.refresh()
             #expect(second.tokens.refreshToken == first.tokens.refreshToken)
             #expect(second.tokens.verifiedIDToken != first.tokens.verifiedIDToken)
-            scene.emulator.org.fault = .idToken(.badSignature)
+            environment.emulator.org.fault = .idToken(.badSignature)
             let error = await #expect(throws: AuthError.self) { try await client.refresh() }
             #expect(error?.code == .invalidIDToken)
         }
     }
 
     @Test func conformsToTheAdapterSuite() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            let client = try scene.app("mail", user: .alice)
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let client = try environment.app("mail", user: .alice)
             // With the shared store, the other user would be signed in as this user.
-            let apart = OktaScene(emulator: scene.emulator, transport: scene.transport)
+            let apart = OktaEnvironment(emulator: environment.emulator, transport: environment.transport)
             let other = try apart.app("mail", user: .bob)
-            try await ProviderConformance(adapter: scene.provider(), client: client, other: other).run()
+            try await ProviderConformance(adapter: environment.provider(), client: client, other: other).run()
         }
     }
 
     @Test func rotatesRefreshTokensWithLeewayWhenConfigured() async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
-        try await OktaScene.with(.inProcess, now: { time.now }) { scene in
-            scene.emulator.custom.refreshPolicy = .rotating(leeway: 30)
-            let client = try scene.app("mail", user: .alice, host: time.host)
+        try await OktaEnvironment.with(.inProcess, now: { time.now }) { environment in
+            environment.emulator.custom.refreshPolicy = .rotating(leeway: 30)
+            let client = try environment.app("mail", user: .alice, host: time.host)
             let first = try await client.signIn().credential.tokens
             #expect(try await client.refresh().tokens.refreshToken != first.refreshToken)
         }
@@ -166,16 +168,16 @@ import Testing
         ),
     ]
 
-    @Test(arguments: errors, EmulatorScene.Setting.allCases) func mapsEveryTokenEndpointError(
+    @Test(arguments: errors, EmulatorEnvironment.Setting.allCases) func mapsEveryTokenEndpointError(
         _ test: TokenError,
-        _ setting: EmulatorScene.Setting
+        _ setting: EmulatorEnvironment.Setting
     ) async throws {
         let time = VirtualTime()
-        try await OktaScene.with(setting, now: { time.now }) { scene in
-            let client = try scene.app("mail", user: .alice, host: time.host)
+        try await OktaEnvironment.with(setting, now: { time.now }) { environment in
+            let client = try environment.app("mail", user: .alice, host: time.host)
             _ = try await client.signIn()
             time.advance(by: .seconds(3600))
-            scene.emulator.tokenError = test.failure
+            environment.emulator.tokenError = test.failure
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.code == test.code, "\(String(describing: error))")
             #expect(error?.description.contains(test.words) == true || test.words.isEmpty)
@@ -187,17 +189,17 @@ import Testing
 
     /// An ID Token from an exchange whose `ds_hash` does not match the exchanged device secret.
     @Test func rejectsAnExchangedIDTokenWithAWrongDeviceSecretHash() async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            _ = try await scene.app("mail", user: .alice).signIn()
-            scene.emulator.custom.fault = .idToken(.claim("ds_hash", "AAAAAAAAAAAAAAAAAAAAAA"))
+        try await OktaEnvironment.with(.inProcess) { environment in
+            _ = try await environment.app("mail", user: .alice).signIn()
+            environment.emulator.custom.fault = .idToken(.claim("ds_hash", "AAAAAAAAAAAAAAAAAAAAAA"))
             let skipReasons = Mutex<[String]>([])
-            let calendar = try scene.app("calendar") { event in
+            let calendar = try environment.app("calendar") { event in
                 if let reason = event.details["reason"] { skipReasons.withLock { $0.append(reason) } }
             }
             await expectError(.userAgentFailed) { try await calendar.signIn() }
             #expect(skipReasons.withLock { $0 }.contains { $0.contains("ds_hash") })
-            scene.emulator.custom.fault = nil
-            _ = try await scene.app("calendar").signIn()
+            environment.emulator.custom.fault = nil
+            _ = try await environment.app("calendar").signIn()
         }
     }
 
@@ -229,15 +231,17 @@ import Testing
         ("invalid_request", "PKCE code challenge is required by the application.", .providerRejected),
         ("unsupported_response_mode", "x", .providerRejected),
     ]) func mapsEveryAuthorizationErrorResponse(_ error: String, _ words: String, _ code: AuthError.Code) async throws {
-        try await OktaScene.with(.inProcess) { scene in
-            scene.emulator.custom.fault = .callback(
+        try await OktaEnvironment.with(.inProcess) { environment in
+            environment.emulator.custom.fault = .callback(
                 .parameters {
                     $0["code"] = nil
                     $0["error"] = error
                     $0["error_description"] = words
                 }
             )
-            let thrown = await #expect(throws: AuthError.self) { try await scene.app("mail", user: .alice).signIn() }
+            let thrown = await #expect(throws: AuthError.self) {
+                try await environment.app("mail", user: .alice).signIn()
+            }
             #expect(thrown?.code == code)
             #expect(thrown?.providerError?.error == error)
             #expect(thrown?.providerError?.errorDescription == words)
@@ -246,33 +250,33 @@ import Testing
 
     @Test func sendsEveryConfiguredAuthorizationParameter() async throws {
         // okta-mobile-swift silently drops ui_locales and claims_locales.
-        try await OktaScene.with(.inProcess) { scene in
-            var settings = try scene.settings("mail")
+        try await OktaEnvironment.with(.inProcess) { environment in
+            var settings = try environment.settings("mail")
             settings.parameters[.authorization] = ["ui_locales": "de", "claims_locales": "fr", "acr_values": "urn:x"]
-            _ = try await scene.app("mail", settings: settings, user: .alice).signIn()
-            let query = scene.emulator.custom.receivedRequests.first { $0.path.hasSuffix("/authorize") }?.query
+            _ = try await environment.app("mail", settings: settings, user: .alice).signIn()
+            let query = environment.emulator.custom.receivedRequests.first { $0.path.hasSuffix("/authorize") }?.query
             #expect(query?["ui_locales"] == "de" && query?["claims_locales"] == "fr" && query?["acr_values"] == "urn:x")
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func doesNotSendRequestsUntilTheRateLimitResets(
-        _ setting: EmulatorScene.Setting
+    @Test(arguments: EmulatorEnvironment.Setting.allCases) func doesNotSendRequestsUntilTheRateLimitResets(
+        _ setting: EmulatorEnvironment.Setting
     )
         async throws
     {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
-        try await OktaScene.with(setting, now: { time.now }) { scene in
-            let client = try scene.app("mail", user: .alice, host: time.host)
+        try await OktaEnvironment.with(setting, now: { time.now }) { environment in
+            let client = try environment.app("mail", user: .alice, host: time.host)
             _ = try await client.signIn()
             time.advance(by: .seconds(3600))
-            scene.emulator.remainingCalls = 0
+            environment.emulator.remainingCalls = 0
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.retryAfter == .seconds(60))
             // No request is sent before the rate limit is reset.
-            let requests = scene.emulator.custom.requests.count
-            scene.emulator.remainingCalls = nil
+            let requests = environment.emulator.custom.requests.count
+            environment.emulator.remainingCalls = nil
             await expectError(.temporarilyUnavailable) { try await client.freshTokens() }
-            #expect(scene.emulator.custom.requests.count == requests)
+            #expect(environment.emulator.custom.requests.count == requests)
             time.advance(by: .seconds(80))
             _ = try await client.freshTokens()
         }
@@ -281,27 +285,31 @@ import Testing
     @Test func sendsNoMoreRequestsAfterTheSessionHasEnded() async throws {
         // okta-mobile-swift sends thousands of requests per second here.
         let time = VirtualTime()
-        try await OktaScene.with(.inProcess, now: { time.now }) { scene in
-            let client = try scene.app("mail", user: .alice, host: time.host)
+        try await OktaEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let client = try environment.app("mail", user: .alice, host: time.host)
             _ = try await client.signIn()
             time.advance(by: .seconds(3600))
-            scene.emulator.custom.endSessions()
-            let before = scene.emulator.custom.requests.count { $0.hasSuffix("/token") }
+            environment.emulator.custom.endSessions()
+            let before = environment.emulator.custom.requests.count { $0.hasSuffix("/token") }
             for _ in 0..<1000 { await #expect(throws: AuthError.self) { try await client.freshTokens() } }
-            #expect(scene.emulator.custom.requests.count { $0.hasSuffix("/token") } == before + 1)
+            #expect(environment.emulator.custom.requests.count { $0.hasSuffix("/token") } == before + 1)
         }
     }
 
     @Test func signsInWithTheDeviceGrant() async throws {
         let time = VirtualTime()
-        try await OktaScene.with(.inProcess, now: { time.now }) { scene in
-            let settings = try scene.settings("mail")
-            let custom = scene.emulator.custom
+        try await OktaEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let settings = try environment.settings("mail")
+            let custom = environment.emulator.custom
             // slow_down must delay the very next poll.
             custom.devicePollResponses = [.slowDown(interval: nil)]
             let client = AuthClient(
                 client: OAuthClient(
-                    server: AuthorizationServer(scene.provider(), transport: scene.transport, host: time.host),
+                    server: AuthorizationServer(
+                        environment.provider(),
+                        transport: environment.transport,
+                        host: time.host
+                    ),
                     registration: try ClientRegistration(settings)
                 ),
                 methods: [.device(DecidingPresenter { custom.decide($0.userCode, as: .alice) })]

@@ -8,19 +8,19 @@ import Testing
 
 /// DPoP at an API (RFC 9449 sections 4.3, 7 and 9).
 @Suite struct ProofTests {
-    private func bound(_ scene: ResourceServerScene, _ key: ProofKey) throws -> String {
-        try scene.token { $0["cnf"] = ["jkt": .string(key.thumbprint)] }
+    private func bound(_ environment: ResourceServerEnvironment, _ key: ProofKey) throws -> String {
+        try environment.token { $0["cnf"] = ["jkt": .string(key.thumbprint)] }
     }
 
     @Test func acceptsABoundTokenWithItsProof() async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
-        let token = try bound(scene, key)
-        let request = ResourceServerScene.request(
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let token = try bound(environment, key)
+        let request = ResourceServerEnvironment.request(
             "DPoP \(token)",
             "/orders/1?page=2",
-            proof: try key.proof(of: token, at: scene.now)
+            proof: try key.proof(of: token, at: environment.now)
         )
-        let authorization = try await scene.api().authorize(request)
+        let authorization = try await environment.api().authorize(request)
         #expect(authorization.isDPoPBound)
         #expect(authorization.responseFields.isEmpty)
     }
@@ -46,10 +46,13 @@ import Testing
     ]
 
     @Test(arguments: refusedClaims) func rejectsADPoPProofWithInvalidClaims(_ claims: Case<Change>) async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
-        let token = try bound(scene, key)
-        let proof = try key.proof(of: token, at: scene.now, claims.value)
-        let rejection = try await refusal(scene.api(), ResourceServerScene.request("DPoP \(token)", proof: proof))
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let token = try bound(environment, key)
+        let proof = try key.proof(of: token, at: environment.now, claims.value)
+        let rejection = try await refusal(
+            environment.api(),
+            ResourceServerEnvironment.request("DPoP \(token)", proof: proof)
+        )
         #expect(rejection.response.status == 401)
         #expect(rejection.error == "invalid_dpop_proof")
         let used = AuthenticationChallenge.challenges(in: rejection.response.head.headerFields).filter {
@@ -74,10 +77,13 @@ import Testing
     ]
 
     @Test(arguments: refusedHeaders) func rejectsADPoPProofWithAnInvalidHeader(_ header: Case<Change>) async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
-        let token = try bound(scene, key)
-        let proof = try key.proof(of: token, at: scene.now, header: header.value)
-        let rejection = try await refusal(scene.api(), ResourceServerScene.request("DPoP \(token)", proof: proof))
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let token = try bound(environment, key)
+        let proof = try key.proof(of: token, at: environment.now, header: header.value)
+        let rejection = try await refusal(
+            environment.api(),
+            ResourceServerEnvironment.request("DPoP \(token)", proof: proof)
+        )
         #expect(rejection.error == "invalid_dpop_proof")
     }
 
@@ -87,58 +93,63 @@ import Testing
         "https://api.example.com/x/../orders/./1", "https://api.example.com/orders/1?a=b",
         "https://api.example.com/orders/1#c",
     ]) func theHTUClaimIsComparedAfterNormalization(_ url: String) async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
-        let token = try bound(scene, key)
-        let proof = try key.proof(of: token, at: scene.now) { $0["htu"] = .string(url) }
-        _ = try await scene.api().authorize(ResourceServerScene.request("DPoP \(token)", proof: proof))
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let token = try bound(environment, key)
+        let proof = try key.proof(of: token, at: environment.now) { $0["htu"] = .string(url) }
+        _ = try await environment.api().authorize(ResourceServerEnvironment.request("DPoP \(token)", proof: proof))
     }
 
     @Test func aProofIsAcceptedOnce() async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
-        let api = try scene.api()
-        let token = try bound(scene, key)
-        let request = ResourceServerScene.request("DPoP \(token)", proof: try key.proof(of: token, at: scene.now))
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let api = try environment.api()
+        let token = try bound(environment, key)
+        let request = ResourceServerEnvironment.request(
+            "DPoP \(token)",
+            proof: try key.proof(of: token, at: environment.now)
+        )
         _ = try await api.authorize(request)
         #expect(try await refusal(api, request).error == "invalid_dpop_proof")
-        scene.advance(59)
+        environment.advance(59)
         #expect(try await refusal(api, request).error == "invalid_dpop_proof")
     }
 
     @Test func aReplayedProofWithAFutureIssueTimeIsRejected() async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
-        let api = try scene.api()
-        let token = try bound(scene, key)
-        let proof = try key.proof(of: token, at: scene.now.addingTimeInterval(60))
-        let request = ResourceServerScene.request("DPoP \(token)", proof: proof)
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let api = try environment.api()
+        let token = try bound(environment, key)
+        let proof = try key.proof(of: token, at: environment.now.addingTimeInterval(60))
+        let request = ResourceServerEnvironment.request("DPoP \(token)", proof: proof)
         _ = try await api.authorize(request)
         for _ in 0..<12 {
-            scene.advance(10)
+            environment.advance(10)
             #expect(try await refusal(api, request).error == "invalid_dpop_proof")
         }
     }
 
     @Test func aSharedReplayCacheRemovesExpiredProofs() async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
-        let store = MemoryTokenStore(host: scene.host)
-        let api = try scene.api { $0.dpop.proofs = SharedReplayCache(store, resource: ResourceServerScene.resource) }
-        let token = try bound(scene, key)
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let store = MemoryTokenStore(host: environment.host)
+        let api = try environment.api {
+            $0.dpop.proofs = SharedReplayCache(store, resource: ResourceServerEnvironment.resource)
+        }
+        let token = try bound(environment, key)
         for round in 0..<5 {
             for _ in 0..<20 {
-                let proof = try key.proof(of: token, at: scene.now)
-                _ = try await api.authorize(ResourceServerScene.request("DPoP \(token)", proof: proof))
+                let proof = try key.proof(of: token, at: environment.now)
+                _ = try await api.authorize(ResourceServerEnvironment.request("DPoP \(token)", proof: proof))
             }
-            if round < 4 { scene.advance(100) }
+            if round < 4 { environment.advance(100) }
         }
         // Only the proofs of the last 180 seconds remain. They are removed concurrently with the requests.
         while await store.keys(after: nil, limit: 1000).count > 40 { await Task.yield() }
     }
 
     @Test func anAuthorizationIsReusedForFurtherScopeChecksByTheSameAPI() async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
-        let (api, other) = (try scene.api(), try scene.api())
-        let token = try bound(scene, key)
-        let proof = try key.proof(of: token, at: scene.now)
-        let authorization = try await api.authorize(ResourceServerScene.request("DPoP \(token)", proof: proof))
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let (api, other) = (try environment.api(), try environment.api())
+        let token = try bound(environment, key)
+        let proof = try key.proof(of: token, at: environment.now)
+        let authorization = try await api.authorize(ResourceServerEnvironment.request("DPoP \(token)", proof: proof))
         #expect(try api.isAuthorized(authorization, requiring: ["orders:read"]))
         #expect(try !other.isAuthorized(authorization, requiring: []))
         let rejection = #expect(throws: Rejection.self) { try api.isAuthorized(authorization, requiring: ["admin"]) }
@@ -146,27 +157,32 @@ import Testing
     }
 
     @Test func instancesWithASharedReplayCacheAcceptAProofOnce() async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
         let store = MemoryTokenStore()
         let machines = try (0..<2).map { _ in
-            try scene.api { $0.dpop.proofs = SharedReplayCache(store, resource: ResourceServerScene.resource) }
+            try environment.api {
+                $0.dpop.proofs = SharedReplayCache(store, resource: ResourceServerEnvironment.resource)
+            }
         }
-        let token = try bound(scene, key)
-        let request = ResourceServerScene.request("DPoP \(token)", proof: try key.proof(of: token, at: scene.now))
+        let token = try bound(environment, key)
+        let request = ResourceServerEnvironment.request(
+            "DPoP \(token)",
+            proof: try key.proof(of: token, at: environment.now)
+        )
         _ = try await machines[0].authorize(request)
         #expect(try await refusal(machines[1], request).error == "invalid_dpop_proof")
     }
 
     @Test func rejectsNewProofsWithStatus503WhileTheReplayCacheIsFull() async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
-        let api = try scene.api { $0.dpop.proofs = MemoryReplayCache(limit: 2) }
-        let token = try bound(scene, key)
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let api = try environment.api { $0.dpop.proofs = MemoryReplayCache(limit: 2) }
+        let token = try bound(environment, key)
         func request() throws -> HTTPRequest {
-            ResourceServerScene.request("DPoP \(token)", proof: try key.proof(of: token, at: scene.now))
+            ResourceServerEnvironment.request("DPoP \(token)", proof: try key.proof(of: token, at: environment.now))
         }
         for _ in 0..<2 { _ = try await api.authorize(try request()) }
         #expect(try await refusal(api, try request()).response.status == 503)
-        scene.advance(121)
+        environment.advance(121)
         _ = try await api.authorize(try request())
     }
 
@@ -190,50 +206,53 @@ import Testing
     }
 
     @Test func rejectsARequestWithSeveralDPoPProofs() async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
-        let token = try bound(scene, key)
-        var request = ResourceServerScene.request("DPoP \(token)", proof: try key.proof(of: token, at: scene.now))
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let token = try bound(environment, key)
+        var request = ResourceServerEnvironment.request(
+            "DPoP \(token)",
+            proof: try key.proof(of: token, at: environment.now)
+        )
         let name = try #require(HTTPField.Name("DPoP"))
-        request.headerFields.append(HTTPField(name: name, value: try key.proof(of: token, at: scene.now)))
-        #expect(try await refusal(scene.api(), request).error == "invalid_dpop_proof")
+        request.headerFields.append(HTTPField(name: name, value: try key.proof(of: token, at: environment.now)))
+        #expect(try await refusal(environment.api(), request).error == "invalid_dpop_proof")
     }
 
     @Test func theAuthorizationSchemeMustMatchTheTokenBinding() async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
-        let token = try bound(scene, key)
-        let proof = try key.proof(of: token, at: scene.now)
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let token = try bound(environment, key)
+        let proof = try key.proof(of: token, at: environment.now)
         for request in [
-            ResourceServerScene.request("Bearer \(token)"),
-            ResourceServerScene.request("Bearer \(token)", proof: proof),
-            ResourceServerScene.request("DPoP \(try scene.token())", proof: proof),
+            ResourceServerEnvironment.request("Bearer \(token)"),
+            ResourceServerEnvironment.request("Bearer \(token)", proof: proof),
+            ResourceServerEnvironment.request("DPoP \(try environment.token())", proof: proof),
         ] {
-            #expect(try await refusal(scene.api(), request).error == "invalid_token")
+            #expect(try await refusal(environment.api(), request).error == "invalid_token")
         }
     }
 
     @Test func anAPIThatRequiresDPoPRejectsBearerTokens() async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
-        let api = try scene.api { $0.binding = .dpop }
-        let rejection = try await refusal(api, ResourceServerScene.request("Bearer \(try scene.token())"))
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let api = try environment.api { $0.binding = .dpop }
+        let rejection = try await refusal(api, ResourceServerEnvironment.request("Bearer \(try environment.token())"))
         #expect(rejection.error == "invalid_token")
         let challenges = AuthenticationChallenge.challenges(in: rejection.response.head.headerFields)
         #expect(challenges.map(\.scheme) == ["dpop"])
-        let token = try bound(scene, key)
-        let proof = try key.proof(of: token, at: scene.now)
-        _ = try await api.authorize(ResourceServerScene.request("DPoP \(token)", proof: proof))
+        let token = try bound(environment, key)
+        let proof = try key.proof(of: token, at: environment.now)
+        _ = try await api.authorize(ResourceServerEnvironment.request("DPoP \(token)", proof: proof))
         #expect(api.metadata["dpop_bound_access_tokens_required"] == true)
     }
 
     // MARK: - Nonces
 
     @Test func requiresAndRenewsTheDPoPNonceOfTheResourceServer() async throws {
-        let (scene, key) = (try ResourceServerScene(), ProofKey())
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
         let nonceKey = NonceKey.random()
-        let machines = try (0..<2).map { _ in try scene.api { $0.dpop.nonces = nonceKey } }
-        let token = try bound(scene, key)
+        let machines = try (0..<2).map { _ in try environment.api { $0.dpop.nonces = nonceKey } }
+        let token = try bound(environment, key)
         func request(_ nonce: String?) throws -> HTTPRequest {
-            let proof = try key.proof(of: token, at: scene.now) { $0["nonce"] = nonce.map(JSON.string) }
-            return ResourceServerScene.request("DPoP \(token)", proof: proof)
+            let proof = try key.proof(of: token, at: environment.now) { $0["nonce"] = nonce.map(JSON.string) }
+            return ResourceServerEnvironment.request("DPoP \(token)", proof: proof)
         }
         let name = try #require(HTTPField.Name("DPoP-Nonce"))
         let rejection = try await refusal(machines[0], try request(nil))
@@ -241,9 +260,9 @@ import Testing
         let nonce = try #require(rejection.response.head.headerFields[name])
         // Another instance accepts the nonce, although they share only the key.
         #expect(try await machines[1].authorize(try request(nonce)).responseFields[name] == nil)
-        scene.advance(200)
+        environment.advance(200)
         let next = try #require(try await machines[0].authorize(try request(nonce)).responseFields[name])
-        scene.advance(200)
+        environment.advance(200)
         #expect(try await refusal(machines[0], try request(nonce)).error == "use_dpop_nonce")
         _ = try await machines[0].authorize(try request(next))
         for forged in ["", "abc", String(next.dropLast()) + (next.last == "A" ? "B" : "A"), NonceKeyText.other] {
@@ -258,39 +277,43 @@ import Testing
 @Suite struct CertificateBoundTokenTests {
     private static let certificate: [UInt8] = Array("a certificate".utf8)
 
-    private func token(_ scene: ResourceServerScene) throws -> String {
+    private func token(_ environment: ResourceServerEnvironment) throws -> String {
         let thumbprint = Base64URL.encode(SHA256.hash(data: Self.certificate))
-        return try scene.token { $0["cnf"] = ["x5t#S256": .string(thumbprint)] }
+        return try environment.token { $0["cnf"] = ["x5t#S256": .string(thumbprint)] }
     }
 
     @Test func acceptsACertificateBoundTokenOnlyWithItsCertificate() async throws {
-        let scene = try ResourceServerScene()
-        let request = ResourceServerScene.request("Bearer \(try token(scene))")
-        let authorization = try await scene.api().authorize(request, clientCertificate: Self.certificate)
+        let environment = try ResourceServerEnvironment()
+        let request = ResourceServerEnvironment.request("Bearer \(try token(environment))")
+        let authorization = try await environment.api().authorize(request, clientCertificate: Self.certificate)
         #expect(authorization.isCertificateBound)
-        #expect(try await refusal(scene.api(), request).error == "invalid_token")
-        #expect(try await refusal(scene.api(), request, clientCertificate: [1, 2]).error == "invalid_token")
+        #expect(try await refusal(environment.api(), request).error == "invalid_token")
+        #expect(try await refusal(environment.api(), request, clientCertificate: [1, 2]).error == "invalid_token")
     }
 
     @Test func trustsTheProxysClientCertificateFieldOnlyIfConfigured() async throws {
-        let scene = try ResourceServerScene()
+        let environment = try ResourceServerEnvironment()
         let structured = try #require(ClientCertificateField.clientCert)
         let escaped = ClientCertificateField(try #require(HTTPField.Name("X-Client-Cert")), encoding: .escapedPEM)
         let base64 = Data(Self.certificate).base64EncodedString()
         let pem = "-----BEGIN CERTIFICATE-----\n\(base64)\n-----END CERTIFICATE-----\n"
         let text = pem.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
         for (field, value) in [(structured, ":\(base64):"), (escaped, text)] {
-            var request = ResourceServerScene.request("Bearer \(try token(scene))")
+            var request = ResourceServerEnvironment.request("Bearer \(try token(environment))")
             request.headerFields[field.name] = value
-            #expect(try await refusal(scene.api(), request).error == "invalid_token")
-            _ = try await scene.api { $0.certificateField = field }.authorize(request)
+            #expect(try await refusal(environment.api(), request).error == "invalid_token")
+            _ = try await environment.api { $0.certificateField = field }.authorize(request)
             request.headerFields.append(HTTPField(name: field.name, value: value))
-            #expect(try await refusal(scene.api { $0.certificateField = field }, request).error == "invalid_request")
+            #expect(
+                try await refusal(environment.api { $0.certificateField = field }, request).error == "invalid_request"
+            )
             // The proxy adds an empty field for a client without a certificate, but does not remove the field that
             // the client sent.
             request.headerFields[field.name] = value
             request.headerFields.append(HTTPField(name: field.name, value: ""))
-            #expect(try await refusal(scene.api { $0.certificateField = field }, request).error == "invalid_request")
+            #expect(
+                try await refusal(environment.api { $0.certificateField = field }, request).error == "invalid_request"
+            )
         }
     }
 }

@@ -14,10 +14,10 @@ import Testing
     /// The last two values took seconds when the scheme was compared as a `String`.
     @Test(arguments: [nil, "Basic YTpi", "Negotiate abc", "", "Bearertoken", "a\(marks)", "Bearer\(marks) a"])
     func aRequestWithoutATokenReceivesAChallengeWithoutAnErrorCode(_ authorization: String?) async throws {
-        let scene = try ResourceServerScene()
+        let environment = try ResourceServerEnvironment()
         let rejection = try await refusal(
-            scene.api(),
-            ResourceServerScene.request(authorization),
+            environment.api(),
+            ResourceServerEnvironment.request(authorization),
             requiring: ["orders:read"]
         )
         #expect(rejection.response.status == 401)
@@ -41,28 +41,28 @@ import Testing
         "Bearer " + String(repeating: "a", count: 40_000),
     ])
     func aMalformedTokenIsAnInvalidRequest(_ authorization: String) async throws {
-        let scene = try ResourceServerScene()
-        let rejection = try await refusal(scene.api(), ResourceServerScene.request(authorization))
+        let environment = try ResourceServerEnvironment()
+        let rejection = try await refusal(environment.api(), ResourceServerEnvironment.request(authorization))
         #expect(rejection.response.status == 400)
         #expect(rejection.error == "invalid_request")
     }
 
     @Test func severalTokensAreAnInvalidRequest() async throws {
-        let scene = try ResourceServerScene()
-        let token = try scene.token()
-        var twice = ResourceServerScene.request("Bearer \(token)")
+        let environment = try ResourceServerEnvironment()
+        let token = try environment.token()
+        var twice = ResourceServerEnvironment.request("Bearer \(token)")
         twice.headerFields.append(HTTPField(name: .authorization, value: "Bearer \(token)"))
-        #expect(try await refusal(scene.api(), twice).error == "invalid_request")
+        #expect(try await refusal(environment.api(), twice).error == "invalid_request")
         for path in ["/orders/1?access_token=a", "/orders/1?b=1&access%5Ftoken=a", "/orders/1?access_token"] {
-            let request = ResourceServerScene.request("Bearer \(token)", path)
-            #expect(try await refusal(scene.api(), request).error == "invalid_request")
+            let request = ResourceServerEnvironment.request("Bearer \(token)", path)
+            #expect(try await refusal(environment.api(), request).error == "invalid_request")
         }
     }
 
     @Test func aTokenInTheQueryIsNotRead() async throws {
-        let scene = try ResourceServerScene()
-        let request = ResourceServerScene.request(nil, "/orders/1?access_token=\(try scene.token())")
-        let rejection = try await refusal(scene.api(), request)
+        let environment = try ResourceServerEnvironment()
+        let request = ResourceServerEnvironment.request(nil, "/orders/1?access_token=\(try environment.token())")
+        let rejection = try await refusal(environment.api(), request)
         #expect(rejection.response.status == 401)
         #expect(rejection.error == nil)
     }
@@ -70,15 +70,17 @@ import Testing
     @Test(arguments: ["bearer", "BEARER", "Bearer "]) func theAuthorizationSchemeIsCaseInsensitive(_ scheme: String)
         async throws
     {
-        let scene = try ResourceServerScene()
-        _ = try await scene.api().authorize(ResourceServerScene.request("\(scheme) \(try scene.token())"))
+        let environment = try ResourceServerEnvironment()
+        _ = try await environment.api().authorize(
+            ResourceServerEnvironment.request("\(scheme) \(try environment.token())")
+        )
     }
 
     @Test func aTokenWithTooFewScopesReceivesAnInsufficientScopeChallenge() async throws {
-        let scene = try ResourceServerScene()
+        let environment = try ResourceServerEnvironment()
         let rejection = try await refusal(
-            scene.api(),
-            ResourceServerScene.request("Bearer \(try scene.token { $0["scope"] = "orders:readonly" })"),
+            environment.api(),
+            ResourceServerEnvironment.request("Bearer \(try environment.token { $0["scope"] = "orders:readonly" })"),
             requiring: ["orders:read", "orders:delete"]
         )
         #expect(rejection.response.status == 403)
@@ -95,11 +97,11 @@ import Testing
     ]
 
     @Test(arguments: weak) func aWeakAuthenticationReceivesAStepUpChallenge(_ claims: Case<Change>) async throws {
-        let scene = try ResourceServerScene()
+        let environment = try ResourceServerEnvironment()
         let requirement = Requirement(scopes: [], acrValues: ["mfa", "hwk"], maximumAge: .seconds(300))
         let rejection = try await refusal(
-            scene.api(),
-            ResourceServerScene.request("Bearer \(try scene.token(claims.value))"),
+            environment.api(),
+            ResourceServerEnvironment.request("Bearer \(try environment.token(claims.value))"),
             requiring: requirement
         )
         #expect(rejection.response.status == 401)
@@ -107,14 +109,17 @@ import Testing
         #expect(challenge.parameters["error"] == "insufficient_user_authentication")
         #expect(challenge.parameters["acr_values"] == "mfa hwk")
         #expect(challenge.parameters["max_age"] == "300")
-        let strong = try scene.token { ($0["acr"], $0["auth_time"]) = ("hwk", 1_799_999_990) }
-        _ = try await scene.api().authorize(ResourceServerScene.request("Bearer \(strong)"), requiring: requirement)
+        let strong = try environment.token { ($0["acr"], $0["auth_time"]) = ("hwk", 1_799_999_990) }
+        _ = try await environment.api().authorize(
+            ResourceServerEnvironment.request("Bearer \(strong)"),
+            requiring: requirement
+        )
     }
 
     @Test func theResponseDoesNotRevealTheRejectionReason() async throws {
-        let scene = try ResourceServerScene()
-        let token = try scene.token { $0["exp"] = 1_700_000_000 }
-        let rejection = try await refusal(scene.api(), ResourceServerScene.request("Bearer \(token)"))
+        let environment = try ResourceServerEnvironment()
+        let token = try environment.token { $0["exp"] = 1_700_000_000 }
+        let rejection = try await refusal(environment.api(), ResourceServerEnvironment.request("Bearer \(token)"))
         let text = String(decoding: rejection.response.body, as: UTF8.self) + "\(rejection.response.head.headerFields)"
         #expect(!text.contains("expired"))
         #expect(!text.contains(token))
@@ -124,53 +129,56 @@ import Testing
 
     /// If a byte is changed, the payload is usually no longer valid JSON.
     @Test func theReasonDistinguishesADamagedJWTFromAnOpaqueToken() async throws {
-        let scene = try ResourceServerScene()
-        let parts = try scene.token().split(separator: ".")
+        let environment = try ResourceServerEnvironment()
+        let parts = try environment.token().split(separator: ".")
         let cases = [
             "\(parts[0]).AAAA.\(parts[2])": "it is a malformed JWT",
             "opaque": "it is not a JWT, and introspection is not configured",
         ]
         for (token, reason) in cases {
-            let rejection = try await refusal(scene.api(), ResourceServerScene.request("Bearer \(token)"))
+            let rejection = try await refusal(environment.api(), ResourceServerEnvironment.request("Bearer \(token)"))
             #expect(rejection.reason.contains(reason))
         }
     }
 
     @Test func aHEADRequestReceivesAResponseWithoutContent() async throws {
-        let scene = try ResourceServerScene()
-        let rejection = try await refusal(scene.api(), ResourceServerScene.request("Bearer x", method: .head))
+        let environment = try ResourceServerEnvironment()
+        let rejection = try await refusal(
+            environment.api(),
+            ResourceServerEnvironment.request("Bearer x", method: .head)
+        )
         #expect(rejection.response.body.isEmpty)
     }
 
     @Test func anAuthorizationIsDescribedInOneLine() async throws {
-        let scene = try ResourceServerScene()
-        let token = try scene.token { $0["sub"] = "alice\nERROR: nothing" }
-        let authorization = try await scene.api().authorize(ResourceServerScene.request("Bearer \(token)"))
+        let environment = try ResourceServerEnvironment()
+        let token = try environment.token { $0["sub"] = "alice\nERROR: nothing" }
+        let authorization = try await environment.api().authorize(ResourceServerEnvironment.request("Bearer \(token)"))
         #expect(!authorization.description.contains("\n"))
     }
 
     @Test func theMetadataIsServedAtTheWellKnownPath() throws {
-        let scene = try ResourceServerScene()
-        let api = try scene.api { $0.supportedScopes = ["orders:read"] }
+        let environment = try ResourceServerEnvironment()
+        let api = try environment.api { $0.supportedScopes = ["orders:read"] }
         let path = "/.well-known/oauth-protected-resource/orders"
-        let response = try #require(api.metadataResponse(to: ResourceServerScene.request(nil, path)))
+        let response = try #require(api.metadataResponse(to: ResourceServerEnvironment.request(nil, path)))
         let json = try JSON(parsing: response.body)
-        #expect(json["resource"]?.string == ResourceServerScene.resource)
-        #expect(json["authorization_servers"]?.strings == [ResourceServerScene.issuer])
+        #expect(json["resource"]?.string == ResourceServerEnvironment.resource)
+        #expect(json["authorization_servers"]?.strings == [ResourceServerEnvironment.issuer])
         #expect(json["bearer_methods_supported"]?.strings == ["header"])
         #expect(json["scopes_supported"]?.strings == ["orders:read"])
         #expect(response.head.headerFields[.accessControlAllowOrigin] == "*")
-        #expect(api.metadataResponse(to: ResourceServerScene.request(nil, path + "/more")) == nil)
-        #expect(api.metadataResponse(to: ResourceServerScene.request(nil, "/orders")) == nil)
-        #expect(api.metadataResponse(to: ResourceServerScene.request(nil, path, method: .post))?.status == 405)
+        #expect(api.metadataResponse(to: ResourceServerEnvironment.request(nil, path + "/more")) == nil)
+        #expect(api.metadataResponse(to: ResourceServerEnvironment.request(nil, "/orders")) == nil)
+        #expect(api.metadataResponse(to: ResourceServerEnvironment.request(nil, path, method: .post))?.status == 405)
     }
 
     @Test func rejectsMissingOrAmbiguousTrustedIssuers() throws {
-        let scene = try ResourceServerScene()
-        let (one, two) = (scene.server, AuthorizationServer(issuer: "https://two.example.com"))
+        let environment = try ResourceServerEnvironment()
+        let (one, two) = (environment.server, AuthorizationServer(issuer: "https://two.example.com"))
         let both = [
-            TrustedIssuer(one, introspector: try scene.introspector(one)),
-            TrustedIssuer(two, introspector: try scene.introspector(two)),
+            TrustedIssuer(one, introspector: try environment.introspector(one)),
+            TrustedIssuer(two, introspector: try environment.introspector(two)),
         ]
         // The second issuer is a tenant of the first, so it would be ambiguous which issuer's rules apply.
         let tenants = try TokenIssuerTemplate("https://two.example.com/{t}/v2", claim: "t", tenants: ["a"])
@@ -178,7 +186,7 @@ import Testing
         let overlapping = [TrustedIssuer(two, tenants: tenants), TrustedIssuer(tenant)]
         for issuers in [[], both, overlapping, [TrustedIssuer(one), TrustedIssuer(one)]] {
             let error = #expect(throws: AuthError.self) {
-                _ = try ResourceServer(ResourceServerScene.resource, issuers: issuers)
+                _ = try ResourceServer(ResourceServerEnvironment.resource, issuers: issuers)
             }
             #expect(error?.code == .invalidConfiguration)
         }
@@ -188,24 +196,24 @@ import Testing
     }
 
     @Test func anObserverReceivesEachDecision() async throws {
-        let scene = try ResourceServerScene()
+        let environment = try ResourceServerEnvironment()
         let outcomes = Mutex<[String]>([])
         let api = try ResourceServer(
-            ResourceServerScene.resource,
-            issuers: [TrustedIssuer(scene.server)],
-            host: scene.host,
+            ResourceServerEnvironment.resource,
+            issuers: [TrustedIssuer(environment.server)],
+            host: environment.host,
             observer: { decision in outcomes.withLock { $0.append(decision.outcome) } }
         )
-        let token = try scene.token()
-        _ = try await api.authorize(ResourceServerScene.request("Bearer \(token)"))
+        let token = try environment.token()
+        _ = try await api.authorize(ResourceServerEnvironment.request("Bearer \(token)"))
         for (authorization, requirement) in [
             (nil, []), ("Bearer x.y.z", []), ("Bearer \(token)", ["admin"]), ("Bearer", []),
         ] as [(String?, Requirement)] {
-            _ = try? await api.authorize(ResourceServerScene.request(authorization), requiring: requirement)
+            _ = try? await api.authorize(ResourceServerEnvironment.request(authorization), requiring: requirement)
         }
-        scene.provider.takeDown()
-        scene.advance(100_000)
-        _ = try? await api.authorize(ResourceServerScene.request("Bearer \(try scene.token())"))
+        environment.provider.takeDown()
+        environment.advance(100_000)
+        _ = try? await api.authorize(ResourceServerEnvironment.request("Bearer \(try environment.token())"))
         #expect(
             outcomes.withLock { $0 } == [
                 "authorized", "unauthenticated", "invalid_token", "insufficient_scope", "invalid_request",

@@ -6,31 +6,33 @@ import Testing
 
 /// The "resource_server" section of a configuration file.
 @Suite struct ResourceServerConfigurationTests {
-    private static let resource = ResourceServerScene.resource
+    private static let resource = ResourceServerEnvironment.resource
 
-    private func api(_ section: JSON, _ scene: ResourceServerScene, environment: [String: String] = [:]) throws
-        -> ResourceServer
-    {
+    private func api(
+        _ section: JSON,
+        _ environment: ResourceServerEnvironment,
+        environment variables: [String: String] = [:]
+    ) throws -> ResourceServer {
         let text = try JSON.object(["resource_server": section]).serialized()
         return try ResourceServer(
             configuration: try ConfigurationFile(text: text),
-            transport: scene.provider,
-            host: HostServices(now: { scene.now }, environment: environment)
+            transport: environment.provider,
+            host: HostServices(now: { environment.now }, environment: variables)
         )
     }
 
     @Test func aResourceIdentifierAndIssuersAreSufficient() async throws {
-        let scene = try ResourceServerScene()
+        let environment = try ResourceServerEnvironment()
         let api = try api(
-            ["resource": .string(Self.resource), "issuers": [.string(ResourceServerScene.issuer)]],
-            scene
+            ["resource": .string(Self.resource), "issuers": [.string(ResourceServerEnvironment.issuer)]],
+            environment
         )
-        let request = ResourceServerScene.request("Bearer \(try scene.token())")
+        let request = ResourceServerEnvironment.request("Bearer \(try environment.token())")
         #expect(try await api.authorize(request).subject == "alice")
     }
 
     @Test func everySettingIsRead() async throws {
-        let scene = try ResourceServerScene()
+        let environment = try ResourceServerEnvironment()
         let key = Base64URL.encode([UInt8](repeating: 7, count: 32))
         let api = try api(
             [
@@ -42,7 +44,7 @@ import Testing
                 "exposes_challenges_to_browsers": true,
                 "issuers": [
                     [
-                        "issuer": .string(ResourceServerScene.issuer), "audiences": ["orders"],
+                        "issuer": .string(ResourceServerEnvironment.issuer), "audiences": ["orders"],
                         "token_type": "risky-any-jwt", "algorithms": ["RS256"],
                         "token_issuer": [
                             "issuer": "https://id.example.com/{tenant}/", "claim": "tid", "tenants": ["a"],
@@ -54,7 +56,7 @@ import Testing
                     ]
                 ],
             ],
-            scene,
+            environment,
             environment: ["NONCE_KEY": key, "SECRET": "secret"]
         )
         let rules = api.rules
@@ -167,9 +169,9 @@ import Testing
     ]
 
     @Test(arguments: faults) func rejectsAnInvalidResourceServerSection(_ section: Case<JSON>) throws {
-        let scene = try ResourceServerScene()
+        let environment = try ResourceServerEnvironment()
         let error = #expect(throws: ConfigurationError.self) {
-            _ = try api(section.value, scene, environment: ["SHORT": "abc"])
+            _ = try api(section.value, environment, environment: ["SHORT": "abc"])
         }
         #expect(error?.issues.allSatisfy { $0.keyPath.hasPrefix("resource_server") } == true)
     }

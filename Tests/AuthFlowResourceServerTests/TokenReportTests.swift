@@ -10,8 +10,8 @@ import Testing
     typealias Check = TokenReport.Check
 
     @Test func anAcceptedTokenHasPassedEachCheck() async throws {
-        let scene = try ResourceServerScene()
-        let report = try await scene.api().report(on: Secret(try scene.token()), requiring: ["orders:read"])
+        let environment = try ResourceServerEnvironment()
+        let report = try await environment.api().report(on: Secret(try environment.token()), requiring: ["orders:read"])
         #expect(report.isAccepted)
         #expect(
             report.steps.map(\.check)
@@ -55,10 +55,10 @@ import Testing
     ]
 
     @Test(arguments: faults) func theReportEndsWithTheFailedCheck(_ fault: Case<Fault>) async throws {
-        let scene = try ResourceServerScene()
-        let token = try scene.token(fault.value.claims, header: fault.value.header)
+        let environment = try ResourceServerEnvironment()
+        let token = try environment.token(fault.value.claims, header: fault.value.header)
         let requirement = Requirement(scopes: ["orders:read"], maximumAge: .seconds(300))
-        let report = try await scene.api().report(on: Secret(token), requiring: requirement)
+        let report = try await environment.api().report(on: Secret(token), requiring: requirement)
         #expect(!report.isAccepted)
         let last = try #require(report.steps.last)
         // The claims, including the bindings (`cnf`), are decoded before the signature is verified.
@@ -72,29 +72,32 @@ import Testing
 
     /// A report and a request have the same outcome: a token that a report rejects is also rejected in a request.
     @Test(arguments: faults) func tokensRejectedInAReportAreAlsoRejectedInARequest(_ fault: Case<Fault>) async throws {
-        let scene = try ResourceServerScene()
-        let token = try scene.token(fault.value.claims, header: fault.value.header)
+        let environment = try ResourceServerEnvironment()
+        let token = try environment.token(fault.value.claims, header: fault.value.header)
         let requirement = Requirement(scopes: ["orders:read"], maximumAge: .seconds(300))
         await #expect(throws: Rejection.self) {
-            _ = try await scene.api().authorize(ResourceServerScene.request("Bearer \(token)"), requiring: requirement)
+            _ = try await environment.api().authorize(
+                ResourceServerEnvironment.request("Bearer \(token)"),
+                requiring: requirement
+            )
         }
     }
 
     @Test func aTokenIsVerifiedAgainForARequestAfterAReport() async throws {
-        let scene = try ResourceServerScene()
-        let api = try scene.api()
-        let token = try scene.token()
+        let environment = try ResourceServerEnvironment()
+        let api = try environment.api()
+        let token = try environment.token()
         #expect(await api.report(on: Secret(token)).isAccepted)
-        scene.advance(700)
+        environment.advance(700)
         await #expect(throws: Rejection.self) {
-            _ = try await api.authorize(ResourceServerScene.request("Bearer \(token)"))
+            _ = try await api.authorize(ResourceServerEnvironment.request("Bearer \(token)"))
         }
     }
 
     @Test func theReportIsUndecidedIfTheIssuerIsUnavailable() async throws {
-        let scene = try ResourceServerScene()
-        scene.provider.takeDown()
-        let report = try await scene.api().report(on: Secret(try scene.token()))
+        let environment = try ResourceServerEnvironment()
+        environment.provider.takeDown()
+        let report = try await environment.api().report(on: Secret(try environment.token()))
         #expect(!report.isAccepted)
         guard case .undecided = report.steps.last?.outcome else {
             Issue.record("\(report.steps)")
@@ -105,34 +108,34 @@ import Testing
     @Test(arguments: [false, true]) func aReportIntrospectsAnOpaqueTokenOnlyIfRequested(_ introspects: Bool)
         async throws
     {
-        let scene = try ResourceServerScene()
-        let api = try scene.api(issuer: { TrustedIssuer($0, introspector: try scene.introspector($0)) })
+        let environment = try ResourceServerEnvironment()
+        let api = try environment.api(issuer: { TrustedIssuer($0, introspector: try environment.introspector($0)) })
         let report = await api.report(on: Secret("opaque"), introspects: introspects)
-        #expect(scene.provider.requests.contains("/introspect") == introspects)
+        #expect(environment.provider.requests.contains("/introspect") == introspects)
         #expect(!report.isAccepted)
         #expect(report.steps.last?.check == .introspection)
     }
 
     @Test func theReportStatesThatADPoPBoundTokenRequiresAProof() async throws {
-        let scene = try ResourceServerScene()
+        let environment = try ResourceServerEnvironment()
         let thumbprint = ProofKey().thumbprint
-        let token = try scene.token { $0["cnf"] = ["jkt": .string(thumbprint)] }
-        let report = try await scene.api().report(on: Secret(token))
+        let token = try environment.token { $0["cnf"] = ["jkt": .string(thumbprint)] }
+        let report = try await environment.api().report(on: Secret(token))
         #expect(report.steps.last?.outcome == .passed("each request needs a DPoP proof signed with the token's key"))
-        let strict = try await scene.api { $0.dpop.isAccepted = false }.report(on: Secret(token))
+        let strict = try await environment.api { $0.dpop.isAccepted = false }.report(on: Secret(token))
         #expect(!strict.isAccepted)
     }
 
     @Test func aTokenThatMayHaveBeenRevokedIsNotReportedAsAccepted() async throws {
-        let scene = try ResourceServerScene()
-        let api = try scene.api(issuer: {
-            TrustedIssuer($0, introspector: try scene.introspector($0), introspectsJWTs: true)
+        let environment = try ResourceServerEnvironment()
+        let api = try environment.api(issuer: {
+            TrustedIssuer($0, introspector: try environment.introspector($0), introspectsJWTs: true)
         })
-        let report = await api.report(on: Secret(try scene.token()))
+        let report = await api.report(on: Secret(try environment.token()))
         #expect(!report.isAccepted)
         #expect(
             report.steps.contains { $0.check == .introspection && $0.outcome == .skipped("introspection was disabled") }
         )
-        #expect(scene.provider.requests.allSatisfy { $0 != "/introspect" })
+        #expect(environment.provider.requests.allSatisfy { $0 != "/introspect" })
     }
 }

@@ -76,7 +76,7 @@ import Glibc
 
     @Test(arguments: rows) func conformanceRowPassesWithSessionsInAFile(_ row: ConformanceRow) async throws {
         guard case .trial(let trial) = row.check else { return }
-        try await WebScene.$store.withValue(SQLiteTokenStore(path: folder.file)) { try await trial(.inProcess) }
+        try await WebEnvironment.$store.withValue(SQLiteTokenStore(path: folder.file)) { try await trial(.inProcess) }
         if row.number == "W3" {
             #expect(try await !SQLiteTokenStore(path: folder.file).keys(after: nil, limit: 1).isEmpty)
         }

@@ -14,26 +14,26 @@ import Testing
     }
 
     @Test func aSignInStartedInOneProcessIsFinishedOnceInAnother() async throws {
-        try await EmulatorScene.with(.sockets) { scene in
+        try await EmulatorEnvironment.with(.sockets) { environment in
             try await CommandHarness.withConfiguration("{}") { _, folder in
-                let (issuer, store) = (scene.emulator.issuer, "\(folder)/store")
+                let (issuer, store) = (environment.emulator.issuer, "\(folder)/store")
                 let url = try await step("begin", issuer, store)
-                let callback = try await scene.visit(url)
+                let callback = try await environment.visit(url)
                 #expect(try await step("finish", issuer, store, callback) == "Alice Example")
                 #expect(try await step("token", issuer, store) == "openid profile offline_access")
                 let replay = try await step("finish", issuer, store, callback)
                 #expect(replay.contains("the request was already used"), "\(replay)")
-                #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
+                #expect(environment.emulator.requests.count { $0 == "POST /token" } == 1)
             }
         }
     }
 
     @Test func aSealedAuthorizationRequestIsFinishedInAnotherProcess() async throws {
-        try await EmulatorScene.with(.sockets) { scene in
-            let (issuer, key) = (scene.emulator.issuer, String(repeating: "k", count: 43))
+        try await EmulatorEnvironment.with(.sockets) { environment in
+            let (issuer, key) = (environment.emulator.issuer, String(repeating: "k", count: 43))
             let lines = try await step("seal", issuer, key).split(separator: "\n").map(String.init)
             try #require(lines.count == 2)
-            let callback = try await scene.visit(lines[0])
+            let callback = try await environment.visit(lines[0])
             #expect(try await step("open", issuer, key, lines[1], callback) == "Alice Example")
             let replay = try await step("open", issuer, key, lines[1], callback)
             #expect(replay.contains("error"), "The server rejects the code: \(replay)")

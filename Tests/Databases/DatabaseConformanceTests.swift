@@ -10,7 +10,7 @@ import Testing
     @Test(arguments: rows, Database.allCases)
     func conformanceRowPassesWithADatabase(_ row: ConformanceRow, _ database: Database) async throws {
         guard case .trial(let trial) = row.check else { return }
-        try await WebScene.$store.withValue(database.store()) { try await trial(.inProcess) }
+        try await WebEnvironment.$store.withValue(database.store()) { try await trial(.inProcess) }
     }
 
     /// Without this test, the rows could store their sessions in memory unnoticed.
@@ -20,7 +20,7 @@ import Testing
         let row = try #require(Self.rows.first { $0.number == "W3" })
         guard case .trial(let trial) = row.check else { return }
         let store = try await database.store()
-        try await WebScene.$store.withValue(store) { try await trial(.inProcess) }
+        try await WebEnvironment.$store.withValue(store) { try await trial(.inProcess) }
         #expect(try await !store.keys(after: nil, limit: 1).isEmpty)
     }
 }

@@ -9,12 +9,12 @@ import Testing
 /// Non-exportable keys in a PKCS #11 token. Run by `Tests/Interop/softhsm.sh` and `tpm.sh`, which create the token.
 @Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_PKCS11_MODULE"] != nil))
 struct PKCS11Tests {
-    private let environment = ProcessInfo.processInfo.environment
+    private let variables = ProcessInfo.processInfo.environment
     /// The TPM has one token with one key.
     private static let isSoftware = ProcessInfo.processInfo.environment["AUTHFLOW_PKCS11_TPM"] == nil
 
-    private var module: String { environment["AUTHFLOW_PKCS11_MODULE"] ?? "" }
-    private var pin: String { environment["AUTHFLOW_PKCS11_PIN"] ?? "" }
+    private var module: String { variables["AUTHFLOW_PKCS11_MODULE"] ?? "" }
+    private var pin: String { variables["AUTHFLOW_PKCS11_PIN"] ?? "" }
 
     private func source(
         _ attributes: String = "token=AuthFlow;object=signing",
@@ -41,7 +41,7 @@ struct PKCS11Tests {
         values.authentication = .privateKeyJWT(source, algorithm: algorithm)
         values.scopes = ["reports"]
         let client = OAuthClient(
-            server: EmulatorScene(emulator).server(),
+            server: EmulatorEnvironment(emulator).server(),
             registration: try ClientRegistration(values)
         )
         // The requests are concurrent, as in a server.
@@ -58,20 +58,20 @@ struct PKCS11Tests {
         registered.jwks = ["keys": [try source().key().publicJWK]]
         registered.redirectURIs = ["http://127.0.0.1:8400/callback"]
         let client = registered
-        try await EmulatorScene.with(.sockets, clients: [client]) { scene in
-            scene.emulator.dpop = .requiredWithNonce
-            let folder = try #require(environment["AUTHFLOW_PKCS11_FOLDER"])
+        try await EmulatorEnvironment.with(.sockets, clients: [client]) { environment in
+            environment.emulator.dpop = .requiredWithNonce
+            let folder = try #require(variables["AUTHFLOW_PKCS11_FOLDER"])
             let key = """
                 {"pkcs11": "pkcs11:token=AuthFlow;object=signing?module-path=\(module)", "pin": {"env": "PIN"}}
                 """
             let configuration = """
                 {"profiles": {"hardware": {
-                  "provider": "oidc", "issuer": "\(scene.emulator.issuer)", "client_id": "machine",
+                  "provider": "oidc", "issuer": "\(environment.emulator.issuer)", "client_id": "machine",
                   "client_key": \(key), "dpop_key": \(key), "scopes": ["openid", "offline_access"],
                   "redirect_uri": "http://127.0.0.1:8400/callback",
                   "store": {"name": "file", "directory": "\(folder)/store"},
                   "user_agent": {
-                    "name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(scene.emulator.issuer)"]
+                    "name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(environment.emulator.issuer)"]
                   }
                 }}}
                 """

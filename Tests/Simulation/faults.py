@@ -77,8 +77,8 @@ FAULTS = {
         "error.status != nil")],
     "a-sign-in-is-repeated-after-an-unknown-outcome": [(LEASED, "throw isUnknown.load(ordering: .relaxed) ? Self.unknownOutcome : Lease.lost", "throw Lease.lost")],
     "a-lease-lasts-longer-for-its-holder": [
-        (LEASED, "Lease.Term(lasting: times.lease, clock", "Lease.Term(lasting: times.lease * 4, clock"),
-        (LEASED, "term.extend(until: requestedAt + times.lease)", "term.extend(until: requestedAt + times.lease * 4)")],
+        (LEASED, "Lease.Expiry(lasting: times.lease, clock", "Lease.Expiry(lasting: times.lease * 4, clock"),
+        (LEASED, "expiry.extend(until: requestedAt + times.lease)", "expiry.extend(until: requestedAt + times.lease * 4)")],
     "a-lease-is-not-renewed": [(LEASED, "try await host.clock.sleep(for: max(pause, .milliseconds(1)))", "try await host.clock.sleep(for: .seconds(3600))")],
     "a-lease-is-given-up-while-its-result-is-unwritten": [(LEASED, "let isUnwritten = unwritten.withLock { $0.contains(lease) }", "let isUnwritten = false")],
     "a-lease-is-not-given-up": [(LEASED, "        await release(inTable)\n        return try result.get()", "        return try result.get()")],

@@ -68,36 +68,36 @@ public struct Lease: Sendable, Hashable {
     /// That holder's operation may be incomplete.
     public let isAfterAbandonedLease: Bool
 
-    private let term: Term?
+    private let expiry: Expiry?
     private let isHeld: (@Sendable () -> Bool)?
 
-    /// The period for which a lease is held, measured by its holder's clock. The store extends it with every renewal.
-    public final class Term: Sendable {
+    /// The expiry of a lease, measured by its holder's clock. The store extends it with every renewal.
+    public final class Expiry: Sendable {
         private let elapsed: @Sendable () -> Duration
         private let end: Mutex<Duration>
-        /// The period before the end of the term during which no request is sent, because another holder could take
+        /// The period before the expiry during which no request is sent, because another holder could take
         /// over before the request reaches the provider.
         private let margin: Duration
 
-        /// Creates a term that starts now. Call this before requesting the lease, because the response may take a long time.
+        /// Creates the expiry of a lease that starts now. Call this before requesting the lease, because the response may take a long time.
         /// - Parameters:
-        ///   - duration: The time for which the lease is granted. If the request has to wait for another holder, extend the term once the
-        ///     lease is granted.
-        ///   - clock: The clock that measures the term; default: the system's.
+        ///   - duration: The time for which the lease is granted. If the request has to wait for another holder, extend the expiry once
+        ///     the lease is granted.
+        ///   - clock: The clock that measures the time; default: the system's.
         public init(lasting duration: Duration, clock: any Clock<Duration> = ContinuousClock()) {
             self.elapsed = clock.stopwatch()
             self.end = Mutex(duration)
             self.margin = duration / 3
         }
 
-        /// The time since the term started. Read it before requesting a renewal.
+        /// The time since the start of the lease. Read it before requesting a renewal.
         public var now: Duration { elapsed() }
 
-        /// Extends the term. Renew a lease before two thirds of its term have passed.
-        /// - Parameter end: The new end, measured from the start of the term.
+        /// Extends the lease. Renew it before two thirds of its time have passed.
+        /// - Parameter end: The new expiry, measured from the start of the lease.
         public func extend(until end: Duration) { self.end.withLock { $0 = end } }
 
-        var isNearExpiry: Bool { end.withLock { $0 } - margin <= elapsed() }
+        var isNear: Bool { end.withLock { $0 } - margin <= elapsed() }
     }
 
     /// Creates a lease. For use by stores.
@@ -105,12 +105,12 @@ public struct Lease: Sendable, Hashable {
     ///   - key: The key.
     ///   - fence: A number that is unique among all leases on the key.
     ///   - isAfterAbandonedLease: Whether a previous holder never released its lease.
-    ///   - term: The term of the lease; default: until it is released.
-    public init(key: RecordKey, fence: UInt64, isAfterAbandonedLease: Bool = false, term: Term? = nil) {
+    ///   - expiry: The expiry of the lease; default: until it is released.
+    public init(key: RecordKey, fence: UInt64, isAfterAbandonedLease: Bool = false, expiry: Expiry? = nil) {
         self.key = key
         self.fence = fence
         self.isAfterAbandonedLease = isAfterAbandonedLease
-        self.term = term
+        self.expiry = expiry
         self.isHeld = nil
     }
 
@@ -119,16 +119,16 @@ public struct Lease: Sendable, Hashable {
         self.key = key
         self.fence = fence
         self.isAfterAbandonedLease = false
-        self.term = nil
+        self.expiry = nil
         self.isHeld = isHeld
     }
 
-    /// Throws when the lease has expired by its holder's clock, or less than a third of its term remains. Call it before
+    /// Throws when the lease has expired by its holder's clock, or less than a third of its time remains. Call it before
     /// an irreversible operation: while a process was paused, another holder may have acquired the lease, or may acquire
     /// it before the request reaches the provider.
     /// - Throws: ``AuthError`` with `lease_lost`.
     public func requireRemainingTime() throws(AuthError) {
-        if term?.isNearExpiry == true || isHeld?() == false { throw Self.lost }
+        if expiry?.isNear == true || isHeld?() == false { throw Self.lost }
     }
 
     /// Compares the keys and the fences.

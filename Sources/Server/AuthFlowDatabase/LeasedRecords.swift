@@ -110,17 +110,17 @@ extension LeasedRecords {
         on key: RecordKey,
         _ body: (Lease) async throws -> Return
     ) async throws -> Return {
-        let (lease, inTable, term) = try await take(key)
+        let (lease, inTable, expiry) = try await take(key)
         held.withLock { $0[lease] = Held(lease: inTable) }
         let renewing = Task { [table, times, host] in
             var pause = times.lease / 3
             while true {
                 try await host.clock.sleep(for: max(pause, .milliseconds(1)))
-                let requestedAt = term.now
+                let requestedAt = expiry.now
                 // A failed renewal is not an error: at the next write, the database decides whether the lease is
                 // still held.
                 let isRenewed = (try? await table.renew(inTable, for: times.lease)) == true
-                if isRenewed { term.extend(until: requestedAt + times.lease) }
+                if isRenewed { expiry.extend(until: requestedAt + times.lease) }
                 pause = isRenewed ? times.lease / 3 : times.lease / 15
             }
         }
@@ -167,7 +167,7 @@ extension LeasedRecords {
         unwritten.withLock { $0.subtract(over) }
     }
 
-    private func take(_ key: RecordKey) async throws -> (Lease, HeldLease, Lease.Term) {
+    private func take(_ key: RecordKey) async throws -> (Lease, HeldLease, Lease.Expiry) {
         let owner = host.randomBytes(16)
         let elapsed = host.clock.stopwatch()
         var attempt = 0
@@ -175,7 +175,7 @@ extension LeasedRecords {
             try Task.checkCancellation()
             let waiter = waiters.register(for: key.digest)
             defer { waiters.remove(waiter) }
-            let term = Lease.Term(lasting: times.lease, clock: host.clock)
+            let expiry = Lease.Expiry(lasting: times.lease, clock: host.clock)
             // The same owner may retry, so that a lost response does not leave an orphaned lease.
             let acquisition = Task {
                 try await self.repeated(for: self.times.outage) {
@@ -190,8 +190,8 @@ extension LeasedRecords {
                     throw CancellationError()
                 }
                 return (
-                    Lease(key: key, fence: fence, isAfterAbandonedLease: isAfterAbandonedLease, term: term),
-                    inTable, term
+                    Lease(key: key, fence: fence, isAfterAbandonedLease: isAfterAbandonedLease, expiry: expiry),
+                    inTable, expiry
                 )
             case .busy(let rest):
                 let waited = elapsed()

@@ -202,26 +202,26 @@ import Testing
 
     @Test func aLeaseInTheLastThirdOfItsDurationPermitsNoRequest() throws {
         let time = VirtualTime()
-        let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
-        let lease = Lease(key: key, fence: 1, term: term)
+        let expiry = Lease.Expiry(lasting: .seconds(15), clock: time.host.clock)
+        let lease = Lease(key: key, fence: 1, expiry: expiry)
         time.advance(by: .seconds(9))
         try lease.requireRemainingTime()
         time.advance(by: .seconds(1))
         expectError(.leaseLost) { try lease.requireRemainingTime() }
-        term.extend(until: .seconds(25))
+        expiry.extend(until: .seconds(25))
         try lease.requireRemainingTime()
     }
 
     /// A renewal whose response arrives after the lease has expired must not permit requests after that expiry.
     @Test func aLateLeaseRenewalDoesNotShortenTheSafetyMargin() throws {
         let time = VirtualTime()
-        let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
-        let lease = Lease(key: key, fence: 1, term: term)
-        let asked = term.now
+        let expiry = Lease.Expiry(lasting: .seconds(15), clock: time.host.clock)
+        let lease = Lease(key: key, fence: 1, expiry: expiry)
+        let asked = expiry.now
         time.advance(by: .seconds(18))
-        term.extend(until: asked + .seconds(15))
+        expiry.extend(until: asked + .seconds(15))
         expectError(.leaseLost) { try lease.requireRemainingTime() }
-        term.extend(until: term.now + .seconds(15))
+        expiry.extend(until: expiry.now + .seconds(15))
         time.advance(by: .seconds(11))
         expectError(.leaseLost) { try lease.requireRemainingTime() }
     }
@@ -229,10 +229,10 @@ import Testing
     /// The response to a lease request may take a long time, even if the lease is short.
     @Test func aLeaseGrantedAfterALongWaitPermitsRequests() throws {
         let time = VirtualTime()
-        let term = Lease.Term(lasting: .seconds(15), clock: time.host.clock)
+        let expiry = Lease.Expiry(lasting: .seconds(15), clock: time.host.clock)
         time.advance(by: .seconds(90))
-        term.extend(until: .seconds(105))
-        let lease = Lease(key: key, fence: 1, term: term)
+        expiry.extend(until: .seconds(105))
+        let lease = Lease(key: key, fence: 1, expiry: expiry)
         try lease.requireRemainingTime()
         time.advance(by: .seconds(10))
         expectError(.leaseLost) { try lease.requireRemainingTime() }

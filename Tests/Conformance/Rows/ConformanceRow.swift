@@ -6,7 +6,7 @@ public struct ConformanceRow: Sendable, CustomStringConvertible {
     /// Whether a row is run.
     public enum Check: Sendable {
         /// The row is run; a thrown error is a failure.
-        case trial(@Sendable (EmulatorScene.Setting) async throws -> Void)
+        case trial(@Sendable (EmulatorEnvironment.Setting) async throws -> Void)
         /// The row does not apply; the text is the reason.
         case notApplicable(String)
     }
@@ -43,13 +43,13 @@ extension ConformanceRow {
         _ name: String,
         _ demand: String,
         clients: [OIDCEmulator.Client] = [.demo],
-        _ body: @escaping @Sendable (EmulatorScene) async throws -> Void
+        _ body: @escaping @Sendable (EmulatorEnvironment) async throws -> Void
     ) -> ConformanceRow {
         ConformanceRow(
             number: number,
             name: name,
             demand: demand,
-            check: .trial { try await EmulatorScene.with($0, clients: clients, body) }
+            check: .trial { try await EmulatorEnvironment.with($0, clients: clients, body) }
         )
     }
 
@@ -68,25 +68,25 @@ extension ConformanceRow {
         client: OIDCEmulator.Client = .demo,
         settings: @escaping @Sendable (inout ClientRegistration.Values) throws -> Void = { _ in }
     ) -> ConformanceRow {
-        row(number, name, demand, clients: [client]) { scene in
-            scene.emulator.fault = fault
-            scene.emulator.signingAlgorithm = algorithm
-            try await signsIn(scene, settings)
+        row(number, name, demand, clients: [client]) { environment in
+            environment.emulator.fault = fault
+            environment.emulator.signingAlgorithm = algorithm
+            try await signsIn(environment, settings)
         }
     }
 
     /// Signs in and requests userinfo.
     static func signsIn(
-        _ scene: EmulatorScene,
+        _ environment: EmulatorEnvironment,
         _ change: @Sendable (inout ClientRegistration.Values) throws -> Void = { _ in }
     ) async throws {
-        var settings = try EmulatorScene.registration()
+        var settings = try EmulatorEnvironment.registration()
         try change(&settings)
-        let client = try scene.client(registration: settings)
+        let client = try environment.client(registration: settings)
         let signIn = try await client.signIn()
         try require(signIn.credential.identity?.subject == "248289761001", "Alice must be signed in.")
         _ = try await client.userInfo()
-        try require(scene.emulator.requests.last == "GET /userinfo", "Userinfo must be requested.")
+        try require(environment.emulator.requests.last == "GET /userinfo", "Userinfo must be requested.")
     }
 
     /// A row in which a sign-in must be rejected. After the manipulated message, the client may only revoke tokens, so
@@ -102,17 +102,17 @@ extension ConformanceRow {
         client: OIDCEmulator.Client = .demo,
         settings: @escaping @Sendable (inout ClientRegistration.Values) throws -> Void = { _ in }
     ) -> ConformanceRow {
-        row(number, name, demand, clients: [client]) { scene in
-            scene.emulator.fault = fault
-            scene.emulator.signingAlgorithm = algorithm
-            var own = try EmulatorScene.registration()
+        row(number, name, demand, clients: [client]) { environment in
+            environment.emulator.fault = fault
+            environment.emulator.signingAlgorithm = algorithm
+            var own = try EmulatorEnvironment.registration()
             try settings(&own)
-            let client = try scene.client(registration: own)
+            let client = try environment.client(registration: own)
             do {
                 _ = try await client.signIn()
             } catch let error as AuthError {
                 try require(error.code == code, "The error code must be \(code.rawValue), not \(error.code.rawValue).")
-                let heard = scene.emulator.requests.last { $0 != "POST /revoke" } ?? "nothing"
+                let heard = environment.emulator.requests.last { $0 != "POST /revoke" } ?? "nothing"
                 try require(heard == last, "The provider's last request must be \(last), not \(heard).")
                 try require(try await client.credential() == nil, "The credential must not be stored.")
                 return

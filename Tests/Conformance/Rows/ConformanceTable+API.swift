@@ -9,12 +9,12 @@ import Synchronization
 
 /// Rows for an API and the access tokens that it accepts, by clause of RFC 6750, 7662, 8705, 9068, 9449, 9470 and 9728.
 extension ConformanceTable {
-    typealias Change = @Sendable (_ request: inout APIRequest, _ scene: APIScene) throws -> Void
+    typealias Change = @Sendable (_ request: inout APIRequest, _ environment: APIEnvironment) throws -> Void
     /// An API, and the valid request of a row.
     struct APISettings: Sendable {
         var requirement = Requirement()
         var rules: @Sendable (_ rules: inout ResourceServerRules) -> Void = { _ in }
-        var issuer: @Sendable (_ server: AuthorizationServer, _ scene: APIScene) throws -> TrustedIssuer = {
+        var issuer: @Sendable (_ server: AuthorizationServer, _ environment: APIEnvironment) throws -> TrustedIssuer = {
             server,
             _ in
             TrustedIssuer(server)
@@ -28,20 +28,20 @@ extension ConformanceTable {
         _ name: String,
         _ demand: String,
         on settings: APISettings = APISettings(),
-        _ body: @escaping @Sendable (APIScene) async throws -> Void
+        _ body: @escaping @Sendable (APIEnvironment) async throws -> Void
     ) -> ConformanceRow {
         ConformanceRow(
             number: number,
             name: name,
             demand: demand,
             check: .trial { setting in
-                try await APIScene.with(setting) { scene in
+                try await APIEnvironment.with(setting) { environment in
                     var rules = ResourceServerRules()
                     settings.rules(&rules)
-                    let issuer = try settings.issuer(scene.server, scene)
-                    let server = try ResourceServer(scene.resource, issuers: [issuer], rules: rules)
-                    scene.host.serve(server, settings.requirement)
-                    try await body(scene)
+                    let issuer = try settings.issuer(environment.server, environment)
+                    let server = try ResourceServer(environment.resource, issuers: [issuer], rules: rules)
+                    environment.host.serve(server, settings.requirement)
+                    try await body(environment)
                 }
             }
         )
@@ -55,11 +55,11 @@ extension ConformanceTable {
         on settings: APISettings = APISettings(),
         _ change: @escaping Change = { _, _ in }
     ) -> ConformanceRow {
-        api(number, name, demand, on: settings) { scene in
-            var request = APIRequest(scene)
-            try settings.good(&request, scene)
-            try change(&request, scene)
-            try requireAccepted(try await scene.send(request))
+        api(number, name, demand, on: settings) { environment in
+            var request = APIRequest(environment)
+            try settings.good(&request, environment)
+            try change(&request, environment)
+            try requireAccepted(try await environment.send(request))
         }
     }
 
@@ -73,14 +73,14 @@ extension ConformanceTable {
         on settings: APISettings = APISettings(),
         _ change: @escaping Change
     ) -> ConformanceRow {
-        api(number, name, demand, on: settings) { scene in
-            var good = APIRequest(scene)
-            try settings.good(&good, scene)
-            try requireAccepted(try await scene.send(good))
-            var bad = APIRequest(scene)
-            try settings.good(&bad, scene)
-            try change(&bad, scene)
-            try requireRefused(try await scene.send(bad), status, error)
+        api(number, name, demand, on: settings) { environment in
+            var good = APIRequest(environment)
+            try settings.good(&good, environment)
+            try requireAccepted(try await environment.send(good))
+            var bad = APIRequest(environment)
+            try settings.good(&bad, environment)
+            try change(&bad, environment)
+            try requireRefused(try await environment.send(bad), status, error)
         }
     }
 
@@ -117,15 +117,15 @@ extension ConformanceTable {
     private static let presentedTokens: [ConformanceRow] = [
         apiAccepts("A1", "RFC 6750 2.1", "accepts a token in the Authorization header"),
         apiAccepts("A2", "RFC 9110 11.1", "ignores the case of the scheme") { request, _ in request.scheme = "bEARER" },
-        api("A3", "RFC 6750 3.1, no credentials", "responds with 401, a challenge and no error code") { scene in
-            var request = APIRequest(scene)
+        api("A3", "RFC 6750 3.1, no credentials", "responds with 401, a challenge and no error code") { environment in
+            var request = APIRequest(environment)
             request.scheme = nil
-            try requireRefused(try await scene.send(request), 401, nil)
+            try requireRefused(try await environment.send(request), 401, nil)
         },
-        api("A4", "another scheme", "responds as if there were no credentials") { scene in
-            var request = APIRequest(scene)
+        api("A4", "another scheme", "responds as if there were no credentials") { environment in
+            var request = APIRequest(environment)
             request.scheme = "Basic"
-            try requireRefused(try await scene.send(request), 401, nil)
+            try requireRefused(try await environment.send(request), 401, nil)
         },
         apiRefuses(
             "A5",
@@ -137,11 +137,11 @@ extension ConformanceTable {
             request,
             _ in request.path += "?access_token=a"
         },
-        api("A6", "RFC 9700 4.3.2", "ignores a token in the query") { scene in
-            var request = APIRequest(scene)
+        api("A6", "RFC 9700 4.3.2", "ignores a token in the query") { environment in
+            var request = APIRequest(environment)
             request.scheme = nil
             request.path += "?access_token=a"
-            try requireRefused(try await scene.send(request), 401, nil)
+            try requireRefused(try await environment.send(request), 401, nil)
         },
         apiRefuses("A7", "several Authorization headers", "rejects them", status: 400, error: "invalid_request") {
             request,
@@ -197,19 +197,19 @@ extension ConformanceTable {
         },
         apiRefuses("A16", "RFC 7515 4.1.11, crit", "rejects the token", header { $0["crit"] = ["exp"] }),
         apiRefuses("A17", "RFC 9068 4, iss", "rejects another issuer", claims { $0["iss"] = "https://evil.example" }),
-        apiRefuses("A18", "iss with a trailing slash", "rejects the token") { request, scene in
-            request.claims["iss"] = .string("\(scene.issuer.origin)/")
+        apiRefuses("A18", "iss with a trailing slash", "rejects the token") { request, environment in
+            request.claims["iss"] = .string("\(environment.issuer.origin)/")
         },
         apiRefuses("A19", "no iss", "rejects the token", claims { $0["iss"] = nil }),
-        apiRefuses("A20", "RFC 9068 4, aud", "rejects a token for a different API") { request, scene in
-            request.claims["aud"] = .string("\(scene.host.origin)/other")
+        apiRefuses("A20", "RFC 9068 4, aud", "rejects a token for a different API") { request, environment in
+            request.claims["aud"] = .string("\(environment.host.origin)/other")
         },
-        apiRefuses("A21", "aud with a trailing slash", "rejects the token") { request, scene in
-            request.claims["aud"] = .string("\(scene.resource)/")
+        apiRefuses("A21", "aud with a trailing slash", "rejects the token") { request, environment in
+            request.claims["aud"] = .string("\(environment.resource)/")
         },
         apiRefuses("A22", "no aud", "rejects the token", claims { $0["aud"] = nil }),
-        apiAccepts("A23", "aud, several", "accepts a list that contains the API") { request, scene in
-            request.claims["aud"] = ["https://other.example.com", .string(scene.resource)]
+        apiAccepts("A23", "aud, several", "accepts a list that contains the API") { request, environment in
+            request.claims["aud"] = ["https://other.example.com", .string(environment.resource)]
         },
         apiRefuses("A24", "RFC 9068 4, exp", "rejects an expired token", claims { $0["exp"] = 1_700_000_000 }),
         apiRefuses("A25", "no exp", "rejects the token", claims { $0["exp"] = nil }),
@@ -218,47 +218,48 @@ extension ConformanceTable {
         apiRefuses("A28", "RFC 9068 2.2, sub", "requires sub", claims { $0["sub"] = nil }),
         apiRefuses("A29", "RFC 9068 2.2, client_id", "requires client_id", claims { $0["client_id"] = nil }),
         apiRefuses("A30", "RFC 9068 2.2, jti", "requires jti", claims { $0["jti"] = nil }),
-        apiRefuses("A31", "RFC 9068 4, signature", "rejects a different key's signature") { request, scene in
-            request.signer = try scene.issuer.keys.decoys()
+        apiRefuses("A31", "RFC 9068 4, signature", "rejects a different key's signature") { request, environment in
+            request.signer = try environment.issuer.keys.decoys()
         },
-        apiRefuses("A32", "RFC 8725 3.10, jwk in the header", "ignores a key in the token") { request, scene in
+        apiRefuses("A32", "RFC 8725 3.10, jwk in the header", "ignores a key in the token") { request, environment in
             let own = try EmulatorKeys()
             request.signer = own
             request.tokenHeader["jwk"] = try APIRequest.jwk(of: own)
             request.tokenHeader["kid"] = .string(own.keyID(for: .es256))
         },
-        api("A33", "jku and x5u in the header", "fetches no keys from these URLs") { scene in
-            var request = APIRequest(scene)
+        api("A33", "jku and x5u in the header", "fetches no keys from these URLs") { environment in
+            var request = APIRequest(environment)
             let own = try EmulatorKeys()
             request.signer = own
             request.tokenHeader["kid"] = .string(own.keyID(for: .es256))
-            request.tokenHeader["jku"] = .string("\(scene.issuer.origin)/own-keys")
-            request.tokenHeader["x5u"] = .string("\(scene.issuer.origin)/own-keys")
-            try requireRefused(try await scene.send(request), 401, "invalid_token")
-            let requests = scene.issuer.state.withLock { $0.requests }
+            request.tokenHeader["jku"] = .string("\(environment.issuer.origin)/own-keys")
+            request.tokenHeader["x5u"] = .string("\(environment.issuer.origin)/own-keys")
+            try requireRefused(try await environment.send(request), 401, "invalid_token")
+            let requests = environment.issuer.state.withLock { $0.requests }
             try ConformanceRow.require(!requests.contains("/own-keys"), "The URL in the token must not be fetched.")
         },
-        api("A34", "an issuer that is not configured", "fetches nothing") { scene in
-            var request = APIRequest(scene)
+        api("A34", "an issuer that is not configured", "fetches nothing") { environment in
+            var request = APIRequest(environment)
             request.claims["iss"] = "https://evil.example"
-            try requireRefused(try await scene.send(request), 401, "invalid_token")
+            try requireRefused(try await environment.send(request), 401, "invalid_token")
             try ConformanceRow.require(
-                scene.issuer.state.withLock { $0.requests.isEmpty },
+                environment.issuer.state.withLock { $0.requests.isEmpty },
                 "The issuer must not receive any request."
             )
         },
-        api("A35", "keys that cannot be fetched", "responds with 503 without a challenge, not with 401") { scene in
-            scene.issuer.state.withLock { $0.isDown = true }
-            let response = try await scene.send(APIRequest(scene))
+        api("A35", "keys that cannot be fetched", "responds with 503 without a challenge, not with 401") {
+            environment in
+            environment.issuer.state.withLock { $0.isDown = true }
+            let response = try await environment.send(APIRequest(environment))
             try ConformanceRow.require(response.status == 503, "The status must be 503, not \(response.status).")
             try ConformanceRow.require(response.head.headerFields[.wwwAuthenticate] == nil, "No challenge is expected.")
             try ConformanceRow.require(response.head.headerFields[.retryAfter] != nil, "Retry-After is missing.")
         },
-        api("A36", "keys that have been rotated", "fetches the new keys") { scene in
-            try requireAccepted(try await scene.send(APIRequest(scene)))
+        api("A36", "keys that have been rotated", "fetches the new keys") { environment in
+            try requireAccepted(try await environment.send(APIRequest(environment)))
             let next = try EmulatorKeys()
-            scene.issuer.state.withLock { $0.keys = next }
-            try requireAccepted(try await scene.send(APIRequest(scene)))
+            environment.issuer.state.withLock { $0.keys = next }
+            try requireAccepted(try await environment.send(APIRequest(environment)))
         },
         apiAccepts("A37", "typ JWT, if configured", "accepts a token from an older server", on: anyJWT) { request, _ in
             request.claims["jti"] = nil
@@ -282,13 +283,14 @@ extension ConformanceTable {
             "typ JWT, azp",
             "rejects a token whose azp is its audience",
             on: anyJWT
-        ) { request, scene in request.claims["azp"] = .string(scene.resource) },
+        ) { request, environment in request.claims["azp"] = .string(environment.resource) },
         api(
             "A41",
             "RFC 9068 4, required encryption",
             "rejects an unencrypted token",
             on: APISettings(issuer: { server, _ in TrustedIssuer(server, requiresEncryption: true) })
-        ) { scene in try requireRefused(try await scene.send(APIRequest(scene)), 401, "invalid_token") },
+        ) { environment in try requireRefused(try await environment.send(APIRequest(environment)), 401, "invalid_token")
+        },
     ]
 
     private static func unsigned(_ request: APIRequest) throws -> String {

@@ -64,15 +64,15 @@ extension ConformanceTable {
             request.proofHeader["jwk"] = .object(jwk)
         },
         refusesProof("A51", "RFC 9449 4.3, 8, htm", "rejects a different method", proof(["htm": "POST"])),
-        refusesProof("A52", "RFC 9449 4.3, 9, htu", "rejects a different URL") { request, scene in
-            request.proofClaims["htu"] = .string("\(scene.host.origin)/orders/2")
+        refusesProof("A52", "RFC 9449 4.3, 9, htu", "rejects a different URL") { request, environment in
+            request.proofClaims["htu"] = .string("\(environment.host.origin)/orders/2")
         },
         apiAccepts("A53", "RFC 9449 4.3, htu, normal form", "compares normalized URLs without query and fragment") {
             request,
-            scene in
-            try bound(&request, scene)
+            environment in
+            try bound(&request, environment)
             request.path = "/orders/1?page=2"
-            request.proofClaims["htu"] = .string("\(scene.host.origin)/x/../orders/%31?a#b")
+            request.proofClaims["htu"] = .string("\(environment.host.origin)/x/../orders/%31?a#b")
         },
         refusesProof("A54", "RFC 9449 4.3, 11, iat", "rejects an old proof", proof(["iat": 1_700_000_000])),
         refusesProof("A55", "iat in the future", "rejects the proof", proof(["iat": 99_000_000_000])),
@@ -83,12 +83,12 @@ extension ConformanceTable {
             _ in request.proofKey = try EmulatorKeys()
         },
         refusesProof("A59", "no jti", "rejects the proof", proof(lacks: ["jti"])),
-        api("A60", "RFC 9449 11.1, replay", "accepts a proof only once") { scene in
-            var request = APIRequest(scene)
-            try bound(&request, scene)
-            let call = try request.call(scene)
+        api("A60", "RFC 9449 11.1, replay", "accepts a proof only once") { environment in
+            var request = APIRequest(environment)
+            try bound(&request, environment)
+            let call = try request.call(environment)
             for (status, error) in [(200, nil), (401, "invalid_dpop_proof")] {
-                let response = try await scene.transport.send(call)
+                let response = try await environment.transport.send(call)
                 try ConformanceRow.require(
                     response.status == status,
                     "The status must be \(status), not \(response.status)."
@@ -105,19 +105,22 @@ extension ConformanceTable {
             "RFC 9449 9, nonce",
             "requires a nonce, provides it, and accepts a proof with it",
             on: APISettings(rules: { $0.dpop.nonces = .random() })
-        ) { scene in
-            var request = APIRequest(scene)
-            try bound(&request, scene)
-            let first = try await scene.send(request)
+        ) { environment in
+            var request = APIRequest(environment)
+            try bound(&request, environment)
+            let first = try await environment.send(request)
             let challenges = AuthenticationChallenge.challenges(in: first.head.headerFields)
             try ConformanceRow.require(
                 first.status == 401 && challenges.contains { $0.parameters["error"] == "use_dpop_nonce" },
                 "The first response must require a nonce."
             )
             request.proofClaims["nonce"] = first.head.headerFields[.dpopNonce].map(JSON.string) ?? .null
-            try ConformanceRow.require(try await scene.send(request).status == 200, "The nonce must be accepted.")
+            try ConformanceRow.require(try await environment.send(request).status == 200, "The nonce must be accepted.")
             request.proofClaims["nonce"] = "of-its-own"
-            try ConformanceRow.require(try await scene.send(request).status == 401, "Another nonce must be rejected.")
+            try ConformanceRow.require(
+                try await environment.send(request).status == 401,
+                "Another nonce must be rejected."
+            )
         },
         apiRefuses(
             "A62",
@@ -143,17 +146,17 @@ extension ConformanceTable {
 
     // MARK: - Introspection (RFC 7662)
 
-    private static let introspects = APISettings(issuer: { server, scene in
-        TrustedIssuer(server, introspector: try scene.introspector(server))
+    private static let introspects = APISettings(issuer: { server, environment in
+        TrustedIssuer(server, introspector: try environment.introspector(server))
     })
 
-    private static func active(_ scene: APIScene, _ change: (inout [String: JSON]) -> Void = { _ in }) {
+    private static func active(_ environment: APIEnvironment, _ change: (inout [String: JSON]) -> Void = { _ in }) {
         var members: [String: JSON] = [
             "active": true, "sub": "alice", "client_id": "app", "scope": "orders:read",
-            "aud": .string(scene.resource), "iss": .string(scene.issuer.origin), "exp": 99_000_000_000,
+            "aud": .string(environment.resource), "iss": .string(environment.issuer.origin), "exp": 99_000_000_000,
         ]
         change(&members)
-        scene.issuer.state.withLock { $0.introspection = .object(members) }
+        environment.issuer.state.withLock { $0.introspection = .object(members) }
     }
 
     private static func introspection(
@@ -162,15 +165,15 @@ extension ConformanceTable {
         _ demand: String,
         _ change: @escaping @Sendable (inout [String: JSON]) -> Void
     ) -> ConformanceRow {
-        api(number, name, demand, on: introspects) { scene in
+        api(number, name, demand, on: introspects) { environment in
             func status(_ token: String) async throws -> Int {
-                var request = APIRequest(scene)
+                var request = APIRequest(environment)
                 request.token = token
-                return try await scene.send(request).status
+                return try await environment.send(request).status
             }
-            active(scene)
+            active(environment)
             try ConformanceRow.require(try await status("good") == 200, "An active token must be accepted.")
-            active(scene, change)
+            active(environment, change)
             let refused = try await status("bad")
             try ConformanceRow.require(refused == 401, "The status must be 401, not \(refused).")
         }
@@ -178,11 +181,11 @@ extension ConformanceTable {
 
     static let introspectedTokens: [ConformanceRow] = [
         introspection("A66", "RFC 7662 2.2, active", "rejects an inactive token", { $0["active"] = false }),
-        api("A67", "active, not a boolean", "responds with 503 (unknown status)", on: introspects) { scene in
-            active(scene) { $0["active"] = "true" }
-            var request = APIRequest(scene)
+        api("A67", "active, not a boolean", "responds with 503 (unknown status)", on: introspects) { environment in
+            active(environment) { $0["active"] = "true" }
+            var request = APIRequest(environment)
             request.token = "opaque"
-            let response = try await scene.send(request)
+            let response = try await environment.send(request)
             try ConformanceRow.require(response.status == 503, "The status must be 503, not \(response.status).")
         },
         introspection("A68", "aud", "rejects a token for a different API", { $0["aud"] = "https://other.example" }),
@@ -192,25 +195,25 @@ extension ConformanceTable {
         introspection("A72", "nbf", "rejects a token that is not valid yet", { $0["nbf"] = 99_000_000_000 }),
         introspection("A73", "token_type", "rejects a refresh token", { $0["token_type"] = "refresh_token" }),
         introspection("A74", "cnf", "rejects a binding that it cannot check", { $0["cnf"] = ["kid": "1"] }),
-        api("A75", "the issuer is unavailable", "responds with 503, not with 401", on: introspects) { scene in
-            scene.issuer.state.withLock { $0.isDown = true }
-            var request = APIRequest(scene)
+        api("A75", "the issuer is unavailable", "responds with 503, not with 401", on: introspects) { environment in
+            environment.issuer.state.withLock { $0.isDown = true }
+            var request = APIRequest(environment)
             request.token = "opaque"
-            let response = try await scene.send(request)
+            let response = try await environment.send(request)
             try ConformanceRow.require(response.status == 503, "The status must be 503, not \(response.status).")
         },
-        api("A76", "a repeated token", "introspects it once", on: introspects) { scene in
-            active(scene)
-            var request = APIRequest(scene)
+        api("A76", "a repeated token", "introspects it once", on: introspects) { environment in
+            active(environment)
+            var request = APIRequest(environment)
             request.token = "opaque"
-            for _ in 0..<3 { _ = try await scene.send(request) }
-            let count = scene.issuer.state.withLock { $0.requests.count { $0 == "/introspect" } }
+            for _ in 0..<3 { _ = try await environment.send(request) }
+            let count = environment.issuer.state.withLock { $0.requests.count { $0 == "/introspect" } }
             try ConformanceRow.require(count == 1, "The token must be introspected once, not \(count) times.")
         },
-        api("A77", "an opaque token without introspection", "rejects the token") { scene in
-            var request = APIRequest(scene)
+        api("A77", "an opaque token without introspection", "rejects the token") { environment in
+            var request = APIRequest(environment)
             request.token = "opaque"
-            let response = try await scene.send(request)
+            let response = try await environment.send(request)
             try ConformanceRow.require(response.status == 401, "The status must be 401, not \(response.status).")
         },
     ]
@@ -250,21 +253,21 @@ extension ConformanceTable {
             "RFC 9728 3.1",
             "serves the metadata at the URL in the challenge",
             on: APISettings(requirement: ["orders:read"], rules: { $0.supportedScopes = ["orders:read"] })
-        ) { scene in
-            var request = APIRequest(scene)
+        ) { environment in
+            var request = APIRequest(environment)
             request.scheme = nil
-            let refused = try await scene.send(request)
+            let refused = try await environment.send(request)
             let challenge = AuthenticationChallenge.challenges(in: refused.head.headerFields).first
             let address = challenge?.parameters["resource_metadata"] ?? ""
             try ConformanceRow.require(
                 challenge?.parameters["scope"] == "orders:read",
                 "The challenge must contain the scope."
             )
-            let response = try await scene.transport.send(TransportRequest(.get, try Endpoint(address)))
+            let response = try await environment.transport.send(TransportRequest(.get, try Endpoint(address)))
             let document = try JSON(parsing: response.body)
             try ConformanceRow.require(
-                document["resource"]?.string == scene.resource
-                    && document["authorization_servers"]?.strings == [scene.issuer.origin]
+                document["resource"]?.string == environment.resource
+                    && document["authorization_servers"]?.strings == [environment.issuer.origin]
                     && document["scopes_supported"]?.strings == ["orders:read"]
                     && document["bearer_methods_supported"]?.strings == ["header"],
                 "The document must contain the API, its issuer, its scopes and the method \"header\": \(document)."

@@ -28,9 +28,10 @@ extension ConformanceTable {
                 client: .confidential,
                 settings: hmac
             ),
-            .row("44", "oidcc-client-test-userinfo-bearer-header", "Send the access token in the header.") { scene in
-                try await ConformanceRow.signsIn(scene)
-                for request in scene.emulator.receivedRequests where request.path == "/userinfo" {
+            .row("44", "oidcc-client-test-userinfo-bearer-header", "Send the access token in the header.") {
+                environment in
+                try await ConformanceRow.signsIn(environment)
+                for request in environment.emulator.receivedRequests where request.path == "/userinfo" {
                     let field = request.request.headerFields[.authorization] ?? ""
                     try ConformanceRow.require(field.hasPrefix("Bearer "), "The header must contain the token.")
                     try ConformanceRow.require(request.query.pairs.isEmpty, "The query must be empty.")
@@ -92,13 +93,14 @@ extension ConformanceTable {
                 .selfSignedTLSClientAuth,
                 "Present a registered certificate."
             ),
-            .row("55", "request object by value", "Send a signed request object.", clients: [keyClient]) { scene in
-                try await ConformanceRow.signsIn(scene) {
+            .row("55", "request object by value", "Send a signed request object.", clients: [keyClient]) {
+                environment in
+                try await ConformanceRow.signsIn(environment) {
                     $0.clientID = "key"
                     $0.authentication = .privateKeyJWT(SigningKeySource(try key.get()))
                     $0.requestObjectKey = SigningKeySource(try key.get())
                 }
-                let visited = scene.emulator.receivedRequests.first { $0.path == "/authorize" }
+                let visited = environment.emulator.receivedRequests.first { $0.path == "/authorize" }
                 try ConformanceRow.require(
                     visited?.query["request"] != nil,
                     "The request must contain a request object."
@@ -115,21 +117,21 @@ extension ConformanceTable {
             ),
         ] + encryptedIDTokens + [
             .row("78", "rp-claims_request-id_token", "Request ID Token claims, and validate essential claims.") {
-                scene in
+                environment in
                 let claims = #"{"id_token":{"acr":{"essential":true,"values":["gold"]}}}"#
-                try await ConformanceRow.signsIn(scene) { $0.parameters[.authorization] = ["claims": claims] }
+                try await ConformanceRow.signsIn(environment) { $0.parameters[.authorization] = ["claims": claims] }
             },
-            .row("79", "rp-claims_request-userinfo", "Request userinfo claims.") { scene in
+            .row("79", "rp-claims_request-userinfo", "Request userinfo claims.") { environment in
                 let claims = #"{"userinfo":{"picture":null}}"#
-                try await ConformanceRow.signsIn(scene) { $0.parameters[.authorization] = ["claims": claims] }
-                let asked = scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["claims"]
+                try await ConformanceRow.signsIn(environment) { $0.parameters[.authorization] = ["claims": claims] }
+                let asked = environment.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["claims"]
                 try ConformanceRow.require(asked == claims, "The claims must be requested.")
             },
         ] + encryptedUserInfo
 
     static let life: [ConformanceRow] = [
-        .row("56", "oidcc-client-test-refresh-token", "Refresh, and call userinfo with the new token.") { scene in
-            let (client, first) = try await signedInForLong(scene)
+        .row("56", "oidcc-client-test-refresh-token", "Refresh, and call userinfo with the new token.") { environment in
+            let (client, first) = try await signedInForLong(environment)
             let second = try await client.refresh()
             try ConformanceRow.require(
                 second.tokens.accessToken != first.tokens.accessToken,
@@ -144,15 +146,15 @@ extension ConformanceTable {
                 claims["sub"] == "248289761001",
                 "The UserInfo endpoint must accept the new token."
             )
-            let asked = scene.emulator.receivedRequests.last { $0.path == "/token" }?.form["scope"]
+            let asked = environment.emulator.receivedRequests.last { $0.path == "/token" }?.form["scope"]
             let granted = Set(first.tokens.scopes)
             let isWithin = asked.map { granted.isSuperset(of: $0.split(separator: " ").map(String.init)) } ?? true
             try ConformanceRow.require(isWithin, "The refresh may request only granted scopes.")
         },
         refusesRefresh("57", "oidcc-client-test-refresh-token-invalid-issuer", "Reject a wrong issuer.", .wrongIssuer),
-        .row("58", "oidcc-client-test-refresh-token-invalid-sub", "Reject a wrong subject.") { scene in
-            let (client, _) = try await signedInForLong(scene)
-            scene.emulator.fault = .idToken(.wrongSubject)
+        .row("58", "oidcc-client-test-refresh-token-invalid-sub", "Reject a wrong subject.") { environment in
+            let (client, _) = try await signedInForLong(environment)
+            environment.emulator.fault = .idToken(.wrongSubject)
             do {
                 _ = try await client.refresh()
             } catch let error as AuthError where error.code == .loginRequired {
@@ -170,22 +172,25 @@ extension ConformanceTable {
             "oidcc-client-test-3rd-party-init-login",
             "The initiate_login_uri is a page of the application, which starts the sign-in there with signIn()."
         ),
-        .row("60", "oidcc-client-test-rp-init-logout", "Sign out at the provider and handle the redirect.") { scene in
-            let (credential, signOut) = try await signsOut(scene, fault: nil)
+        .row("60", "oidcc-client-test-rp-init-logout", "Sign out at the provider and handle the redirect.") {
+            environment in
+            let (credential, signOut) = try await signsOut(environment, fault: nil)
             guard case .done = signOut.endSession else {
                 throw ConformanceRow.Failure(description: "The session must end: \(signOut.endSession)")
             }
-            let request = scene.emulator.receivedRequests.last { $0.path == "/end_session" }?.query
+            let request = environment.emulator.receivedRequests.last { $0.path == "/end_session" }?.query
             let hint = credential.tokens.idToken?.exposed
             try ConformanceRow.require(request?["id_token_hint"] == hint, "The hint must be the ID Token.")
             let uri = request?["post_logout_redirect_uri"]
             try ConformanceRow.require(uri == "http://127.0.0.1:8400/callback", "The URI must be the registered one.")
         },
-        .row("61", "oidcc-client-test-rp-init-logout-other-state", "Detect a wrong state in the redirect.") { scene in
-            try await noticesTheReturn(scene, .wrongState)
+        .row("61", "oidcc-client-test-rp-init-logout-other-state", "Detect a wrong state in the redirect.") {
+            environment in
+            try await noticesTheReturn(environment, .wrongState)
         },
-        .row("62", "oidcc-client-test-rp-init-logout-no-state", "Detect a missing state in the redirect.") { scene in
-            try await noticesTheReturn(scene, .missingState)
+        .row("62", "oidcc-client-test-rp-init-logout-no-state", "Detect a missing state in the redirect.") {
+            environment in
+            try await noticesTheReturn(environment, .missingState)
         },
         .notApplicable(
             "63 to 70",
@@ -215,26 +220,26 @@ extension ConformanceTable {
         var client = OIDCEmulator.Client(id: "certified", authenticationMethod: method.rawValue)
         client.certificateThumbprint = try? CertificateBinding(certificate: certificate).thumbprint()
         let registered = client
-        return .row(number, name, demand, clients: [registered]) { scene in
-            scene.emulator.pushedRequests = .always
-            var settings = try EmulatorScene.registration()
+        return .row(number, name, demand, clients: [registered]) { environment in
+            environment.emulator.pushedRequests = .always
+            var settings = try EmulatorEnvironment.registration()
             settings.clientID = registered.id
             settings.scopes.append("offline_access")
             settings.authentication = method == .tlsClientAuth ? .tlsClientAuth : .selfSignedTLSClientAuth
             settings.certificate = CertificateBinding(certificate: certificate)
-            let client = try scene.client(
+            let client = try environment.client(
                 registration: settings,
-                transport: CertificateTransport(scene.transport, certificate: certificate)
+                transport: CertificateTransport(environment.transport, certificate: certificate)
             )
             _ = try await client.signIn()
             _ = try await client.userInfo()
             _ = try await client.refresh()
-            let called = Set(scene.emulator.receivedRequests.map(\.path))
+            let called = Set(environment.emulator.receivedRequests.map(\.path))
             for name in ["token", "par", "userinfo"] {
                 try ConformanceRow.require(called.contains("/mtls/\(name)"), "The alias of \(name) must be used.")
                 try ConformanceRow.require(!called.contains("/\(name)"), "\(name) itself must not be used.")
             }
-            let without = try scene.client(registration: settings)
+            let without = try environment.client(registration: settings)
             do {
                 _ = try await without.signIn()
             } catch let error as AuthError {
@@ -253,29 +258,31 @@ extension ConformanceTable {
         return client
     }()
 
-    private static func signsOut(_ scene: EmulatorScene, fault: CallbackFault?) async throws -> (Credential, SignOut) {
-        var settings = try EmulatorScene.registration()
+    private static func signsOut(_ environment: EmulatorEnvironment, fault: CallbackFault?) async throws -> (
+        Credential, SignOut
+    ) {
+        var settings = try EmulatorEnvironment.registration()
         settings.postLogoutRedirectURI = settings.redirectURIs.first
-        let client = try scene.client(registration: settings)
+        let client = try environment.client(registration: settings)
         let credential = try await client.signIn().credential
-        scene.emulator.fault = fault.map { .callback($0) }
+        environment.emulator.fault = fault.map { .callback($0) }
         let signOut = try await client.signOut(endingSession: true)
         try ConformanceRow.require(try await client.credential() == nil, "The credential must be deleted.")
         return (credential, signOut)
     }
 
-    private static func noticesTheReturn(_ scene: EmulatorScene, _ fault: CallbackFault) async throws {
-        let (_, signOut) = try await signsOut(scene, fault: fault)
+    private static func noticesTheReturn(_ environment: EmulatorEnvironment, _ fault: CallbackFault) async throws {
+        let (_, signOut) = try await signsOut(environment, fault: fault)
         guard case .failed(let error) = signOut.endSession, error.code == .invalidCallback else {
             throw ConformanceRow.Failure(description: "The sign-out must be reported as failed: \(signOut.endSession)")
         }
     }
 
     /// Signs in with `offline_access`, to obtain a refresh token.
-    static func signedInForLong(_ scene: EmulatorScene) async throws -> (AuthClient, Credential) {
-        var settings = try EmulatorScene.registration()
+    static func signedInForLong(_ environment: EmulatorEnvironment) async throws -> (AuthClient, Credential) {
+        var settings = try EmulatorEnvironment.registration()
         settings.scopes.append("offline_access")
-        let client = try scene.client(registration: settings)
+        let client = try environment.client(registration: settings)
         return (client, try await client.signIn().credential)
     }
 
@@ -286,11 +293,11 @@ extension ConformanceTable {
         _ demand: String,
         _ faults: IDTokenFault...
     ) -> ConformanceRow {
-        .row(number, name, demand) { scene in
+        .row(number, name, demand) { environment in
             for fault in faults {
-                scene.emulator.fault = nil
-                let (client, first) = try await signedInForLong(scene)
-                scene.emulator.fault = .idToken(fault)
+                environment.emulator.fault = nil
+                let (client, first) = try await signedInForLong(environment)
+                environment.emulator.fault = .idToken(fault)
                 do {
                     _ = try await client.refresh()
                 } catch let error as AuthError {
@@ -298,7 +305,7 @@ extension ConformanceTable {
                         error.code == .invalidIDToken,
                         "The error code must be invalidIDToken: \(error)"
                     )
-                    let last = scene.emulator.requests.last
+                    let last = environment.emulator.requests.last
                     try ConformanceRow.require(last == "POST /token", "No further request may be sent.")
                     // From the rejected response, only the rotated refresh token is stored.
                     let kept = try await client.credential()?.tokens

@@ -7,18 +7,19 @@ import Synchronization
 
 extension ConformanceTable {
     static let dynamic: [ConformanceRow] = [
-        .row("20", "oidcc-client-test-discovery-webfinger-acct", "Discover the issuer for an account.") { scene in
+        .row("20", "oidcc-client-test-discovery-webfinger-acct", "Discover the issuer for an account.") { environment in
             // WebFinger requests use https in process, and http on loopback.
-            let host = try Endpoint(scene.emulator.issuer).authority
-            try await findsIssuer(scene, of: "acct:alice@\(host)", asking: "acct:alice@\(host)")
+            let host = try Endpoint(environment.emulator.issuer).authority
+            try await findsIssuer(environment, of: "acct:alice@\(host)", asking: "acct:alice@\(host)")
         },
-        .row("21", "oidcc-client-test-discovery-webfinger-url", "Discover the issuer for a URL.") { scene in
-            let url = "\(scene.emulator.issuer)/people/alice"
-            try await findsIssuer(scene, of: url, asking: url)
+        .row("21", "oidcc-client-test-discovery-webfinger-url", "Discover the issuer for a URL.") { environment in
+            let url = "\(environment.emulator.issuer)/people/alice"
+            try await findsIssuer(environment, of: url, asking: url)
         },
-        .row("22", "oidcc-client-test-dynamic-registration", "Register, and sign in with the registration.") { scene in
+        .row("22", "oidcc-client-test-dynamic-registration", "Register, and sign in with the registration.") {
+            environment in
             for method in [ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost] {
-                let registration = DynamicRegistration(server: scene.server())
+                let registration = DynamicRegistration(server: environment.server())
                 let registered = try await registration.register(
                     DynamicRegistration.Request(
                         name: "Conformance",
@@ -26,7 +27,7 @@ extension ConformanceTable {
                         metadata: ["contacts": ["admin@example.com"]]
                     )
                 )
-                try await ConformanceRow.signsIn(scene) {
+                try await ConformanceRow.signsIn(environment) {
                     $0.clientID = registered.clientID
                     $0.authentication = registered.authentication
                 }
@@ -39,15 +40,15 @@ extension ConformanceTable {
             "oidcc-client-test-userinfo-signed",
             "Verify signed userinfo.",
             clients: [signedUserInfo]
-        ) { scene in
-            try await ConformanceRow.signsIn(scene) { $0.clientID = signedUserInfo.id }
+        ) { environment in
+            try await ConformanceRow.signsIn(environment) { $0.clientID = signedUserInfo.id }
             let wrong: [UserInfoFault] = [.badSignature, .wrongIssuer, .wrongAudience, .wrongSubject]
             for fault in wrong {
-                scene.emulator.fault = .userInfo(fault)
-                var settings = try EmulatorScene.registration()
+                environment.emulator.fault = .userInfo(fault)
+                var settings = try EmulatorEnvironment.registration()
                 settings.clientID = signedUserInfo.id
                 do {
-                    _ = try await scene.client(registration: settings).signIn()
+                    _ = try await environment.client(registration: settings).signIn()
                     throw ConformanceRow.Failure(description: "Invalid signed userinfo must be rejected.")
                 } catch let error as AuthError {
                     try ConformanceRow.require(
@@ -99,7 +100,8 @@ extension ConformanceTable {
         var registered = OIDCEmulator.Client.demo
         registered.allowsUnsignedRequests = !isSigned
         registered.jwks = (try? requestKey.get()).map { ["keys": [$0.publicJWK]] }
-        return .row(number, name, "Publish the request object, and send its URL.", clients: [registered]) { scene in
+        return .row(number, name, "Publish the request object, and send its URL.", clients: [registered]) {
+            environment in
             let published = Mutex<[String: String]>([:])
             let publish: @Sendable (Secret) async throws -> String = { object in
                 published.withLock { all in
@@ -108,14 +110,14 @@ extension ConformanceTable {
                     return url
                 }
             }
-            scene.emulator.fetchesRequestObjects = { url in published.withLock { $0[url] } ?? "" }
-            try await ConformanceRow.signsIn(scene) {
+            environment.emulator.fetchesRequestObjects = { url in published.withLock { $0[url] } ?? "" }
+            try await ConformanceRow.signsIn(environment) {
                 if isSigned { $0.requestObjectKey = SigningKeySource(try requestKey.get()) }
                 $0.requestObjectReference =
                     isSigned
                     ? RequestObjectReference(publish: publish) : .publishingUnsigned(publish)
             }
-            let visited = scene.emulator.receivedRequests.first { $0.path == "/authorize" }
+            let visited = environment.emulator.receivedRequests.first { $0.path == "/authorize" }
             try ConformanceRow.require(
                 visited?.query.names.sorted() == ["client_id", "request_uri", "response_type", "scope"],
                 "Only the object's URL and the required parameters may be sent."
@@ -135,13 +137,14 @@ extension ConformanceTable {
         }
     }
 
-    private static func findsIssuer(_ scene: EmulatorScene, of identifier: String, asking resource: String) async throws
+    private static func findsIssuer(_ environment: EmulatorEnvironment, of identifier: String, asking resource: String)
+        async throws
     {
-        let issuer = try await WebFinger(transport: scene.transport).issuer(of: identifier)
-        try ConformanceRow.require(issuer == scene.emulator.issuer, "The issuer must be found.")
-        let asked = scene.emulator.receivedRequests.first
+        let issuer = try await WebFinger(transport: environment.transport).issuer(of: identifier)
+        try ConformanceRow.require(issuer == environment.emulator.issuer, "The issuer must be found.")
+        let asked = environment.emulator.receivedRequests.first
         try ConformanceRow.require(asked?.path == "/.well-known/webfinger", "The first request must query WebFinger.")
         try ConformanceRow.require(asked?.query["resource"] == resource, "The resource must be \(resource).")
-        try await ConformanceRow.signsIn(scene)
+        try await ConformanceRow.signsIn(environment)
     }
 }

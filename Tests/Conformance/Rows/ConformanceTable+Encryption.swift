@@ -20,8 +20,8 @@ extension ConformanceTable {
             "rp-key-rotation-rp-enc-key",
             "Decrypt with the new key, and with the old key while tokens encrypted for it are in transit.",
             clients: [client(older, .ecdhESA128KW, [.idToken])]
-        ) { scene in
-            try await ConformanceRow.signsIn(scene) {
+        ) { environment in
+            try await ConformanceRow.signsIn(environment) {
                 $0.decryptionKeys = DecryptionKeySource([try elliptic.get(), try older.get()])
             }
         },

@@ -7,9 +7,9 @@ extension ConformanceTable {
 
     static let fapi: [ConformanceRow] =
         [
-            bound("87", prefix + "happy-path", "Sign in and call a resource with DPoP nonces.") { scene in
-                scene.emulator.dpop = .requiredWithNonce
-                scene.emulator.resourceRequiresNonce = true
+            bound("87", prefix + "happy-path", "Sign in and call a resource with DPoP nonces.") { environment in
+                environment.emulator.dpop = .requiredWithNonce
+                environment.emulator.resourceRequiresNonce = true
             },
             .refuses(
                 "88",
@@ -91,34 +91,35 @@ extension ConformanceTable {
                 "Compare token_type case-insensitively.",
                 fault: .tokenResponse(.oddlyCasedTokenType)
             ),
-            bound("106b", prefix + "token-type-case-insensitivity", "Ignore the case of the type DPoP.") { scene in
-                scene.emulator.dpop = .required
-                scene.emulator.fault = .tokenResponse(.member("token_type", "dpOp"))
+            bound("106b", prefix + "token-type-case-insensitivity", "Ignore the case of the type DPoP.") {
+                environment in
+                environment.emulator.dpop = .required
+                environment.emulator.fault = .tokenResponse(.member("token_type", "dpOp"))
             },
             bound(
                 "107",
                 prefix + "rs-dpop-auth-scheme-case-insensitivity",
                 "Use the nonce from a challenge whose scheme is spelled dPoP."
-            ) { scene in
-                scene.emulator.dpop = .required
-                scene.emulator.resourceRequiresNonce = true
+            ) { environment in
+                environment.emulator.dpop = .required
+                environment.emulator.resourceRequiresNonce = true
             },
             bound("108", prefix + "happy-path-no-dpop-nonce", "Sign in and call a resource without DPoP nonces.") {
-                scene in
-                scene.emulator.dpop = .required
+                environment in
+                environment.emulator.dpop = .required
             },
             .row(
                 "109",
                 "fapi2-security-profile-final-client-refresh-token-test",
                 "Refresh with the latest refresh token whenever the resource rejects the access token."
-            ) { scene in
-                scene.emulator.dpop = .requiredWithNonce
+            ) { environment in
+                environment.emulator.dpop = .requiredWithNonce
                 var settings = try boundSettings()
                 settings.scopes.append("offline_access")
-                let client = try scene.client(registration: settings)
+                let client = try environment.client(registration: settings)
                 var tokens = [try await client.signIn().credential.tokens.refreshToken]
                 for _ in 0..<2 {
-                    scene.emulator.revokeAccessTokens()
+                    environment.emulator.revokeAccessTokens()
                     _ = try await client.userInfo()
                     tokens.append(try await client.freshTokens().refreshToken)
                 }
@@ -139,7 +140,7 @@ extension ConformanceTable {
 
     /// The settings of a client with DPoP-bound tokens.
     static func boundSettings() throws -> ClientRegistration.Values {
-        var settings = try EmulatorScene.registration()
+        var settings = try EmulatorEnvironment.registration()
         settings.usesDPoP = true
         return settings
     }
@@ -149,11 +150,11 @@ extension ConformanceTable {
         _ number: String,
         _ name: String,
         _ demand: String,
-        _ prepare: @escaping @Sendable (EmulatorScene) -> Void
+        _ prepare: @escaping @Sendable (EmulatorEnvironment) -> Void
     ) -> ConformanceRow {
-        .row(number, name, demand) { scene in
-            prepare(scene)
-            try await ConformanceRow.signsIn(scene) { $0 = try boundSettings() }
+        .row(number, name, demand) { environment in
+            prepare(environment)
+            try await ConformanceRow.signsIn(environment) { $0 = try boundSettings() }
         }
     }
 

@@ -73,9 +73,9 @@ extension ConformanceTable {
                 .accepted
             ),
             row("F22", "happy-path-no-dpop-nonce", "Sign in and call a resource without DPoP nonces.", .accepted) {
-                scene in
-                scene.emulator.dpop = .required
-                scene.emulator.resourceRequiresNonce = false
+                environment in
+                environment.emulator.dpop = .required
+                environment.emulator.resourceRequiresNonce = false
             },
         ] + messageSigning + [
             .notApplicable(
@@ -88,12 +88,12 @@ extension ConformanceTable {
                 "fapi2-security-profile-final-client-refresh-token-test",
                 "Refresh with the latest refresh token whenever the resource rejects the access token.",
                 clients: [Self.client(.fapi2)]
-            ) { scene in
-                prepare(scene)
-                let client = try scene.client(registration: try registration(.fapi2))
+            ) { environment in
+                prepare(environment)
+                let client = try environment.client(registration: try registration(.fapi2))
                 var tokens = [try await client.signIn().credential.tokens.refreshToken]
                 for _ in 0..<2 {
-                    scene.emulator.revokeAccessTokens()
+                    environment.emulator.revokeAccessTokens()
                     _ = try await client.userInfo()
                     tokens.append(try await client.freshTokens().refreshToken)
                 }
@@ -143,10 +143,10 @@ extension ConformanceTable {
         return values
     }
 
-    private static func prepare(_ scene: EmulatorScene) {
-        scene.emulator.pushedRequests = .always
-        scene.emulator.dpop = .requiredWithNonce
-        scene.emulator.resourceRequiresNonce = true
+    private static func prepare(_ environment: EmulatorEnvironment) {
+        environment.emulator.pushedRequests = .always
+        environment.emulator.dpop = .requiredWithNonce
+        environment.emulator.resourceRequiresNonce = true
     }
 
     // MARK: Kinds of rows
@@ -163,14 +163,14 @@ extension ConformanceTable {
         _ outcome: Outcome,
         _ fault: EmulatorFault? = nil,
         _ variant: Variant = .plain,
-        _ change: @escaping @Sendable (EmulatorScene) -> Void = { _ in }
+        _ change: @escaping @Sendable (EmulatorEnvironment) -> Void = { _ in }
     ) -> ConformanceRow {
         let profile: SecurityProfile = variant == .signing ? .fapi2MessageSigning : .fapi2
-        return .row(number, prefix + name, demand, clients: [client(profile)]) { scene in
-            prepare(scene)
-            change(scene)
-            scene.emulator.fault = fault
-            let client = try scene.client(registration: try registration(profile))
+        return .row(number, prefix + name, demand, clients: [client(profile)]) { environment in
+            prepare(environment)
+            change(environment)
+            environment.emulator.fault = fault
+            let client = try environment.client(registration: try registration(profile))
             switch outcome {
             case .accepted:
                 let signIn = try await client.signIn()
@@ -179,7 +179,7 @@ extension ConformanceTable {
                     "Alice must be signed in."
                 )
                 _ = try await client.userInfo()
-                let visited = scene.emulator.receivedRequests.filter { $0.path == "/authorize" }
+                let visited = environment.emulator.receivedRequests.filter { $0.path == "/authorize" }
                 try ConformanceRow.require(
                     visited.count == 1
                         && visited.allSatisfy { $0.query.names.sorted() == ["client_id", "request_uri"] },
@@ -191,7 +191,7 @@ extension ConformanceTable {
                 } catch let error as AuthError {
                     let name = error.code.rawValue
                     try ConformanceRow.require(error.code == code, "The code must be \(code.rawValue), not \(name).")
-                    let heard = scene.emulator.requests.last { $0 != "POST /revoke" } ?? "nothing"
+                    let heard = environment.emulator.requests.last { $0 != "POST /revoke" } ?? "nothing"
                     try ConformanceRow.require(heard == last, "The last request must be \(last), not \(heard).")
                     return
                 }

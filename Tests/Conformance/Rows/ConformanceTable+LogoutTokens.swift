@@ -21,7 +21,7 @@ extension ConformanceTable {
     ) -> ConformanceRow {
         web(number, name, demand) { web, server, browser in
             try await browser.signIn(web, at: server)
-            let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001", change: change)
+            let token = try web.environment.emulator.logoutToken(for: "web", subject: "248289761001", change: change)
             let response = try await web.logOut(token, at: server)
             try ConformanceRow.require(response.status == 400, "The status must be 400, not \(response.status).")
             try ConformanceRow.require(
@@ -47,7 +47,7 @@ extension ConformanceTable {
                     "Both sessions must exist in every process."
                 )
             }
-            let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001")
+            let token = try web.environment.emulator.logoutToken(for: "web", subject: "248289761001")
             let response = try await web.logOut(token, at: server)
             try ConformanceRow.require(
                 response.status == 200 && response.body.isEmpty,
@@ -70,7 +70,7 @@ extension ConformanceTable {
             let tokens = try await server.freshTokens(for: try await browser.session(at: server).required())
             let sessionID = try (tokens.verifiedIDToken?.claims["sid"]?.string).required()
             for subject in ["another-user", "248289761001"] {
-                let token = try web.scene.emulator.logoutToken(for: "web", subject: subject, sessionID: sessionID)
+                let token = try web.environment.emulator.logoutToken(for: "web", subject: subject, sessionID: sessionID)
                 _ = try await web.logOut(token, at: server)
                 let isOver = try await browser.session(at: server) == nil
                 try ConformanceRow.require(isOver == (subject == "248289761001"), "Both sub and sid must match.")
@@ -105,7 +105,7 @@ extension ConformanceTable {
         logout("L18", "jti", "rejects a token without jti") { _, claims in claims["jti"] = nil },
         web("L19", "signature", "rejects a token that the provider did not sign") { web, server, browser in
             try await browser.signIn(web, at: server)
-            let other = try OIDCEmulator(issuer: web.scene.emulator.issuer, clients: [WebScene.client])
+            let other = try OIDCEmulator(issuer: web.environment.emulator.issuer, clients: [WebEnvironment.client])
             let token = try other.logoutToken(for: "web", subject: "248289761001")
             let response = try await web.logOut(token, at: server)
             try ConformanceRow.require(response.status == 400, "The status must be 400, not \(response.status).")
@@ -117,10 +117,10 @@ extension ConformanceTable {
             browser in
             // A session from a few seconds ago, a token from one second ago, and then a session from this second.
             let now = Int64(Date().timeIntervalSince1970)
-            web.scene.emulator.fault = .idToken(.claim("iat", .integer(now - 5)))
+            web.environment.emulator.fault = .idToken(.claim("iat", .integer(now - 5)))
             try await browser.signIn(web, at: server)
-            web.scene.emulator.fault = nil
-            let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
+            web.environment.emulator.fault = nil
+            let token = try web.environment.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
                 claims["iat"] = .integer(now - 1)
             }
             for process in [server, try web.process()] {
@@ -144,7 +144,9 @@ extension ConformanceTable {
             }
             for (age, status) in [(Int64(600), 400), (0, 200)] {
                 try await browser.signIn(web, at: server)
-                let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { header, claims in
+                let token = try web.environment.emulator.logoutToken(for: "web", subject: "248289761001") {
+                    header,
+                    claims in
                     header["typ"] = "JWT"
                     claims["exp"] = nil
                     claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - age)
@@ -157,14 +159,14 @@ extension ConformanceTable {
             }
         },
         web("L22", "a refresh in progress", "discards the refreshed tokens") { web, server, browser in
-            web.scene.emulator.accessTokenLifetime = 0
+            web.environment.emulator.accessTokenLifetime = 0
             try await browser.signIn(web, at: server)
             let key = server.credentials.recordKey(for: CredentialKey(browser.session ?? ""))
             let refresh = Task {
                 try await web.store.withLease(on: key) { lease in
                     // Another process refreshes, and the provider's response is in transit.
                     let bytes = try await web.store.bytes(for: key).required()
-                    let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001")
+                    let token = try web.environment.emulator.logoutToken(for: "web", subject: "248289761001")
                     let response = try await web.logOut(token, at: server)
                     try ConformanceRow.require(response.status == 200, "The logout request must not wait.")
                     try await web.store.write(bytes, under: lease)
@@ -180,7 +182,7 @@ extension ConformanceTable {
             )
         },
         web("L23", "users of several tenants", "ends only the sessions of its tenant's user") { web, _, _ in
-            let emulator = web.scene.emulator
+            let emulator = web.environment.emulator
             let (template, tenants) = ("\(emulator.issuer)/{tenant}", ["first", "second"])
             let rule = try TokenIssuerTemplate(template, claim: "tid")
             let server = try web.process(OIDCProvider(issuer: emulator.issuer, tokenIssuer: rule))
@@ -219,7 +221,7 @@ extension ConformanceTable {
             web,
             server,
             browser in
-            let (emulator, other, subject) = (web.scene.emulator, try web.process(), "248289761001")
+            let (emulator, other, subject) = (web.environment.emulator, try web.process(), "248289761001")
             // The token's user, whether it contains the sign-in's sid (nil: no sid), and whether it ends the sign-in.
             // The last token ends every sign-in of the user.
             for (number, (user, isOfSession, isEnded)) in [
@@ -250,7 +252,7 @@ extension ConformanceTable {
         web("L25", "a delayed token", "does not end a session that was started later") { web, server, browser in
             try await browser.signIn(web, at: server)
             for (age, isEnded) in [(Int64(100), false), (0, true)] {
-                let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
+                let token = try web.environment.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
                     claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - age)
                 }
                 let response = try await web.logOut(token, at: server)
@@ -268,7 +270,7 @@ extension ConformanceTable {
             browser in
             for exp in [9.3e15, 1e19, 1e300] {
                 try await browser.signIn(web, at: server)
-                let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
+                let token = try web.environment.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
                     claims["exp"] = .double(exp)
                 }
                 try ConformanceRow.require(
@@ -277,7 +279,7 @@ extension ConformanceTable {
                 )
                 try ConformanceRow.require(try await browser.session(at: server) == nil, "The session must end.")
             }
-            let old = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
+            let old = try web.environment.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
                 claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - 172_800)
                 claims["exp"] = .double(1e19)
             }
@@ -294,7 +296,7 @@ extension ConformanceTable {
             for isOfSession in [true, false] {
                 try await browser.signIn(web, at: ahead)
                 let tokens = try await ahead.freshTokens(for: try await browser.session(at: ahead).required())
-                let token = try web.scene.emulator.logoutToken(
+                let token = try web.environment.emulator.logoutToken(
                     for: "web",
                     subject: "248289761001",
                     sessionID: isOfSession ? tokens.verifiedIDToken?.claims["sid"]?.string : nil

@@ -6,49 +6,54 @@ import HTTPTypes
 
 extension ConformanceTable {
     static let requests: [ConformanceRow] = [
-        request("I1", "scope", "Request the openid scope.") { scene in
+        request("I1", "scope", "Request the openid scope.") { environment in
             try ConformanceRow.require(
-                scene.authorization?["scope"]?.hasPrefix("openid") == true,
+                environment.authorization?["scope"]?.hasPrefix("openid") == true,
                 "The openid scope must be requested."
             )
         },
-        request("I2", "redirect_uri", "Send the registered redirect URI.") { scene in
-            let uri = scene.authorization?["redirect_uri"]
+        request("I2", "redirect_uri", "Send the registered redirect URI.") { environment in
+            let uri = environment.authorization?["redirect_uri"]
             try ConformanceRow.require(uri == "http://127.0.0.1:8400/callback", "It must be the registered URI.")
         },
-        request("I3", "redirect_uri at the token endpoint", "Repeat the authorization request's value.") { scene in
-            let uri = scene.tokenRequest?["redirect_uri"]
-            try ConformanceRow.require(uri == scene.authorization?["redirect_uri"], "The values must match.")
+        request("I3", "redirect_uri at the token endpoint", "Repeat the authorization request's value.") {
+            environment in
+            let uri = environment.tokenRequest?["redirect_uri"]
+            try ConformanceRow.require(uri == environment.authorization?["redirect_uri"], "The values must match.")
         },
-        request("I4", "client_id at the token endpoint", "Repeat the authorization request's value.") { scene in
-            try ConformanceRow.require(scene.tokenRequest?["client_id"] == "authflow-demo", "The values must match.")
+        request("I4", "client_id at the token endpoint", "Repeat the authorization request's value.") { environment in
+            try ConformanceRow.require(
+                environment.tokenRequest?["client_id"] == "authflow-demo",
+                "The values must match."
+            )
         },
-        .row("I5", "client authentication", "Use only one method.", clients: [.confidential]) { scene in
-            try await ConformanceRow.signsIn(scene) { $0.becomeConfidential() }
-            let request = scene.emulator.receivedRequests.first { $0.path == "/token" }
+        .row("I5", "client authentication", "Use only one method.", clients: [.confidential]) { environment in
+            try await ConformanceRow.signsIn(environment) { $0.becomeConfidential() }
+            let request = environment.emulator.receivedRequests.first { $0.path == "/token" }
             try ConformanceRow.require(request?.request.headerFields[.authorization] != nil, "The header must be used.")
             let repeated = ["client_id", "client_secret", "client_assertion"].contains { request?.form[$0] != nil }
             try ConformanceRow.require(!repeated, "The body must not be used.")
         },
-        .row("I6", "PKCE", "Use S256 with a new 256-bit verifier each time.") { scene in
-            for _ in 0..<2 { try await ConformanceRow.signsIn(scene) }
-            let requests = scene.emulator.receivedRequests
+        .row("I6", "PKCE", "Use S256 with a new 256-bit verifier each time.") { environment in
+            for _ in 0..<2 { try await ConformanceRow.signsIn(environment) }
+            let requests = environment.emulator.receivedRequests
             let methods = requests.filter { $0.path == "/authorize" }.map { $0.query["code_challenge_method"] }
             try ConformanceRow.require(methods == ["S256", "S256"], "The method must be S256.")
             let verifiers = requests.filter { $0.path == "/token" }.compactMap { $0.form["code_verifier"] }
             try ConformanceRow.require(Set(verifiers).count == 2, "Each verifier must be new.")
             try ConformanceRow.require(verifiers.allSatisfy { $0.utf8.count == 43 }, "Verifiers must have 256 bits.")
         },
-        request("I7", "access token", "Send it only in the Authorization header.") { scene in
-            let users = scene.emulator.receivedRequests.filter { $0.request.headerFields[.authorization] != nil }
+        request("I7", "access token", "Send it only in the Authorization header.") { environment in
+            let users = environment.emulator.receivedRequests.filter { $0.request.headerFields[.authorization] != nil }
             try ConformanceRow.require(!users.isEmpty, "The access token must be used.")
-            let isElsewhere = scene.emulator.receivedRequests.contains {
+            let isElsewhere = environment.emulator.receivedRequests.contains {
                 $0.query["access_token"] != nil || $0.form["access_token"] != nil
             }
             try ConformanceRow.require(!isElsewhere, "The access token must be sent only in the header.")
         },
-        bound("I11", "DPoP proofs", "Create a new proof for each request, with ath only for resources.") { scene in
-            scene.emulator.dpop = .requiredWithNonce
+        bound("I11", "DPoP proofs", "Create a new proof for each request, with ath only for resources.") {
+            environment in
+            environment.emulator.dpop = .requiredWithNonce
         },
     ]
 
@@ -56,57 +61,57 @@ extension ConformanceTable {
         .refuses("O1", "azp of another client", "Reject the ID Token.", fault: .idToken(.wrongAuthorizedParty)),
         .refuses("O2", "exp is now", "Reject it.", fault: .idToken(.expired(secondsAgo: 0))) { $0.clockLeeway = .zero },
         .refuses("O3", "wrong at_hash", "Reject the ID Token.", fault: .idToken(.wrongAccessTokenHash)),
-        .row("O4", "repeated code, state or iss", "Reject the response.") { scene in
+        .row("O4", "repeated code, state or iss", "Reject the response.") { environment in
             for fault in [CallbackFault.repeatedCode, .repeatedState, .repeatedIss] {
-                scene.emulator.fault = .callback(fault)
-                try await refused(scene, .invalidCallback)
-                let last = scene.emulator.requests.last { $0 != "POST /revoke" }
+                environment.emulator.fault = .callback(fault)
+                try await refused(environment, .invalidCallback)
+                let last = environment.emulator.requests.last { $0 != "POST /revoke" }
                 try ConformanceRow.require(last == "POST /consent", "No further request may be sent.")
             }
         },
         .refuses("O5", "crit in the header", "Reject the ID Token.", fault: .idToken(.criticalHeader)),
-        .row("O6", "a nonce that was not sent", "Reject the ID Token.") { scene in
+        .row("O6", "a nonce that was not sent", "Reject the ID Token.") { environment in
             // Without the openid scope, no nonce is sent and no ID Token is expected. If the provider returns
             // an ID Token anyway, it must not contain a nonce.
-            scene.emulator.fault = .tokenResponse(
-                .member("id_token", .string(try unexpectedIDToken(scene.emulator.issuer)))
+            environment.emulator.fault = .tokenResponse(
+                .member("id_token", .string(try unexpectedIDToken(environment.emulator.issuer)))
             )
-            var settings = try EmulatorScene.registration()
+            var settings = try EmulatorEnvironment.registration()
             settings.scopes = ["profile"]
-            try await refused(scene, .invalidIDToken, settings)
+            try await refused(environment, .invalidIDToken, settings)
         },
         .accepts("O7", "keys with the same ID", "Select keys by type, and try each.", fault: .jwks(.decoys)),
         .accepts("O8", "keys that cannot be parsed", "Skip them.", fault: .jwks(.unreadableKeys)),
         .accepts("O9", "encryption keys and unknown curves", "Skip them.", fault: .jwks(.withoutKeyIDs)),
-        .row("O10", "oversized responses", "Reject them.") { scene in
+        .row("O10", "oversized responses", "Reject them.") { environment in
             for fault in [
                 EmulatorFault.jwks(.oversized), .tokenResponse(.oversized), .userInfo(.oversized),
             ] {
-                scene.emulator.fault = fault
-                try await refused(scene, .invalidResponse)
+                environment.emulator.fault = fault
+                try await refused(environment, .invalidResponse)
             }
-            scene.emulator.fault = .metadata(.oversized)
-            try await refused(scene, .discoveryFailed)
+            environment.emulator.fault = .metadata(.oversized)
+            try await refused(environment, .discoveryFailed)
         },
-        .row("O11", "redirects of back-channel requests", "Do not follow them.") { scene in
+        .row("O11", "redirects of back-channel requests", "Do not follow them.") { environment in
             let faults: [EmulatorFault] = [.jwks(.redirected), .tokenResponse(.redirected), .userInfo(.redirected)]
             for fault in faults {
-                scene.emulator.fault = fault
-                try await refused(scene, .invalidResponse)
+                environment.emulator.fault = fault
+                try await refused(environment, .invalidResponse)
             }
-            scene.emulator.fault = .metadata(.redirected)
-            try await refused(scene, .discoveryFailed)
+            environment.emulator.fault = .metadata(.redirected)
+            try await refused(environment, .discoveryFailed)
         },
-        .row("O12", "many unknown key IDs", "Fetch the keys at most twice.") { scene in
-            scene.emulator.fault = .idToken(.unknownKeyID)
-            let client = try scene.client()
+        .row("O12", "many unknown key IDs", "Fetch the keys at most twice.") { environment in
+            environment.emulator.fault = .idToken(.unknownKeyID)
+            let client = try environment.client()
             for _ in 0..<4 {
                 do {
                     _ = try await client.signIn()
                     throw ConformanceRow.Failure(description: "The ID Token must be rejected.")
                 } catch is AuthError {}
             }
-            let fetches = scene.emulator.requests.count { $0 == "GET /jwks" }
+            let fetches = environment.emulator.requests.count { $0 == "GET /jwks" }
             try ConformanceRow.require(fetches <= 2, "The keys may be fetched twice, not \(fetches) times.")
         },
         refusesRefresh(
@@ -116,13 +121,13 @@ extension ConformanceTable {
             .wrongAudience,
             .secondAudience
         ),
-        .row("O14", "auth_time and max_age", "Reject an authentication that is too old.") { scene in
-            var settings = try EmulatorScene.registration()
+        .row("O14", "auth_time and max_age", "Reject an authentication that is too old.") { environment in
+            var settings = try EmulatorEnvironment.registration()
             settings.parameters[.authorization] = ["max_age": "60"]
-            try await ConformanceRow.signsIn(scene) { [settings] in $0 = settings }
+            try await ConformanceRow.signsIn(environment) { [settings] in $0 = settings }
             for fault in [IDTokenFault.authenticatedAnHourAgo, .missingAuthenticationTime] {
-                scene.emulator.fault = .idToken(fault)
-                try await refused(scene, .insufficientUserAuthentication, settings)
+                environment.emulator.fault = .idToken(fault)
+                try await refused(environment, .insufficientUserAuthentication, settings)
             }
         },
         .row(
@@ -130,14 +135,14 @@ extension ConformanceTable {
             "HS256 with the public key as the secret",
             "Reject the ID Token, even if the client allows HS256.",
             clients: [.confidential]
-        ) { scene in
-            scene.emulator.signingAlgorithm = .rs256
-            scene.emulator.fault = .idToken(.publicKeyAsSecret)
-            var settings = try EmulatorScene.registration()
+        ) { environment in
+            environment.emulator.signingAlgorithm = .rs256
+            environment.emulator.fault = .idToken(.publicKeyAsSecret)
+            var settings = try EmulatorEnvironment.registration()
             settings.becomeConfidential()
-            try await refused(scene, .invalidIDToken, settings)
+            try await refused(environment, .invalidIDToken, settings)
             settings.idTokenSigningAlgorithms = [.rs256, .hs256]
-            try await refused(scene, .invalidIDToken, settings)
+            try await refused(environment, .invalidIDToken, settings)
         },
     ]
 
@@ -146,23 +151,23 @@ extension ConformanceTable {
         _ number: String,
         _ name: String,
         _ demand: String,
-        _ check: @escaping @Sendable (EmulatorScene) throws -> Void
+        _ check: @escaping @Sendable (EmulatorEnvironment) throws -> Void
     ) -> ConformanceRow {
-        .row(number, name, demand) { scene in
-            try await ConformanceRow.signsIn(scene)
-            try check(scene)
+        .row(number, name, demand) { environment in
+            try await ConformanceRow.signsIn(environment)
+            try check(environment)
         }
     }
 
     private static func refused(
-        _ scene: EmulatorScene,
+        _ environment: EmulatorEnvironment,
         _ code: AuthError.Code,
         _ settings: ClientRegistration.Values? = nil
     )
         async throws
     {
         do {
-            _ = try await scene.client(registration: settings).signIn()
+            _ = try await environment.client(registration: settings).signIn()
         } catch let error as AuthError {
             return try ConformanceRow.require(error.code == code, "The code must be \(code.rawValue): \(error)")
         }
@@ -181,7 +186,7 @@ extension ConformanceTable {
     }
 }
 
-extension EmulatorScene {
+extension EmulatorEnvironment {
     /// The parameters of the last authorization request.
     fileprivate var authorization: FormParameters? {
         emulator.receivedRequests.last { $0.path == "/authorize" }?.query

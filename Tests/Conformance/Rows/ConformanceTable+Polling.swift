@@ -94,13 +94,13 @@ extension ConformanceRow {
             demand: demand,
             check: .trial { setting in
                 let time = VirtualTime()
-                try await EmulatorScene.with(setting, now: { time.now }) { scene in
-                    let emulator = scene.emulator
+                try await EmulatorEnvironment.with(setting, now: { time.now }) { environment in
+                    let emulator = environment.emulator
                     emulator.fault = fault
                     emulator.devicePollInterval = interval
                     emulator.devicePollResponses = responses
-                    let settings = try EmulatorScene.registration()
-                    let client = try scene.client(
+                    let settings = try EmulatorEnvironment.registration()
+                    let client = try environment.client(
                         registration: settings,
                         devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
                         flows: [.device],

@@ -35,61 +35,64 @@ extension ConformanceTable {
         .signsIn(6, "Use a metadata URL that only the challenge contains; append .well-known to the issuer's path."),
         .signsIn(7, "Use the URL of the client ID metadata document as the client ID.") {
             $0.clientMetadataDocument = "https://conformance-test.local/client-metadata.json"
-        } then: { scene, _ in
-            try ConformanceRow.require(scene.emulator.registrations == 0, "No client may be registered.")
+        } then: { environment, _ in
+            try ConformanceRow.require(environment.emulator.registrations == 0, "No client may be registered.")
         },
-        .signsIn(8, "Request the scopes in the challenge.") { scene, _ in
+        .signsIn(8, "Request the scopes in the challenge.") { environment, _ in
             try ConformanceRow.require(
-                scene.emulator.authorizations == [["mcp:basic"]],
+                environment.emulator.authorizations == [["mcp:basic"]],
                 "The request must contain the challenge's scope."
             )
         },
-        .signsIn(9, "Request all scopes that the resource lists.") { scene, _ in
+        .signsIn(9, "Request all scopes that the resource lists.") { environment, _ in
             try ConformanceRow.require(
-                scene.emulator.authorizations == [["mcp:basic", "mcp:read", "mcp:write"]],
+                environment.emulator.authorizations == [["mcp:basic", "mcp:read", "mcp:write"]],
                 "All listed scopes must be requested."
             )
         },
-        .signsIn(10, "Omit the scope if no challenge or metadata contains one.") { scene, _ in
-            try ConformanceRow.require(scene.emulator.authorizations == [[]], "No scope may be requested.")
+        .signsIn(10, "Omit the scope if no challenge or metadata contains one.") { environment, _ in
+            try ConformanceRow.require(environment.emulator.authorizations == [[]], "No scope may be requested.")
         },
-        .signsIn(11, "Step up with the union of the old and new scopes.") { scene, _ in
+        .signsIn(11, "Step up with the union of the old and new scopes.") { environment, _ in
             try ConformanceRow.require(
-                scene.emulator.authorizations == [["mcp:basic"], ["mcp:basic", "mcp:write"]],
+                environment.emulator.authorizations == [["mcp:basic"], ["mcp:basic", "mcp:write"]],
                 "The second request must contain both scopes."
             )
         },
-        .refuses(12, "Stop if new tokens do not satisfy the challenge.", code: .insufficientScope) { scene in
+        .refuses(12, "Stop if new tokens do not satisfy the challenge.", code: .insufficientScope) { environment in
             try ConformanceRow.require(
-                (1...3).contains(scene.emulator.authorizations.count),
+                (1...3).contains(environment.emulator.authorizations.count),
                 "There must be one to three sign-ins."
             )
         },
         .signsIn(13, "Authenticate with client_secret_basic if it is registered."),
         .signsIn(14, "Authenticate with client_secret_post if it is registered."),
         .signsIn(15, "Send no secret if none is registered."),
-        .withClient(16, "Use the preregistered client.") { scene in
-            try scene.registered("pre-registered") {
+        .withClient(16, "Use the preregistered client.") { environment in
+            try environment.registered("pre-registered") {
                 $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds"))
             }
         },
         .refuses(17, "Reject metadata for another resource before any authorization request.", code: .discoveryFailed) {
-            scene in
-            try ConformanceRow.require(scene.emulator.authorizations.isEmpty, "No authorization request may be sent.")
-        },
-        .signsIn(18, "Request offline_access if the server lists it.") { scene, _ in
+            environment in
             try ConformanceRow.require(
-                scene.emulator.authorizations == [["mcp:basic", "offline_access"]],
+                environment.emulator.authorizations.isEmpty,
+                "No authorization request may be sent."
+            )
+        },
+        .signsIn(18, "Request offline_access if the server lists it.") { environment, _ in
+            try ConformanceRow.require(
+                environment.emulator.authorizations == [["mcp:basic", "offline_access"]],
                 "offline_access must be requested."
             )
         },
         .signsIn(19, "Do not request offline_access if the server does not list it."),
         .signsIn(20, "Register again with a new authorization server, and never send it the old credentials.") {
-            scene,
+            environment,
             client in
-            let again = try await scene.call(client)
+            let again = try await environment.call(client)
             try ConformanceRow.require(
-                again == 200 && scene.emulator.registrations == 2,
+                again == 200 && environment.emulator.registrations == 2,
                 "A second client must be registered."
             )
         },
@@ -110,7 +113,7 @@ extension ConformanceTable {
             code: .issuerMismatch,
             last: "/.well-known/oauth-authorization-server"
         ),
-        .modern(28, "Forward requestState unchanged, and only in the retry.") { scene, host in
+        .modern(28, "Forward requestState unchanged, and only in the retry.") { environment, host in
             let first = try await host.call("asks")
             let state = first["result"]?["requestState"]
             let second = try await host.call("asks", ["answered": true], ["requestState": state ?? .null])
@@ -153,7 +156,7 @@ extension ConformanceTable {
                 "The valid tool must be called."
             )
         },
-        .calls(32, "Do not fetch URLs that a schema references.") { scene, host in
+        .calls(32, "Do not fetch URLs that a schema references.") { environment, host in
             let tools = try await host.ask("tools/list")["result"]?["tools"]?.array
             try ConformanceRow.require(tools?.last?["inputSchema"]?["$ref"] != nil, "The schema must be forwarded.")
         },
@@ -161,14 +164,14 @@ extension ConformanceTable {
             33,
             "Use client credentials with private_key_jwt, and the issuer as the audience.",
             methods: [.clientCredentials]
-        ) { scene in
+        ) { environment in
             let key = try PrivateKey(generatedFor: .es256)
-            scene.emulator.settings.clientKey = key.publicJWK
-            return try scene.registered("machine") { $0.authentication = .privateKeyJWT(SigningKeySource(key)) }
+            environment.emulator.settings.clientKey = key.publicJWK
+            return try environment.registered("machine") { $0.authentication = .privateKeyJWT(SigningKeySource(key)) }
         },
         .withClient(34, "Use client credentials with client_secret_basic.", methods: [.clientCredentials]) {
-            scene in
-            try scene.registered("machine") {
+            environment in
+            try environment.registered("machine") {
                 $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds"))
             }
         },
@@ -192,7 +195,7 @@ extension ConformanceTable {
             $0.assumesAuthorizationServerAtOrigin = true
         },
         .calls(42, "Send an initialize request with a protocol version and the host's name."),
-        .calls(43, "Resume a broken stream after the server's retry time.") { scene, host in
+        .calls(43, "Resume a broken stream after the server's retry time.") { environment, host in
             let response = try await host.call("test-tool")
             try ConformanceRow.require(response["result"] != nil, "The second stream must return the response.")
         },
@@ -210,7 +213,7 @@ extension ConformanceRow {
     private static func resource(
         _ number: Int,
         _ demand: String,
-        _ body: @escaping @Sendable (ResourceScene) async throws -> Void
+        _ body: @escaping @Sendable (ResourceEnvironment) async throws -> Void
     ) -> ConformanceRow {
         let scenario = ResourceScenario.named("\(number)")
         return ConformanceRow(
@@ -218,9 +221,12 @@ extension ConformanceRow {
             name: scenario?.name ?? "",
             demand: demand,
             check: .trial { setting in
-                try await ResourceScene.with(setting, scenario?.settings ?? ResourceSettings()) { scene in
-                    try await body(scene)
-                    try require(scene.emulator.violations.isEmpty, scene.emulator.violations.joined(separator: "; "))
+                try await ResourceEnvironment.with(setting, scenario?.settings ?? ResourceSettings()) { environment in
+                    try await body(environment)
+                    try require(
+                        environment.emulator.violations.isEmpty,
+                        environment.emulator.violations.joined(separator: "; ")
+                    )
                 }
             }
         )
@@ -231,22 +237,22 @@ extension ConformanceRow {
         _ number: Int,
         _ demand: String,
         options change: @escaping @Sendable (inout ResourceClient.Options) -> Void = { _ in },
-        then body: @escaping @Sendable (ResourceScene, ResourceClient) async throws -> Void = { _, _ in }
+        then body: @escaping @Sendable (ResourceEnvironment, ResourceClient) async throws -> Void = { _, _ in }
     ) -> ConformanceRow {
-        resource(number, demand) { scene in
+        resource(number, demand) { environment in
             var options = ResourceClient.Options()
             change(&options)
-            let client = try scene.client(options: options)
-            let status = try await scene.call(client)
+            let client = try environment.client(options: options)
+            let status = try await environment.call(client)
             try require(status == 200, "The status of the call must be 200, not \(status).")
-            try await body(scene, client)
+            try await body(environment, client)
         }
     }
 
     fileprivate static func signsIn(
         _ number: Int,
         _ demand: String,
-        _ body: @escaping @Sendable (ResourceScene, ResourceClient) async throws -> Void
+        _ body: @escaping @Sendable (ResourceEnvironment, ResourceClient) async throws -> Void
     ) -> ConformanceRow { signsIn(number, demand, then: body) }
 
     /// A row in which a preregistered client calls a tool.
@@ -254,11 +260,11 @@ extension ConformanceRow {
         _ number: Int,
         _ demand: String,
         methods: [SignInMethod]? = nil,
-        _ registered: @escaping @Sendable (ResourceScene) throws -> OAuthClient
+        _ registered: @escaping @Sendable (ResourceEnvironment) throws -> OAuthClient
     ) -> ConformanceRow {
-        resource(number, demand) { scene in
-            let client = try scene.client(methods: methods, registered: try registered(scene))
-            let status = try await scene.call(client)
+        resource(number, demand) { environment in
+            let client = try environment.client(methods: methods, registered: try registered(environment))
+            let status = try await environment.call(client)
             try require(status == 200, "The status of the call must be 200, not \(status).")
         }
     }
@@ -269,20 +275,20 @@ extension ConformanceRow {
         _ demand: String,
         code: AuthError.Code,
         last: String? = nil,
-        _ body: @escaping @Sendable (ResourceScene) throws -> Void = { _ in }
+        _ body: @escaping @Sendable (ResourceEnvironment) throws -> Void = { _ in }
     ) -> ConformanceRow {
-        resource(number, demand) { scene in
-            let client = try scene.client()
+        resource(number, demand) { environment in
+            let client = try environment.client()
             do {
-                _ = try await scene.call(client)
+                _ = try await environment.call(client)
             } catch let error as AuthError {
                 try require(error.code == code, "The code must be \(code.rawValue), not \(error.code.rawValue).")
                 if let last {
-                    let heard = scene.emulator.requests.last { $0 != "POST /revoke" } ?? ""
+                    let heard = environment.emulator.requests.last { $0 != "POST /revoke" } ?? ""
                     try require(heard.hasSuffix(last), "The last request must be to \(last), not \(heard).")
                     try require(try await client.status()?.credential == nil, "No credential may be stored.")
                 }
-                return try body(scene)
+                return try body(environment)
             }
             throw Failure(description: "The sign-in must be rejected.")
         }
@@ -292,15 +298,15 @@ extension ConformanceRow {
     fileprivate static func calls(
         _ number: Int,
         _ demand: String,
-        _ body: @escaping @Sendable (ResourceScene, BridgedHost) async throws -> Void = { _, _ in }
+        _ body: @escaping @Sendable (ResourceEnvironment, BridgedHost) async throws -> Void = { _, _ in }
     ) -> ConformanceRow {
-        resource(number, demand) { scene in
-            let host = scene.host(try scene.client())
+        resource(number, demand) { environment in
+            let host = environment.host(try environment.client())
             let initialized = try await host.initialize()
             try require(initialized["result"]?["protocolVersion"]?.string == "2025-11-25", "The revision must match.")
             let tools = try await host.ask("tools/list")
             try require(tools["result"]?["tools"]?.array?.isEmpty == false, "The tools must be listed.")
-            try await body(scene, host)
+            try await body(environment, host)
             await host.close()
         }
     }
@@ -309,24 +315,27 @@ extension ConformanceRow {
     fileprivate static func modern(
         _ number: Int,
         _ demand: String,
-        _ body: @escaping @Sendable (ResourceScene, BridgedHost) async throws -> Void
+        _ body: @escaping @Sendable (ResourceEnvironment, BridgedHost) async throws -> Void
     ) -> ConformanceRow {
-        resource(number, demand) { scene in
-            let host = scene.host(try scene.client(), version: "2026-07-28")
+        resource(number, demand) { environment in
+            let host = environment.host(try environment.client(), version: "2026-07-28")
             let tools = try await host.ask("tools/list")
             try require(tools["result"]?["tools"]?.array?.isEmpty == false, "The tools must be listed.")
-            try await body(scene, host)
+            try await body(environment, host)
             await host.close()
         }
     }
 
     /// Row 35: both legs of the identity assertion grant.
     fileprivate static func enterprise(_ number: Int, _ demand: String) -> ConformanceRow {
-        resource(number, demand) { scene in
+        resource(number, demand) { environment in
             let provider = OAuthClient(
                 server: AuthorizationServer(
-                    FixedServer(issuer: "\(scene.emulator.origin)/idp", token: "\(scene.emulator.origin)/idp/token"),
-                    transport: scene.transport
+                    FixedServer(
+                        issuer: "\(environment.emulator.origin)/idp",
+                        token: "\(environment.emulator.origin)/idp/token"
+                    ),
+                    transport: environment.transport
                 ),
                 registration: try ClientRegistration(clientID: "at-the-idp") { $0.scopes = [] }
             )
@@ -338,22 +347,22 @@ extension ConformanceRow {
                     scopes: request.scopes
                 )
             }
-            let registered = try scene.registered("enterprise") {
+            let registered = try environment.registered("enterprise") {
                 $0.authentication = .clientSecretBasic(Secret("secret"))
             }
-            let client = try scene.client(methods: [.jwtBearer(source)], registered: registered)
-            let status = try await scene.call(client)
+            let client = try environment.client(methods: [.jwtBearer(source)], registered: registered)
+            let status = try await environment.call(client)
             try require(status == 200, "The status of the call must be 200, not \(status).")
         }
     }
 
     /// Row 38: an assertion from the platform that the server accepts, and one that the server rejects.
     fileprivate static func workload(_ number: Int, _ demand: String) -> ConformanceRow {
-        resource(number, demand) { scene in
+        resource(number, demand) { environment in
             func client(_ assertion: Assertion) throws -> ResourceClient {
-                try scene.client(
+                try environment.client(
                     methods: [.jwtBearer(AssertionSource("the platform") { _ in assertion })],
-                    registered: try scene.registered("workload") { _ in }
+                    registered: try environment.registered("workload") { _ in }
                 )
             }
             let keys = try EmulatorKeys()
@@ -364,7 +373,7 @@ extension ConformanceRow {
                         try keys.sign(
                             [
                                 "iss": "https://platform", "sub": .string(subject),
-                                "aud": .string(scene.emulator.origin), "exp": .integer(now + 300),
+                                "aud": .string(environment.emulator.origin), "exp": .integer(now + 300),
                             ],
                             header: ["alg": "ES256"],
                             with: .es256
@@ -373,15 +382,15 @@ extension ConformanceRow {
                 )
             }
             let (good, bad) = (try assertion("good"), try assertion("bad"))
-            scene.emulator.settings.assertions = [good.jwt.exposed]
-            let status = try await scene.call(try client(good))
+            environment.emulator.settings.assertions = [good.jwt.exposed]
+            let status = try await environment.call(try client(good))
             try require(status == 200, "The status of the call must be 200, not \(status).")
-            let before = scene.emulator.requests.filter { $0 == "POST /token" }.count
+            let before = environment.emulator.requests.filter { $0 == "POST /token" }.count
             try require(before == 1, "There must be one token request.")
             do {
-                _ = try await scene.call(try client(bad))
+                _ = try await environment.call(try client(bad))
             } catch {
-                let after = scene.emulator.requests.filter { $0 == "POST /token" }.count
+                let after = environment.emulator.requests.filter { $0 == "POST /token" }.count
                 return try require(after == before + 1, "A rejected assertion may be sent only once.")
             }
             throw Failure(description: "The assertion must be rejected.")
@@ -398,7 +407,7 @@ private struct FixedServer: ProviderAdapter {
     }
 }
 
-extension ResourceScene {
+extension ResourceEnvironment {
     /// Lists the tools and calls one of them, and returns the status of the call.
     fileprivate func call(_ client: ResourceClient) async throws -> Int {
         for message in [

@@ -25,19 +25,19 @@ extension ConformanceTable {
 
     static let formPost =
         codeFlow(from: 26, prefix: "oidcc-client-test", mode: .formPost) + [
-            .row("40", "oidcc-client-test-form-post-error", "Report the posted error.") { scene in
-                var settings = try EmulatorScene.registration()
+            .row("40", "oidcc-client-test-form-post-error", "Report the posted error.") { environment in
+                var settings = try EmulatorEnvironment.registration()
                 settings.responseMode = .formPost
                 settings.parameters[.authorization] = ["max_age": "0", "prompt": "none"]
                 do {
-                    _ = try await scene.client(registration: settings).signIn()
+                    _ = try await environment.client(registration: settings).signIn()
                 } catch let error as AuthError {
                     try ConformanceRow.require(
                         error.providerError?.error == "login_required",
                         "The error must be reported."
                     )
                     try ConformanceRow.require(
-                        !scene.emulator.requests.contains("POST /token"),
+                        !environment.emulator.requests.contains("POST /token"),
                         "No code may be exchanged."
                     )
                     return
@@ -132,15 +132,15 @@ extension ConformanceTable {
             ),
             refuses(12, "-nonce-invalid", "Reject a wrong nonce.", .idToken(.wrongNonce)),
             .row(number(13), prefix + "-scope-userinfo-claims", "Request claims with scopes.", clients: [client]) {
-                scene in
-                var own = try EmulatorScene.registration()
+                environment in
+                var own = try EmulatorEnvironment.registration()
                 try settings(&own)
                 own.scopes = ["openid", "profile", "email", "address", "phone"]
-                let client = try scene.client(registration: own)
+                let client = try environment.client(registration: own)
                 let identity = try await client.signIn().credential.identity
                 try ConformanceRow.require(identity?.claims["email"] == "alice@example.com", "The email must match.")
                 try ConformanceRow.require(identity?.claims["name"] == "Alice Example", "The name must match.")
-                let asked = scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["scope"]
+                let asked = environment.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["scope"]
                 try ConformanceRow.require(
                     asked == "openid profile email address phone",
                     "The scopes must be requested."
@@ -151,18 +151,21 @@ extension ConformanceTable {
     }
 
     static let configuration: [ConformanceRow] = [
-        .row("15", "oidcc-client-test-discovery-openid-config", "Fetch the metadata document and use it.") { scene in
-            try await ConformanceRow.signsIn(scene)
-            let first = scene.emulator.requests.first
+        .row("15", "oidcc-client-test-discovery-openid-config", "Fetch the metadata document and use it.") {
+            environment in
+            try await ConformanceRow.signsIn(environment)
+            let first = environment.emulator.requests.first
             try ConformanceRow.require(
                 first == "GET /.well-known/openid-configuration",
                 "Discovery must be the first request."
             )
         },
-        .row("16", "oidcc-client-test-discovery-jwks-uri-keys", "Use the jwks_uri in the document.") { scene in
-            scene.emulator.fault = .metadata(.member("jwks_uri", .string("\(scene.emulator.issuer)/jwks?run=81623")))
-            try await ConformanceRow.signsIn(scene)
-            let fetched = scene.emulator.receivedRequests.first { $0.path == "/jwks" }?.query["run"]
+        .row("16", "oidcc-client-test-discovery-jwks-uri-keys", "Use the jwks_uri in the document.") { environment in
+            environment.emulator.fault = .metadata(
+                .member("jwks_uri", .string("\(environment.emulator.issuer)/jwks?run=81623"))
+            )
+            try await ConformanceRow.signsIn(environment)
+            let fetched = environment.emulator.receivedRequests.first { $0.path == "/jwks" }?.query["run"]
             try ConformanceRow.require(fetched == "81623", "The keys must be fetched from that URL.")
         },
         .refuses(
@@ -177,23 +180,23 @@ extension ConformanceTable {
             "18",
             "oidcc-client-test-signing-key-rotation-just-before-signing",
             "Fetch the JWK Set again for an unknown key ID."
-        ) { scene in
-            let client = try scene.client()
+        ) { environment in
+            let client = try environment.client()
             _ = try await client.signIn()
-            scene.emulator.fault = .jwks(.rotateBeforeSigning)
+            environment.emulator.fault = .jwks(.rotateBeforeSigning)
             _ = try await client.signIn()
-            let fetches = scene.emulator.requests.count { $0 == "GET /jwks" }
+            let fetches = environment.emulator.requests.count { $0 == "GET /jwks" }
             try ConformanceRow.require(fetches == 2, "The keys must be fetched twice.")
         },
         .row(
             "19",
             "oidcc-client-test-signing-key-rotation",
             "Sign in twice, with a key rotation in between."
-        ) { scene in
-            scene.emulator.fault = .jwks(.rotateAtAuthorization)
-            let client = try scene.client()
+        ) { environment in
+            environment.emulator.fault = .jwks(.rotateAtAuthorization)
+            let client = try environment.client()
             for _ in 0..<2 { _ = try await client.signIn() }
-            let requests = scene.emulator.requests
+            let requests = environment.emulator.requests
             try ConformanceRow.require(requests.count { $0 == "GET /jwks" } == 2, "The keys must be fetched twice.")
             try ConformanceRow.require(
                 requests.count { $0 == "GET /userinfo" } == 2,

@@ -11,10 +11,10 @@ extension ConformanceTable {
         _ number: String,
         _ name: String,
         _ demand: String,
-        _ body: @escaping @Sendable (WebScene, SessionServer, WebBrowser) async throws -> Void
+        _ body: @escaping @Sendable (WebEnvironment, SessionServer, WebBrowser) async throws -> Void
     ) -> ConformanceRow {
-        .row(number, name, demand, clients: [WebScene.client]) { scene in
-            let web = WebScene(scene)
+        .row(number, name, demand, clients: [WebEnvironment.client]) { environment in
+            let web = WebEnvironment(environment)
             try await body(web, try web.process(), WebBrowser())
         }
     }
@@ -109,19 +109,19 @@ extension ConformanceTable {
                 "A POST from another site must be rejected."
             )
             try ConformanceRow.require(try await browser.session(at: server) != nil, "The session must continue.")
-            let response = try await browser.send(.post, "/logout", to: server, [.origin: WebScene.origin])
+            let response = try await browser.send(.post, "/logout", to: server, [.origin: WebEnvironment.origin])
             let location = response.head.headerFields[.location] ?? ""
             try ConformanceRow.require(
-                response.status == 303 && location.hasPrefix("\(web.scene.emulator.issuer)/end_session"),
+                response.status == 303 && location.hasPrefix("\(web.environment.emulator.issuer)/end_session"),
                 "The browser must be redirected to the provider's sign-out page."
             )
             try ConformanceRow.require(browser.session == nil, "The cookie must be deleted.")
         },
         web("W7", "6.1.2.2 rejected refresh token", "ends the session") { web, server, browser in
-            web.scene.emulator.accessTokenLifetime = 0
+            web.environment.emulator.accessTokenLifetime = 0
             try await browser.signIn(web, at: server)
             let session = try await browser.session(at: server).required()
-            web.scene.emulator.endSessions()
+            web.environment.emulator.endSessions()
             do {
                 _ = try await server.freshTokens(for: session)
                 throw ConformanceRow.Failure(description: "No tokens may be returned.")
@@ -270,7 +270,7 @@ extension ConformanceTable {
                 try await bob.session(at: other) != nil,
                 "It must not be possible to end another user's session by its name."
             )
-            _ = try await browser.send(.post, "/logout?everywhere=1", to: server, [.origin: WebScene.origin])
+            _ = try await browser.send(.post, "/logout?everywhere=1", to: server, [.origin: WebEnvironment.origin])
             for (browser, isSignedIn) in [(browser, false), (phone, false), (bob, true)] {
                 for process in [server, other] {
                     try ConformanceRow.require(
@@ -286,7 +286,7 @@ extension ConformanceTable {
             _ in
             let time = VirtualTime()
             let store = MemoryTokenStore(host: time.host)
-            let web = WebScene(web.scene, store: store)
+            let web = WebEnvironment(web.environment, store: store)
             let server = try web.process { ($0.idleTime, $0.lifetime) = (.seconds(600), .seconds(1500)) }
             let (idle, busy) = (WebBrowser(), WebBrowser())
             try await idle.signIn(web, at: server)
@@ -315,7 +315,7 @@ extension ConformanceTable {
                 .post,
                 "/logout",
                 to: server,
-                [.origin: WebScene.origin],
+                [.origin: WebEnvironment.origin],
                 body: Array("everywhere=1".utf8)
             )
             try ConformanceRow.require(try await browser.session(at: server) == nil, "The session must end.")
@@ -369,7 +369,7 @@ extension ConformanceTable {
         },
         web("W23", "6.1.3.6 nested routes", "cannot be bypassed with another spelling of a path") { web, _, browser in
             let asked = Mutex(0)
-            let transport = APITransport(web.scene.transport) { _, _ in
+            let transport = APITransport(web.environment.transport) { _, _ in
                 asked.withLock { $0 += 1 }
                 return TransportResponse(head: HTTPResponse(status: .ok))
             }
@@ -396,7 +396,7 @@ extension ConformanceTable {
         web("W24", "6.1.3.6 header fields", "forwards only listed fields, in both directions") { web, _, browser in
             let seen = Mutex<Set<String>>([])
             let control = Mutex<String?>(nil)
-            let transport = APITransport(web.scene.transport) { request, _ in
+            let transport = APITransport(web.environment.transport) { request, _ in
                 seen.withLock { $0 = Set(request.headerFields.map(\.name.canonicalName)) }
                 var head = HTTPResponse(status: request.headerFields[.ifNoneMatch] == nil ? .ok : .notModified)
                 for name in [
@@ -471,7 +471,7 @@ extension ConformanceTable {
             web,
             server,
             browser in
-            let issuer = web.scene.emulator.issuer
+            let issuer = web.environment.emulator.issuer
             let proxy = ResourceProxy(
                 server: server,
                 routes: [try ResourceProxy.Route("/api/", to: try Endpoint("\(issuer)/"))]
@@ -484,7 +484,7 @@ extension ConformanceTable {
                 await proxy.response(to: browser.request(.get, url))?.status == 403,
                 "A request without the header field must get 403."
             )
-            let count = web.scene.emulator.requests.count
+            let count = web.environment.emulator.requests.count
             let paths = [
                 "/api/../admin", "/api/%2e%2e/admin", "/api/a//b", "/api/..%2fadmin", "/api/a%5cb", "/api/a\\b",
                 "/api/..;/admin", "/api/..;%CC%81/admin", "/api/../%CC%81x", "/api/%25252e%25252e/admin",
@@ -499,7 +499,7 @@ extension ConformanceTable {
             let post = await proxy.response(to: browser.request(.post, url, WebBrowser.ownPage))
             try ConformanceRow.require(post?.status == 405, "Only listed methods may be forwarded.")
             try ConformanceRow.require(
-                web.scene.emulator.requests.count == count,
+                web.environment.emulator.requests.count == count,
                 "None of these requests may reach an API."
             )
             try ConformanceRow.require(
@@ -515,13 +515,13 @@ extension ConformanceTable {
             )
             let body = String(decoding: response?.body ?? [], as: UTF8.self)
             try ConformanceRow.require(body.contains("248289761001"), "The API must receive the session's token.")
-            let fields = web.scene.emulator.receivedRequests.last?.request.headerFields ?? [:]
+            let fields = web.environment.emulator.receivedRequests.last?.request.headerFields ?? [:]
             let own = try [HTTPField.Name.cookie, .origin, HTTPField.Name("X-AuthFlow").required()]
             try ConformanceRow.require(
                 own.allSatisfy { fields[$0] == nil },
                 "The API must not receive the page's header fields."
             )
-            let signOut = "/api/end_session?client_id=web&post_logout_redirect_uri=\(WebScene.origin)/"
+            let signOut = "/api/end_session?client_id=web&post_logout_redirect_uri=\(WebEnvironment.origin)/"
             let redirected = await proxy.response(to: browser.request(.get, signOut, WebBrowser.ownPage))
             try ConformanceRow.require(
                 redirected?.status == 502 && redirected?.head.headerFields[.location] == nil,

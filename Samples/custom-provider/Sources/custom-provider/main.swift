@@ -14,15 +14,15 @@ extension OIDCEmulator {
     }
 }
 
-/// The conformance suite, against the emulator. The client and the redirect URI come from `EmulatorScene.registration()`.
+/// The conformance suite, against the emulator. The client and the redirect URI come from `EmulatorEnvironment.registration()`.
 func conforms() async throws {
-    try await EmulatorScene.with(.inProcess) { scene in
-        scene.emulator.addForge()
-        let adapter = ForgeProvider(issuer: scene.emulator.issuer)
-        var registration = try EmulatorScene.registration()
+    try await EmulatorEnvironment.with(.inProcess) { environment in
+        environment.emulator.addForge()
+        let adapter = ForgeProvider(issuer: environment.emulator.issuer)
+        var registration = try EmulatorEnvironment.registration()
         registration.scopes = ["profile", "offline_access"]
-        let tested = try scene.client(registration: registration, adapter: adapter)
-        let other = try scene.client(registration: registration, adapter: adapter, user: .bob)
+        let tested = try environment.client(registration: registration, adapter: adapter)
+        let other = try environment.client(registration: registration, adapter: adapter, user: .bob)
         try await ProviderConformance(adapter: adapter, client: tested, other: other).run()
     }
 }
@@ -30,9 +30,9 @@ func conforms() async throws {
 do {
     try await conforms()
     print("The adapter conforms.")
-    try await EmulatorScene.with(.sockets) { scene in
-        scene.emulator.addForge()
-        let issuer = scene.emulator.issuer
+    try await EmulatorEnvironment.with(.sockets) { environment in
+        environment.emulator.addForge()
+        let issuer = environment.emulator.issuer
         let file = try ConfigurationFile(
             text: Array(
                 """

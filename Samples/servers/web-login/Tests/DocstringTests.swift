@@ -38,10 +38,11 @@ private let myBrowser = Browser()
     }
 }
 
-@Suite struct SceneDocstringTests {
-    @Test(arguments: EmulatorScene.Setting.allCases) func signsIn(_ setting: EmulatorScene.Setting) async throws {
-        try await EmulatorScene.with(setting) { scene in
-            let signIn = try await scene.client(adapter: MyProvider(issuer: scene.emulator.issuer)).signIn()
+@Suite struct EnvironmentDocstringTests {
+    @Test(arguments: EmulatorEnvironment.Setting.allCases)
+    func signsIn(_ setting: EmulatorEnvironment.Setting) async throws {
+        try await EmulatorEnvironment.with(setting) { environment in
+            let signIn = try await environment.client(adapter: MyProvider(issuer: environment.emulator.issuer)).signIn()
             #expect(signIn.identity?.name == "Alice Example")
         }
     }

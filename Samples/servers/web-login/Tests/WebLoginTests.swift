@@ -22,13 +22,13 @@ private struct WebContext: SessionRequestContext {
 private struct Site {
     static let origin = "https://app.example.com"
 
-    let scene: EmulatorScene
+    let environment: EmulatorEnvironment
     let server: SessionServer
     let application: any ApplicationProtocol
 
     init(observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }) throws {
         let secret = "the secret of the application"
-        scene = EmulatorScene(
+        environment = EmulatorEnvironment(
             try OIDCEmulator(
                 issuer: "https://id.example.com",
                 clients: [
@@ -46,7 +46,7 @@ private struct Site {
         values.redirectURIs = [try RedirectURI("\(Self.origin)/callback")]
         values.scopes = ["openid", "profile", "offline_access"]
         server = try SessionServer(
-            client: OAuthClient(server: scene.server(), registration: try ClientRegistration(values)),
+            client: OAuthClient(server: environment.server(), registration: try ClientRegistration(values)),
             store: MemoryTokenStore(),
             options: SessionServerOptions(origin: Self.origin),
             observer: observer
@@ -78,7 +78,7 @@ private struct Site {
     func signIn(_ client: some TestClientProtocol) async throws -> String {
         let login = try await client.execute(uri: "/login", method: .get)
         let slots = login.headers[values: .setCookie].map { String($0.prefix { $0 != ";" }) }
-        let callback = try await scene.visit(login.headers[.location] ?? "", user: .alice)
+        let callback = try await environment.visit(login.headers[.location] ?? "", user: .alice)
         let response = try await client.execute(
             uri: String(callback.dropFirst(Self.origin.count)),
             method: .get,
@@ -148,13 +148,13 @@ private struct Site {
         let site = try Site(observer: FlowEvent.metrics(factory: metrics))
         try await site.application.test(.router) { client in
             // The tokens expire as soon as they are issued.
-            site.scene.emulator.accessTokenLifetime = 0
+            site.environment.emulator.accessTokenLifetime = 0
             let cookie = try await site.signIn(client)
             let labels = [("step", "code exchange"), ("outcome", "succeeded"), ("code", "none")]
             let timer = try metrics.expectTimer("authflow_step_duration", labels)
             #expect(timer.values.count == 1)
 
-            site.scene.emulator.endSessions()
+            site.environment.emulator.endSessions()
             let response = try await client.execute(uri: "/me", method: .get, headers: [.cookie: cookie])
             #expect(response.status != .ok)
             #expect(metrics.counters(label: "authflow_sessions_ended").map(\.totalValue) == [1])

@@ -8,25 +8,25 @@ import HTTPTypes
 import Testing
 
 /// An emulated Okta org, its transport, and a vendor's apps.
-struct OktaScene: Sendable {
+struct OktaEnvironment: Sendable {
     let emulator: OktaEmulator
     let transport: any HTTPTransport
     let shared = MemoryTokenStore()
 
     static func with<Return: Sendable>(
-        _ setting: EmulatorScene.Setting,
+        _ setting: EmulatorEnvironment.Setting,
         now: @escaping @Sendable () -> Date = { Date() },
-        _ body: @Sendable (OktaScene) async throws -> Return
+        _ body: @Sendable (OktaEnvironment) async throws -> Return
     ) async throws -> Return {
         switch setting {
         case .inProcess:
             let emulator = try OktaEmulator(origin: "https://dev-1.okta.com", now: now)
-            return try await body(OktaScene(emulator: emulator, transport: InProcessTransport(emulator)))
+            return try await body(OktaEnvironment(emulator: emulator, transport: InProcessTransport(emulator)))
         case .sockets:
             return try await EmulatorServer.run {
                 try OktaEmulator(origin: $0, now: now)
             } _: { emulator in
-                try await body(OktaScene(emulator: emulator, transport: SystemTransport()))
+                try await body(OktaEnvironment(emulator: emulator, transport: SystemTransport()))
             }
         }
     }

@@ -7,14 +7,14 @@ public import AuthFlowTesting
 import Synchronization
 
 /// An emulated MCP server, its transport and its clients.
-public struct ResourceScene: Sendable {
+public struct ResourceEnvironment: Sendable {
     /// The server.
     public let emulator: ProtectedResourceEmulator
 
     /// The transport to the server.
     public let transport: any HTTPTransport
 
-    /// Creates a scene.
+    /// Creates an environment.
     public init(emulator: ProtectedResourceEmulator, transport: any HTTPTransport) {
         self.emulator = emulator
         self.transport = transport
@@ -25,19 +25,19 @@ public struct ResourceScene: Sendable {
     ///   - setting: The location of the server.
     ///   - settings: Its behavior.
     public static func with<Return: Sendable>(
-        _ setting: EmulatorScene.Setting,
+        _ setting: EmulatorEnvironment.Setting,
         _ settings: ResourceSettings = ResourceSettings(),
-        _ body: @Sendable (ResourceScene) async throws -> Return
+        _ body: @Sendable (ResourceEnvironment) async throws -> Return
     ) async throws -> Return {
         switch setting {
         case .inProcess:
             let emulator = ProtectedResourceEmulator(origin: "https://api.example.com", settings: settings)
-            return try await body(ResourceScene(emulator: emulator, transport: InProcessTransport(emulator)))
+            return try await body(ResourceEnvironment(emulator: emulator, transport: InProcessTransport(emulator)))
         case .sockets:
             return try await EmulatorServer.run { origin in
                 ProtectedResourceEmulator(origin: origin, settings: settings)
             } _: { emulator in
-                try await body(ResourceScene(emulator: emulator, transport: SystemTransport()))
+                try await body(ResourceEnvironment(emulator: emulator, transport: SystemTransport()))
             }
         }
     }

@@ -5,7 +5,7 @@ package import HTTPTypes
 import Synchronization
 
 /// A web application with any number of processes, and the browsers that use it.
-package struct WebScene: Sendable {
+package struct WebEnvironment: Sendable {
     package static let origin = "https://app.example.com"
 
     package static let client = OIDCEmulator.Client(
@@ -15,21 +15,21 @@ package struct WebScene: Sendable {
         redirectURIs: ["\(origin)/callback", "\(origin)/"]
     )
 
-    package let scene: EmulatorScene
+    package let environment: EmulatorEnvironment
     package let store: any SessionTokenStore
 
-    /// The store for the scenes created within its scope; default: a separate in-memory store for each scene.
+    /// The store for the environments created within its scope; default: a separate in-memory store for each environment.
     @TaskLocal package static var store: (any SessionTokenStore)?
 
-    package init(_ scene: EmulatorScene, store: (any SessionTokenStore)? = nil) {
-        scene.emulator.hasSessionIDs = true
-        self.scene = scene
+    package init(_ environment: EmulatorEnvironment, store: (any SessionTokenStore)? = nil) {
+        environment.emulator.hasSessionIDs = true
+        self.environment = environment
         self.store = store ?? Self.store ?? MemoryTokenStore()
     }
 
     /// Runs a body with a web application whose users sign in at an emulator in this process.
-    package static func run(_ body: @Sendable (WebScene) async throws -> Void) async throws {
-        try await EmulatorScene.with(.inProcess, clients: [client]) { try await body(WebScene($0)) }
+    package static func run(_ body: @Sendable (WebEnvironment) async throws -> Void) async throws {
+        try await EmulatorEnvironment.with(.inProcess, clients: [client]) { try await body(WebEnvironment($0)) }
     }
 
     /// A process of the application.
@@ -51,7 +51,7 @@ package struct WebScene: Sendable {
         change(&options)
         return try SessionServer(
             client: OAuthClient(
-                server: scene.server(adapter, transport: transport, host: host),
+                server: environment.server(adapter, transport: transport, host: host),
                 registration: try ClientRegistration(values)
             ),
             store: store,
@@ -99,7 +99,7 @@ package final class WebBrowser: Sendable {
 
     /// The header fields of a request from a script on the application's own page.
     package static let ownPage: HTTPFields = {
-        var fields: HTTPFields = [.origin: WebScene.origin]
+        var fields: HTTPFields = [.origin: WebEnvironment.origin]
         for (name, value) in [("X-AuthFlow", "1"), ("Sec-Fetch-Site", "same-origin")] {
             if let name = HTTPField.Name(name) { fields[name] = value }
         }
@@ -147,7 +147,7 @@ package final class WebBrowser: Sendable {
     /// Starts a sign-in, and performs the user's actions at the provider.
     /// - Returns: The path and query of the provider's redirect.
     package func visitProvider(
-        _ web: WebScene,
+        _ web: WebEnvironment,
         at server: SessionServer,
         user: OIDCEmulator.User = .alice,
         returnTo page: String? = nil
@@ -158,14 +158,14 @@ package final class WebBrowser: Sendable {
         let response = try await send(.get, target, to: server)
         let url = response.head.headerFields[.location] ?? ""
         try ConformanceRow.require(response.status == 303 && !url.isEmpty, "The browser must be redirected.")
-        return String(try await web.scene.visit(url, user: user).dropFirst(WebScene.origin.count))
+        return String(try await web.environment.visit(url, user: user).dropFirst(WebEnvironment.origin.count))
     }
 
     /// Signs a user in.
     /// - Returns: The response to the callback.
     @discardableResult
     package func signIn(
-        _ web: WebScene,
+        _ web: WebEnvironment,
         at server: SessionServer,
         user: OIDCEmulator.User = .alice,
         returnTo page: String? = nil

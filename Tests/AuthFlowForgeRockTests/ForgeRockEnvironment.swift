@@ -8,24 +8,24 @@ import HTTPTypes
 import Testing
 
 /// An emulated ForgeRock server, its transport and its clients.
-struct ForgeRockScene: Sendable {
+struct ForgeRockEnvironment: Sendable {
     let emulator: ForgeRockEmulator
     let transport: any HTTPTransport
 
     static func with<Return: Sendable>(
-        _ setting: EmulatorScene.Setting,
+        _ setting: EmulatorEnvironment.Setting,
         now: @escaping @Sendable () -> Date = { Date() },
-        _ body: @Sendable (ForgeRockScene) async throws -> Return
+        _ body: @Sendable (ForgeRockEnvironment) async throws -> Return
     ) async throws -> Return {
         switch setting {
         case .inProcess:
             let emulator = try ForgeRockEmulator(origin: "https://id.example.com", now: now)
-            return try await body(ForgeRockScene(emulator: emulator, transport: InProcessTransport(emulator)))
+            return try await body(ForgeRockEnvironment(emulator: emulator, transport: InProcessTransport(emulator)))
         case .sockets:
             return try await EmulatorServer.run {
                 try ForgeRockEmulator(origin: $0, now: now)
             } _: { emulator in
-                try await body(ForgeRockScene(emulator: emulator, transport: SystemTransport()))
+                try await body(ForgeRockEnvironment(emulator: emulator, transport: SystemTransport()))
             }
         }
     }

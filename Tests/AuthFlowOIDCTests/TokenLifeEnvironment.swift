@@ -70,16 +70,16 @@ final class FailingStore: TokenStore {
 }
 
 /// An emulated provider, a clock that tests can set, and a network that can fail.
-struct TokenLifeScene {
+struct TokenLifeEnvironment {
     let time: TestTime
-    let scene: EmulatorScene
+    let environment: EmulatorEnvironment
     let transport: FlakyTransport
 
     init() throws {
         let time = TestTime()
         self.time = time
-        self.scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
-        self.transport = FlakyTransport(scene.transport)
+        self.environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        self.transport = FlakyTransport(environment.transport)
     }
 
     func client(
@@ -91,12 +91,12 @@ struct TokenLifeScene {
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in },
         settings change: (inout ClientRegistration.Values) throws -> Void = { _ in }
     ) throws -> AuthClient {
-        var settings = try EmulatorScene.registration()
+        var settings = try EmulatorEnvironment.registration()
         settings.scopes = scopes
         try change(&settings)
         var options = AuthClient.Options.named(account: account)
         options.apiOrigins = apiOrigins
-        return try scene.client(
+        return try environment.client(
             registration: settings,
             user: user,
             store: store,
@@ -108,6 +108,6 @@ struct TokenLifeScene {
     }
 
     var refreshes: Int {
-        scene.emulator.receivedRequests.count { $0.path == "/token" && $0.form["grant_type"] == "refresh_token" }
+        environment.emulator.receivedRequests.count { $0.path == "/token" && $0.form["grant_type"] == "refresh_token" }
     }
 }

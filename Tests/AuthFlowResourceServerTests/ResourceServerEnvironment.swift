@@ -8,7 +8,7 @@ import Synchronization
 import Testing
 
 /// An API, its issuer, and a clock that tests can set.
-final class ResourceServerScene: Sendable {
+final class ResourceServerEnvironment: Sendable {
     static let issuer = "https://id.example.com"
     static let resource = "https://api.example.com/orders"
 
@@ -116,7 +116,7 @@ final class IssuerTransport: HTTPTransport {
             return state
         }
         if state.isDown { throw AuthError(.networkFailed, "The network is down.") }
-        let issuer = ResourceServerScene.issuer
+        let issuer = ResourceServerEnvironment.issuer
         switch path {
         case "/.well-known/openid-configuration":
             return Self.json([

@@ -6,14 +6,15 @@ import AuthFlowOIDC
 /// A test environment for a flow, an adapter or an app: an emulated OpenID provider, a transport to it, and its clients.
 ///
 /// ```swift
-/// @Test(arguments: EmulatorScene.Setting.allCases) func signsIn(_ setting: EmulatorScene.Setting) async throws {
-///     try await EmulatorScene.with(setting) { scene in
-///         let signIn = try await scene.client(adapter: MyProvider(issuer: scene.emulator.issuer)).signIn()
+/// @Test(arguments: EmulatorEnvironment.Setting.allCases)
+/// func signsIn(_ setting: EmulatorEnvironment.Setting) async throws {
+///     try await EmulatorEnvironment.with(setting) { environment in
+///         let signIn = try await environment.client(adapter: MyProvider(issuer: environment.emulator.issuer)).signIn()
 ///         #expect(signIn.identity?.name == "Alice Example")
 ///     }
 /// }
 /// ```
-public struct EmulatorScene: Sendable {
+public struct EmulatorEnvironment: Sendable {
     /// The location of an emulator: in this process, or behind a socket.
     public enum Setting: String, CaseIterable, Sendable {
         /// Requests are method calls.
@@ -28,7 +29,7 @@ public struct EmulatorScene: Sendable {
     /// The transport for requests to the provider.
     public let transport: any HTTPTransport
 
-    /// Creates a scene with a provider in this process.
+    /// Creates an environment with a provider in this process.
     public init(_ emulator: OIDCEmulator) {
         self.init(emulator: emulator, transport: InProcessTransport(emulator))
     }
@@ -43,22 +44,22 @@ public struct EmulatorScene: Sendable {
     ///   - setting: The location of the provider.
     ///   - clients: Its clients; default: the demonstration client.
     ///   - now: Its clock; default: the system's.
-    ///   - body: Uses the scene while the provider runs.
+    ///   - body: Uses the environment while the provider runs.
     public static func with<Return: Sendable>(
         _ setting: Setting,
         clients: [OIDCEmulator.Client] = [.demo],
         now: @escaping @Sendable () -> Date = { Date() },
-        _ body: @Sendable (EmulatorScene) async throws -> Return
+        _ body: @Sendable (EmulatorEnvironment) async throws -> Return
     ) async throws -> Return {
         switch setting {
         case .inProcess:
             let emulator = try OIDCEmulator(issuer: "https://id.example.com", clients: clients, now: now)
-            return try await body(EmulatorScene(emulator))
+            return try await body(EmulatorEnvironment(emulator))
         case .sockets:
             return try await EmulatorServer.run { issuer in
                 try OIDCEmulator(issuer: issuer, clients: clients, now: now)
             } _: { emulator in
-                try await body(EmulatorScene(emulator: emulator, transport: SystemTransport()))
+                try await body(EmulatorEnvironment(emulator: emulator, transport: SystemTransport()))
             }
         }
     }
@@ -95,7 +96,7 @@ public struct EmulatorScene: Sendable {
     ///   - assertions: The source of assertions; required for the JWT bearer flow.
     ///   - store: The credential store.
     ///   - options: The options of the client.
-    ///   - transport: The transport; default: the scene's.
+    ///   - transport: The transport; default: the environment's.
     ///   - host: The clock, random number generator and environment.
     ///   - observer: Receives every event.
     public func client(

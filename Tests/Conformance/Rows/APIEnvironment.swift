@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 
 /// An API and the issuer of its tokens, either in process or each behind a separate socket.
-struct APIScene: Sendable {
+struct APIEnvironment: Sendable {
     let issuer: APIIssuer
     let host: APIHost
     let transport: any HTTPTransport
@@ -18,18 +18,18 @@ struct APIScene: Sendable {
     var resource: String { "\(host.origin)/orders" }
 
     static func with(
-        _ setting: EmulatorScene.Setting,
-        _ body: @Sendable (APIScene) async throws -> Void
+        _ setting: EmulatorEnvironment.Setting,
+        _ body: @Sendable (APIEnvironment) async throws -> Void
     ) async throws {
         switch setting {
         case .inProcess:
             let issuer = try APIIssuer(origin: "https://id.example.com")
             let host = APIHost(origin: "https://api.example.com")
-            try await body(APIScene(issuer: issuer, host: host, transport: InProcessTransport(issuer, host)))
+            try await body(APIEnvironment(issuer: issuer, host: host, transport: InProcessTransport(issuer, host)))
         case .sockets:
             try await EmulatorServer.run(APIIssuer.init) { issuer in
                 try await EmulatorServer.run(APIHost.init) { host in
-                    try await body(APIScene(issuer: issuer, host: host, transport: SystemTransport()))
+                    try await body(APIEnvironment(issuer: issuer, host: host, transport: SystemTransport()))
                 }
             }
         }
@@ -150,11 +150,12 @@ struct APIRequest: Sendable {
     /// The members that are removed from the proof's header or its claims.
     var proofLacks: Set<String> = []
 
-    init(_ scene: APIScene) {
+    init(_ environment: APIEnvironment) {
         let time = Int64(Date().timeIntervalSince1970)
         tokenHeader = ["typ": "at+jwt"]
         claims = [
-            "iss": .string(scene.issuer.origin), "aud": .string(scene.resource), "sub": "alice", "client_id": "app",
+            "iss": .string(environment.issuer.origin), "aud": .string(environment.resource), "sub": "alice",
+            "client_id": "app",
             "jti": .string(HostServices.system.randomToken()), "iat": .integer(time), "exp": .integer(time + 600),
             "scope": "orders:read", "acr": "mfa", "auth_time": .integer(time),
         ]
@@ -178,25 +179,27 @@ struct APIRequest: Sendable {
 
     private static func thumbprint(of key: EmulatorKeys) throws -> String { try jwk(of: key).jwkThumbprint ?? "" }
 
-    func call(_ scene: APIScene) throws -> TransportRequest {
+    func call(_ environment: APIEnvironment) throws -> TransportRequest {
         var header = tokenHeader
         header["alg"] = header["alg"] ?? .string(algorithm.rawValue)
-        header["kid"] = header["kid"] ?? .string(scene.issuer.keys.keyID(for: algorithm))
-        let signer = self.signer ?? scene.issuer.keys
+        header["kid"] = header["kid"] ?? .string(environment.issuer.keys.keyID(for: algorithm))
+        let signer = self.signer ?? environment.issuer.keys
         let token = try self.token ?? signer.sign(.object(claims), header: .object(header), with: algorithm)
         var fields = fields
         if let scheme { fields.append(HTTPField(name: .authorization, value: "\(scheme) \(token)")) }
-        if let proofKey { fields.append(HTTPField(name: .dpop, value: try proof(by: proofKey, of: token, scene))) }
-        var call = TransportRequest(method, try Endpoint(scene.host.origin + path))
+        if let proofKey {
+            fields.append(HTTPField(name: .dpop, value: try proof(by: proofKey, of: token, environment)))
+        }
+        var call = TransportRequest(method, try Endpoint(environment.host.origin + path))
         for field in fields { call.head.headerFields.append(field) }
         return call
     }
 
-    private func proof(by key: EmulatorKeys, of token: String, _ scene: APIScene) throws -> String {
+    private func proof(by key: EmulatorKeys, of token: String, _ environment: APIEnvironment) throws -> String {
         var header: [String: JSON] = ["typ": "dpop+jwt", "alg": "ES256", "jwk": try Self.jwk(of: key)]
         var claims: [String: JSON] = [
             "jti": .string(HostServices.system.randomToken()), "htm": .string(method.rawValue),
-            "htu": .string(scene.host.origin + path.prefix { $0 != "?" }),
+            "htu": .string(environment.host.origin + path.prefix { $0 != "?" }),
             "iat": .integer(Int64(Date().timeIntervalSince1970)),
             "ath": .string(Base64URL.encode(SHA256.hash(data: Array(token.utf8)))),
         ]

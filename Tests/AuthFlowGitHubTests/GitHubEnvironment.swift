@@ -6,27 +6,27 @@ import ConformanceRows
 import Foundation
 
 /// An emulated GitHub server, its transport and its clients.
-struct GitHubScene: Sendable {
+struct GitHubEnvironment: Sendable {
     let emulator: GitHubEmulator
     let transport: any HTTPTransport
 
     /// Runs `body` with an emulated GitHub server: github.com in process, or an Enterprise Server behind a socket.
     static func with<Return: Sendable>(
-        _ setting: EmulatorScene.Setting,
+        _ setting: EmulatorEnvironment.Setting,
         apps: [GitHubEmulator.App] = [.init()],
         users: [GitHubEmulator.User] = [.octocat, .hubot],
         now: @escaping @Sendable () -> Date = { Date() },
-        _ body: @Sendable (GitHubScene) async throws -> Return
+        _ body: @Sendable (GitHubEnvironment) async throws -> Return
     ) async throws -> Return {
         switch setting {
         case .inProcess:
             let emulator = GitHubEmulator(users: users, apps: apps, now: now)
-            return try await body(GitHubScene(emulator: emulator, transport: InProcessTransport(emulator)))
+            return try await body(GitHubEnvironment(emulator: emulator, transport: InProcessTransport(emulator)))
         case .sockets:
             return try await EmulatorServer.run {
                 GitHubEmulator(origin: $0, users: users, apps: apps, now: now)
             } _: { emulator in
-                try await body(GitHubScene(emulator: emulator, transport: SystemTransport()))
+                try await body(GitHubEnvironment(emulator: emulator, transport: SystemTransport()))
             }
         }
     }
