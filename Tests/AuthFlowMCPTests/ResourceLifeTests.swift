@@ -325,6 +325,18 @@ import Testing
         }
     }
 
+    /// `authflow curl --profile` asks this before it sends a token with more access.
+    @Test func aFailedSignInDoesNotCountAsASignIn() async throws {
+        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.denies = true }) { environment in
+            let client = try environment.client()
+            await expectError(.accessDenied) { try await client.signIn() }
+            #expect(try await !client.hasSignIn())
+            environment.emulator.settings.denies = false
+            _ = try await client.signIn()
+            #expect(try await client.hasSignIn())
+        }
+    }
+
     /// Metadata may name a resource with a trailing slash.
     @Test func aLocalSignOutFindsTheTokensOfAResourceWithATrailingSlash() async throws {
         try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in

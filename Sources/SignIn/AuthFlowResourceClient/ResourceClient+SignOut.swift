@@ -44,8 +44,11 @@ extension ResourceClient {
         return results.contains(true)
     }
 
-    /// Whether the record names any sign-in, also an interrupted one.
-    package func hasSignIns() async throws -> Bool { try await !record().all.isEmpty }
+    /// Whether a user has signed in, or a sign-in has been interrupted and may have stored tokens. Failed sign-ins do not count.
+    package func hasSignIn() async throws -> Bool {
+        let record = try await record()
+        return record.current != nil || !record.unfinished.isEmpty
+    }
 
     /// Whether a sign-in is in progress, here or in another process, whose tokens may be stored after a sign-out.
     package func hasSignInInProgress() async throws -> Bool {
@@ -151,10 +154,7 @@ extension ResourceClient {
             guard let record = try? ResourceRecord(try await store.bytes(for: Self.recordKey(name))) else {
                 return true
             }
-            let signIns =
-                [record.current].compactMap { $0 } + record.others
-                + record.unfinished.filter { $0.end >= host.now() }.map(\.signIn)
-            let isNamed = signIns.contains {
+            let isNamed = record.all.contains {
                 $0.issuer.isIdentical(to: issuer) && $0.clientID.isIdentical(to: clientID)
             }
             if isNamed { return true }

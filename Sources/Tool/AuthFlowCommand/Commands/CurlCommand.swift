@@ -127,7 +127,7 @@ struct CurlCommand: AsyncParsableCommand {
         for address in Self.resources(covering: target) {
             choice.address = address
             let resource = try choice.client(for: client, of: profile, signsInOnDemand: signIn)
-            guard try await resource.hasSignIns() else { continue }
+            guard try await resource.hasSignIn() else { continue }
             guard !target.hasDotSegments else {
                 throw AuthError(
                     .invalidConfiguration,
