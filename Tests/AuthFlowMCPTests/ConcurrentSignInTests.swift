@@ -1,0 +1,199 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import ConformanceRows
+import Expectations
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Sign-ins of several processes, and sign-ins that fail, at one protected resource.
+@Suite struct ConcurrentSignInTests {
+    private static func settings(_ change: (inout ResourceSettings) -> Void = { _ in }) -> ResourceSettings {
+        var settings = ResourceSettings()
+        settings.refreshes = true
+        change(&settings)
+        return settings
+    }
+
+    private static func send(_ client: ResourceClient) async throws -> Int {
+        let fields: HTTPFields = [
+            .contentType: "application/json", .accept: "application/json, text/event-stream",
+            HTTPField.Name("MCP-Protocol-Version")!: "2025-11-25",
+        ]
+        let body = Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#.utf8)
+        return try await client.send(TransportRequest(.post, client.address, headerFields: fields, body: body)).status
+    }
+
+    /// A sign-in of the user that another process makes redundant, or does not.
+    struct Race: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        /// The challenge that the waiting user must satisfy.
+        let challenge: AuthenticationChallenge
+        /// The number of sign-ins.
+        let signIns: Int
+
+        static let all = [
+            Race(
+                testDescription: "the same scopes",
+                challenge: AuthenticationChallenge(scheme: "Bearer", parameters: ["scope": "mcp:basic"]),
+                signIns: 1
+            ),
+            Race(
+                testDescription: "more scopes",
+                challenge: AuthenticationChallenge(scheme: "Bearer", parameters: ["scope": "mcp:basic mcp:write"]),
+                signIns: 2
+            ),
+            Race(
+                testDescription: "stronger authentication",
+                challenge: AuthenticationChallenge(
+                    scheme: "Bearer",
+                    parameters: [
+                        "error": "insufficient_user_authentication", "acr_values": "mfa", "scope": "mcp:basic",
+                    ]
+                ),
+                signIns: 2
+            ),
+        ]
+    }
+
+    @Test(arguments: Race.all)
+    func aUserSignsInAgainOnlyIfTheConcurrentSignInOfAnotherProcessIsInsufficient(_ race: Race) async throws {
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+            let shared = MemoryTokenStore()
+            let time = VirtualTime(start: Date())
+            let store = InterruptedStore(shared, before: .signInLock) {
+                time.advance(by: .seconds(1))
+                _ = try await environment.client(store: shared, host: time.host).signIn()
+            }
+            let client = try environment.client(store: store, host: time.host)
+            _ = try await client.signIn(to: ResourceChallenge(status: 401, challenges: [race.challenge]))
+            #expect(environment.emulator.authorizations.count == race.signIns)
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aSignInWhoseLockIsLostRepeatedlyEndsAtItsTimeout() async throws {
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+            let time = VirtualTime(start: Date())
+            let store = LostLockStore { time.advance(by: .seconds(50)) }
+            var options = ResourceClient.Options()
+            options.timeout = .seconds(90)
+            let client = try environment.client(store: store, options: options, host: time.host)
+            await expectError(.leaseLost) { _ = try await Self.send(client) }
+            #expect(environment.emulator.authorizations.isEmpty)
+        }
+    }
+
+    /// Otherwise, a sign-out would not find the tokens of a process that is killed during its sign-in.
+    @Test func aUserSignInWhoseRecordCannotBeWrittenOpensNoPage() async throws {
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+            let client = try environment.client(store: ReadOnlyRecordStore(.protectedResource))
+            await expectError(.storageFailed) { _ = try await Self.send(client) }
+            #expect(environment.emulator.authorizations.isEmpty)
+        }
+    }
+
+    @Test func aPreregisteredClientIsNotReplacedByADynamicRegistration() async throws {
+        let settings = Self.settings { $0.registeredClients = ["pre-registered": "secret"] }
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let registered = try environment.registered("pre-registered") {
+                $0.authentication = .clientSecretBasic(Secret("another secret"))
+            }
+            let client = try environment.client(registered: registered)
+            await expectError(.providerRejected) { _ = try await Self.send(client) }
+            #expect(environment.emulator.registrations == 0)
+        }
+    }
+
+    /// A client without a user shows no page, so that it need not wait before its next attempt.
+    @Test func aRejectedClientCredentialsTokenDoesNotBlockTheNextRequest() async throws {
+        let scenario = try #require(ResourceScenario.named("34"))
+        try await ResourceEnvironment.with(.inProcess, scenario.settings) { environment in
+            var options = ResourceClient.Options()
+            options.cooldownAfterFailure = .seconds(60)
+            let registered = try environment.registered("machine") {
+                $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds"))
+            }
+            let client = try environment.client(methods: [.clientCredentials], registered: registered, options: options)
+            environment.emulator.settings.rejectsTokens = true
+            for _ in 0..<2 {
+                let error = await #expect(throws: AuthError.self) { _ = try await Self.send(client) }
+                #expect(error?.code == .accessTokenRejected)
+                #expect(error?.message.contains("page") == false)
+            }
+            environment.emulator.settings.rejectsTokens = false
+            #expect(try await Self.send(client) == 200)
+        }
+    }
+
+    @Test func theErrorForARejectedTokenReportsWhyTheSessionEnded() async throws {
+        let (interceptor, environment) = Interceptor.environment()
+        let store = MemoryTokenStore()
+        _ = try await environment.client(store: store).signIn()
+        var options = ResourceClient.Options()
+        options.signsInOnDemand = false
+        let client = try environment.client(store: store, options: options)
+        environment.emulator.settings.rejectsTokens = true
+        interceptor.respond { call in
+            call.head.path == "/token" ? jsonResponse(.badRequest, ["error": "invalid_grant"]) : nil
+        }
+        let error = await #expect(throws: AuthError.self) { _ = try await Self.send(client) }
+        #expect(error?.code == .loginRequired)
+        #expect(error?.providerError?.error == "invalid_grant")
+    }
+}
+
+/// A store in which something happens before the first lease on a record of one kind.
+private final class InterruptedStore: TokenStore {
+    private let base: MemoryTokenStore
+    private let kind: RecordKey.Kind
+    private let action: @Sendable () async throws -> Void
+    private let hasActed = Atomic(false)
+
+    init(_ base: MemoryTokenStore, before kind: RecordKey.Kind, _ action: @escaping @Sendable () async throws -> Void) {
+        (self.base, self.kind, self.action) = (base, kind, action)
+    }
+
+    func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
+    func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
+    func withLease<Return: Sendable>(on key: RecordKey, _ body: (Lease) async throws -> Return) async throws -> Return {
+        if key.kind == kind, !hasActed.exchange(true, ordering: .relaxed) { try await action() }
+        return try await base.withLease(on: key, body)
+    }
+}
+
+/// A store in which each lease on the sign-in lock is lost at once.
+private final class LostLockStore: TokenStore {
+    private let base = MemoryTokenStore()
+    private let onLoss: @Sendable () -> Void
+
+    init(_ onLoss: @escaping @Sendable () -> Void) { self.onLoss = onLoss }
+
+    func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
+    func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
+    func withLease<Return: Sendable>(on key: RecordKey, _ body: (Lease) async throws -> Return) async throws -> Return {
+        let isLost = key.kind == .signInLock
+        if isLost { onLoss() }
+        return try await base.withLease(on: key) { lease in
+            try await body(isLost ? Lease(key: key, fence: lease.fence, isHeld: { false }) : lease)
+        }
+    }
+}
+
+/// A store that cannot write records of one kind.
+private final class ReadOnlyRecordStore: TokenStore {
+    private let base = MemoryTokenStore()
+    private let kind: RecordKey.Kind
+
+    init(_ kind: RecordKey.Kind) { self.kind = kind }
+
+    func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
+    func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        guard lease.key.kind != kind else { throw AuthError(.storageFailed, "The record cannot be written.") }
+        try await base.write(bytes, under: lease)
+    }
+    func withLease<Return: Sendable>(on key: RecordKey, _ body: (Lease) async throws -> Return) async throws -> Return {
+        try await base.withLease(on: key, body)
+    }
+}
