@@ -1,22 +1,22 @@
 public import AuthFlow
 
-/// A type that answers the questions of an authentication tree.
+/// A type that answers the callbacks of an authentication tree.
 ///
-/// Handlers are tried in order until one answers. Implement a handler for questions that only your app can answer, such as those about
-/// the device's hardware, or to present the questions in your own user interface.
+/// Handlers are tried in order until one answers. Implement a handler for callbacks that only your app can answer, such as those about
+/// the device's hardware, or to present the callbacks in your own user interface.
 public protocol CallbackHandler: Sendable {
-    /// Whether the handler can give a different answer to a repeated question, as a user can and a configuration
+    /// Whether the handler can give a different answer to a repeated callback, as a user can and a configuration
     /// cannot. If the server repeats a step and the handler can only repeat its answer, the sign-in ends.
     var canChangeAnswer: Bool { get }
 
-    /// Answers a question.
-    /// - Returns: Whether this handler handled the question.
+    /// Answers a callback.
+    /// - Returns: Whether this handler answered the callback.
     /// - Throws: ``/AuthFlow/AuthError`` to end the sign-in.
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool
 }
 
 extension [any CallbackHandler] {
-    /// Passes a question to the first handler that can answer it, and returns that handler.
+    /// Passes a callback to the first handler that can answer it, and returns that handler.
     /// - Throws: ``AuthError`` with `unknown_callback` when no handler can.
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> any CallbackHandler {
         for handler in self where try await handler.answer(&callback, in: step) { return handler }
@@ -71,9 +71,9 @@ struct PassiveCallbackHandler: CallbackHandler {
     }
 }
 
-/// Answers questions from a configuration: a user name, a password, and answers to specific questions.
+/// Answers callbacks from a configuration: a user name, a password, and answers to specific callbacks.
 ///
-/// The user name and the password are used only for questions that ask for them. A one-time code is requested with the
+/// The user name and the password are used only for callbacks that request them. A one-time code is requested with the
 /// same callback as a password, but must not be answered with the password.
 public struct ConfiguredCallbackHandler: CallbackHandler {
     public let canChangeAnswer = false
@@ -84,10 +84,10 @@ public struct ConfiguredCallbackHandler: CallbackHandler {
 
     /// Creates a handler.
     /// - Parameters:
-    ///   - username: The user name, for the first step of a tree and for later questions whose prompt asks for it.
-    ///   - password: The password, for the first step of a tree if that step also asks for a user name, and for questions
+    ///   - username: The user name, for the first step of a tree and for later callbacks whose prompt asks for it.
+    ///   - password: The password, for the first step of a tree if that step also asks for a user name, and for callbacks
     ///     whose prompt is "Password".
-    ///   - answers: The answers to other questions, by prompt, by name, or, for a question with neither, by type
+    ///   - answers: The answers to other callbacks, by prompt, by name, or, for a callback with neither, by type
     ///     (``TreeCallback/key``). These keys are case-insensitive. A choice is answered with its label, a yes-or-no
     ///     question with `true` or `false`; the key for terms and conditions is `terms`.
     public init(username: String? = nil, password: Secret? = nil, answers: [String: Secret] = [:]) {
@@ -188,7 +188,7 @@ public struct InteractiveCallbackHandler: CallbackHandler {
     }
 }
 
-/// Converts questions of each kind to text, and their answers to callback values.
+/// Converts callbacks of each type to text, and the answers to callback values.
 enum CallbackFormatter {
     /// The prefix of the error message for an invalid answer.
     static let invalidAnswerPrefix = "The answer to "
@@ -287,7 +287,7 @@ enum CallbackFormatter {
 }
 
 extension AuthError.Code {
-    /// A tree asks a question that no handler answers.
+    /// A tree sends a callback that no handler answers.
     public static let unknownCallback = Self(rawValue: "unknown_callback")
     /// A tree continues with a link that was sent to the user.
     public static let treeSuspended = Self(rawValue: "tree_suspended")

@@ -2,7 +2,7 @@
 public import AuthFlow
 public import WebKit
 
-/// Lets a page in an embedded web view pass its questions to the app, which answers them.
+/// Lets a page in an embedded web view pass the callbacks of a tree to the app, which answers them.
 ///
 /// RFC 8252 section 8.12: "native apps MUST NOT use embedded user-agents to perform authorization requests"; the app
 /// can read the user's input, and the user cannot verify which site is shown. This bridge is only for first-party apps,
@@ -19,8 +19,8 @@ public import WebKit
 
     /// Creates a bridge.
     /// - Parameters:
-    ///   - responder: Answers the questions of the page.
-    ///   - origin: The only origin whose questions are answered.
+    ///   - responder: Answers the callbacks that the page passes.
+    ///   - origin: The only origin whose messages are answered.
     public init(responder: PageCallbackResponder, origin: Endpoint) {
         self.responder = responder
         self.origin = origin

@@ -117,7 +117,7 @@ private struct SharedCookieSettings: Sendable {
     private static let store = ConfigurationKey(
         "store",
         required: .store(of: TokenStoreFactory.standard),
-        "The store for the cookies, which must be the same in all of the group's apps."
+        "The cookie store, which must be the same in all apps of the group."
     )
     private static let names = ConfigurationKey(
         "names",

@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// Answers the questions that a page passes to its app: `{"authId": ..., "callbacks": [...]}`, as a string.
+/// Answers the callbacks that a page passes to its app: `{"authId": ..., "callbacks": [...]}`, as a string.
 ///
 /// The handlers are the same as for a tree without a browser.
 public struct PageCallbackResponder: Sendable {
@@ -10,7 +10,7 @@ public struct PageCallbackResponder: Sendable {
     private let handlers: [any CallbackHandler]
 
     /// Creates an instance.
-    /// - Parameter handlers: The handlers that answer the questions, tried in order.
+    /// - Parameter handlers: The handlers that answer the callbacks, tried in order.
     public init(handlers: [any CallbackHandler]) {
         self.handlers = handlers + [PassiveCallbackHandler()]
     }

@@ -1,8 +1,8 @@
 public import AuthFlow
 
-/// A question in a step of a tree, with its answer, in the format of `/json/authenticate`.
+/// A callback in a step of a tree, with its answer, in the format of `/json/authenticate`.
 public struct TreeCallback: Sendable {
-    /// The kind of question, such as `NameCallback`.
+    /// The type of the callback, such as `NameCallback`.
     public let type: String
 
     /// The callback to send back, with its answers and otherwise unchanged.
@@ -14,15 +14,15 @@ public struct TreeCallback: Sendable {
         self.json = json
     }
 
-    /// A value of the question, such as `prompt` or `choices`.
+    /// An output value of the callback, such as `prompt` or `choices`.
     public func output(_ name: String) -> JSON? {
         json["output"]?.array?.first { $0["name"]?.string == name }?["value"]
     }
 
-    /// The text of the question; empty when it has none.
+    /// The prompt or the message; empty when the callback has neither.
     public var prompt: String { output("prompt")?.string ?? output("message")?.string ?? "" }
 
-    /// The name of the value that the question asks for; empty when it has none.
+    /// The name of the requested value; empty when the callback has none.
     public var name: String { output("name")?.string ?? "" }
 
     /// The key of the answer in a configuration: the prompt, otherwise the name, otherwise the type.
@@ -63,7 +63,7 @@ public struct TreeCallback: Sendable {
     }
 }
 
-/// A step of a tree: a page of questions.
+/// A step of a tree: a page of callbacks.
 public struct TreeStep: Sendable {
     /// The name of the step; empty when it has none.
     public let stage: String
@@ -71,13 +71,13 @@ public struct TreeStep: Sendable {
     /// The heading of the step.
     public let header: String
 
-    /// The questions of the step.
+    /// The callbacks of the step.
     public internal(set) var callbacks: [TreeCallback]
 
     /// Whether this is the first step of the tree; false if unknown.
     public internal(set) var isFirst = false
 
-    /// Whether the server has already sent a step with the same questions.
+    /// Whether the server has already sent a step with the same callbacks.
     public internal(set) var isRepeated = false
 
     /// Whether this is the first step and it asks for a user name and exactly one password, which then belong together.
@@ -111,7 +111,7 @@ public struct TreeStep: Sendable {
     /// The answers that are secret.
     var secrets: [Secret] { callbacks.flatMap(\.secrets) }
 
-    /// Identifies the step: if the server sends the same questions again, it did not accept the answers.
+    /// Identifies the step: if the server sends the same callbacks again, it did not accept the answers.
     var questions: [String] { callbacks.map { "\($0.type) \($0.prompt) \($0.name)" } }
 }
 
@@ -121,6 +121,6 @@ extension TreeCallback: CustomStringConvertible, NonReflectable {
 }
 
 extension TreeStep: CustomStringConvertible, NonReflectable {
-    /// The types of the questions only, because the answers are secret.
+    /// The types of the callbacks only, because the answers are secret.
     public var description: String { callbacks.map(\.description).joined(separator: " ") }
 }

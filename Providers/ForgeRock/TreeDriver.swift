@@ -22,7 +22,7 @@ public struct TreeDriver: Sendable {
     /// - Parameters:
     ///   - realm: The realm of the trees. Answers are sent only to its server.
     ///   - tree: The tree to walk; default: the tree that the provider names, or the realm's default.
-    ///   - handlers: The handlers that answer the tree's questions, tried in order. A callback that needs no answer needs
+    ///   - handlers: The handlers that answer the tree's callbacks, tried in order. A callback that needs no answer needs
     ///     no handler.
     ///   - allowsConsent: Whether to allow access when the provider asks for consent.
     ///   - host: The host services, whose clock measures waits.
@@ -183,7 +183,7 @@ extension TreeDriver: LoginDriver {
         throw AuthError(.userAgentFailed, "The tree was not complete after \(Self.maximumSteps) steps.")
     }
 
-    /// Answers every question of a step.
+    /// Answers every callback of a step.
     /// - Returns: The wait that the step requests.
     private func answer(_ step: inout TreeStep, mayWait: Duration) async throws -> Duration {
         var wait = Duration.zero

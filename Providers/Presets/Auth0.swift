@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension ProviderPreset {
-    /// `auth0`: a tenant of Auth0.
+    /// `auth0`: an Auth0 tenant.
     public static let auth0 = ProviderPreset(
         "auth0",
         title: "Auth0",

@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension ProviderPreset {
-    /// `cloudentity`: a workspace of Cloudentity.
+    /// `cloudentity`: a Cloudentity workspace.
     public static let cloudentity = ProviderPreset(
         "cloudentity",
         title: "Cloudentity",

@@ -14,7 +14,7 @@ extension ProviderPreset {
         ],
         registration: [
             "Create an application under Preferences, Development, with the redirect URI http://127.0.0.1:8456/callback, and set \"client_id\" to its client key, and \"client_secret\" to a reference to its client secret, such as {\"file\": \"secret.txt\"}. Programs can use POST /api/v1/apps instead.",
-            "The user's identity requires server version 4.4 or later; PKCE requires 4.3 or later.",
+            "The userinfo endpoint requires Mastodon 4.4 or later; PKCE requires Mastodon 4.3 or later.",
         ],
         source: "https://docs.joinmastodon.org/spec/oauth/"
     )

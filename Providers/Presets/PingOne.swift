@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension ProviderPreset {
-    /// `pingone`: an environment of PingOne.
+    /// `pingone`: a PingOne environment.
     public static let pingOne = ProviderPreset(
         "pingone",
         title: "PingOne",

@@ -61,8 +61,8 @@ import Testing
             let client = try environment.client(registration: values)
             let credential = try await client.signIn().credential
             #expect(credential.identity?.displayName == "Alice Example")
-            // The signed token is stored without its encryption, because it is later sent as a hint and only the
-            // client could decrypt it.
+            // The signed token is stored without its encryption, because it is later sent as the
+            // `id_token_hint`, and only the client could decrypt it.
             #expect(credential.tokens.idToken?.exposed.split(separator: ".").count == 3)
             let refreshed = try await client.refresh()
             #expect(refreshed.tokens.idToken?.exposed.split(separator: ".").count == 3)

@@ -40,22 +40,22 @@ import Testing
     }
 
     static let breaches: [Breach] = [
-        Breach(name: "a public client", clause: "5.3.3.1, 2") { $0.authentication = .none },
-        Breach(name: "a secret", clause: "5.3.3.1, 2") { $0.authentication = .clientSecretBasic(Secret("s")) },
-        Breach(name: "a secret that signs assertions", clause: "5.3.3.1, 2") {
+        Breach(name: "a public client", clause: "5.3.3.1, item 2") { $0.authentication = .none },
+        Breach(name: "a secret", clause: "5.3.3.1, item 2") { $0.authentication = .clientSecretBasic(Secret("s")) },
+        Breach(name: "a secret that signs assertions", clause: "5.3.3.1, item 2") {
             $0.authentication = .clientSecretJWT(Secret(String(repeating: "s", count: 32)))
         },
-        Breach(name: "another audience", clause: "5.3.3.1, 5") {
+        Breach(name: "another audience", clause: "5.3.3.1, item 5") {
             $0.authentication = .privateKeyJWT(SigningKeySource(try PrivateKey()), audience: .tokenEndpoint)
         },
         Breach(name: "assertions signed with RS256", clause: "5.4.1") {
             $0.authentication = .privateKeyJWT(SigningKeySource(try PrivateKey()), algorithm: .rs256)
         },
-        Breach(name: "no pushed requests", clause: "5.3.3.2, 2") { $0.pushedRequests = .never },
-        Breach(name: "pushed parameters repeated in the authorization URL", clause: "5.3.3.2, 6") {
+        Breach(name: "no pushed requests", clause: "5.3.3.2, item 2") { $0.pushedRequests = .never },
+        Breach(name: "pushed parameters repeated in the authorization URL", clause: "5.3.3.2, item 6") {
             $0.repeatedPushedParameters = [.scope]
         },
-        Breach(name: "request objects by reference", clause: "5.3.3.2, 2") {
+        Breach(name: "request objects by reference", clause: "5.3.3.2, item 2") {
             $0.requestObjectReference = RequestObjectReference { _ in "https://client.example.com/request" }
         },
         Breach(name: "ID Tokens signed with RS256", clause: "5.4.1") { $0.idTokenSigningAlgorithms = [.rs256] },

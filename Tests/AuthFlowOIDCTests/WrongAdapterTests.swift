@@ -35,7 +35,7 @@ import Testing
             case .userInfoOfOne: "Two users must have different userinfo"
             case .userInfoWithoutAsking: "Userinfo must require an access token"
             case .swapsUsersAtARefresh, .swapsIdentitiesAtARefresh, .keepsTheRefreshToken, .losesTheNewRefreshToken:
-                "must be possible to refresh a session repeatedly"
+                "must be possible to refresh tokens repeatedly"
             case .keepsTheAccessToken: "new access token"
             case .readsNoRefreshToken: "provider's refresh token must be returned"
             case .endlessLifetime: "not a number of seconds"

@@ -4,7 +4,7 @@ import Foundation
 import Testing
 
 @Suite struct StoredFileTests {
-    /// A file that an earlier build has written (docs/guide.md, "Stored formats").
+    /// A file written by an earlier build (docs/guide.md, "Stored formats").
     @Test(arguments: ["sqlite-1.sqlite"]) func readsAndWritesADatabaseFromAnEarlierBuild(_ name: String) async throws {
         let kept = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .appending(path: "StoredFormats").appending(path: name)

@@ -150,7 +150,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.signIn()
             stage.use("before", at: 0)
             stage.wait(1)
-            // Waits until the remaining lifetime is within the margin, but the expiry is still far off.
+            // Waits until the remaining lifetime is just less than the freshness margin.
             while stage.lifeLeft > 59 { stage.wait(1) }
             let take = { stage.records.take(stage.key, by: [1], for: .seconds(60)) }
             _ = take()

@@ -288,7 +288,7 @@ extension EncryptedTokenStore {
         try PrivateFile(path).contents(maximumSize: 1024, isCredential: false)
     }
 
-    /// Checks that the key can be used if it already exists: otherwise, the first write creates it.
+    /// If the key already exists, checks that it can be used. Otherwise, the first write creates it.
     private func checkKey() async throws {
         switch source {
         case .file(let path):

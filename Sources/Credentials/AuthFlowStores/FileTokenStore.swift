@@ -183,9 +183,9 @@ public struct FileTokenStore: TokenStore {
                     // The previous holder has released the lock, even if the next one is a task of the same process.
                     (lastRenewal, timeSinceRenewal, waited) = (lock.renewedAt, .zero, .zero)
                 case .busy:
-                    // The lock was handed over, so it can be locked.
+                    // Another holder has locked the file, so the file can be locked.
                     (replacement, replaced) = (.zero, .zero)
-                    // Each holder has the full time.
+                    // The timeout restarts for each holder.
                     let present = lock.holder
                     if present != holder { (holder, waited) = (present, .zero) }
                     guard waited < waitTimeout, total < waitTimeout * 10 else {

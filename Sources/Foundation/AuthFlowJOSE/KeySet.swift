@@ -4,7 +4,7 @@ package import AuthFlowJSON
 /// The keys for verifying an issuer's signatures: the issuer's own keys, which are fetched, or the keys in a document.
 package protocol KeySet: Sendable {
     /// Verifies a signature with the keys.
-    /// - Parameter jws: The token. Its algorithm is asymmetric and has been accepted.
+    /// - Parameter jws: The token. Its algorithm must be asymmetric, and must already have been checked.
     /// - Throws: ``AuthError`` when keys are needed and cannot be fetched.
     func verdict(on jws: JWS) async throws -> SignatureVerdict
 }

@@ -58,7 +58,7 @@ package final class KeySource: Sendable {
 
     /// Verifies a signature with the provider's keys.
     /// - Parameters:
-    ///   - jws: The token; its algorithm has been accepted.
+    ///   - jws: The token. Its algorithm must already have been checked.
     ///   - endpoint: `jwks_uri`.
     ///   - fetch: Sends the request for the key set.
     ///   - template: The rule for the issuers of tokens, if the keys of the set may belong to different issuers.

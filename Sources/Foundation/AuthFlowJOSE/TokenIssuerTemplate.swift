@@ -3,7 +3,7 @@ package import AuthFlowJSON
 
 /// The rule for the issuers in the ID Tokens of a multi-tenant server, which uses a different issuer for each tenant.
 ///
-/// In OpenID Connect a server has exactly one issuer (Core section 3.1.3.7, 2: "MUST exactly match"). Multi-tenant
+/// In OpenID Connect a server has exactly one issuer (Core section 3.1.3.7, item 2: "MUST exactly match"). Multi-tenant
 /// servers publish a template in their metadata instead; replacing its placeholder with a token's tenant yields the
 /// issuer of that token.
 public struct TokenIssuerTemplate: Sendable, Hashable {

@@ -125,7 +125,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         task.resume()
     }
 
-    /// Ends a request immediately, or before it starts.
+    /// Cancels a request immediately, even if it has not started.
     ///
     /// `URLSession`'s completion callback for a cancelled task is not sufficient: it may be called before the request
     /// has started, when no caller is waiting yet, and it is not called again.
@@ -209,7 +209,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         if isTooLarge { failOversized(dataTask) }
     }
 
-    /// Ends a request whose response is too large.
+    /// Aborts a request whose response is too large.
     private func failOversized(_ task: URLSessionTask) {
         guard let exchange = end(task) else { return }
         exchange.fail(

@@ -252,7 +252,7 @@ public final class SessionServer: Sendable {
             return nil
         }
         let session = Session(identifier, credential, of: provider)
-        // The store does not extend the timeout more often than this.
+        // The minimum interval between two extensions of the idle timeout in the store.
         let pause = min(options.idleTime / 10, .seconds(60))
         if isUse, touched.withLock({ $0.isDue(identifier, after: pause) }) {
             guard try await provider.credentials.touch(key) else { return nil }

@@ -160,7 +160,7 @@ extension ResourceClient {
     ///   - options: The remaining options. The name, the timeout and the freshness margin are taken from the client.
     ///   - transport: Sends the requests to the resource.
     ///   - observer: Receives every event of every flow, in order. It must not block.
-    /// - Throws: ``AuthError`` with `invalid_configuration`, also if the client has ``AuthClient/Options/account``.
+    /// - Throws: ``AuthError`` with `invalid_configuration`, including when the client has ``AuthClient/Options/account``.
     public convenience init(
         _ address: String,
         client: AuthClient,

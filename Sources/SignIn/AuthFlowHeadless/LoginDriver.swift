@@ -14,8 +14,8 @@ public protocol LoginDriver: Sendable {
     /// - Throws: ``/AuthFlow/AuthError`` when the visit cannot continue.
     func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation
 
-    /// Called before a sign-out visits the end session endpoint, for providers that also have another kind of session.
-    /// Default: does nothing.
+    /// Called before a sign-out visits the end session endpoint, for providers with an additional session that the endpoint
+    /// does not end. Default: does nothing.
     /// - Parameter browser: Sends requests with the shared cookies.
     /// - Throws: ``/AuthFlow/AuthError`` when that session may remain active. The end session endpoint is visited in any case.
     func beginSignOut(in browser: HeadlessBrowser) async throws

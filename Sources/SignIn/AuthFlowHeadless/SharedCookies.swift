@@ -61,9 +61,9 @@ public struct SharedCookies: Sendable {
         try await store.change(for: origin.origin) { _ in nil }
     }
 
-    /// Whether a cookie may be sent to an endpoint. Shared cookies are sent only to their origin, although the
-    /// cookie rules ignore ports and may include subdomains. A cookie with a shared name that another origin has set is
-    /// never sent.
+    /// Whether a cookie may be sent to an endpoint. Shared cookies are sent only to their origin, whereas under
+    /// RFC 6265 a cookie is not restricted to a port, and its `Domain` attribute may include subdomains. A cookie with a
+    /// shared name that another origin has set is never sent.
     func maySend(_ cookie: Cookie, to endpoint: Endpoint) -> Bool {
         !names.contains(cookie.name) || endpoint.origin == origin.origin && cookie.origin == origin.origin
     }

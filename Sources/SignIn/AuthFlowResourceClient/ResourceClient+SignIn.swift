@@ -173,7 +173,8 @@ extension ResourceClient {
         return credential.map { isRequested && Self.mayBeAccepted($0, after: rejected, for: challenge) } ?? false
     }
 
-    /// Whether the resource may accept a credential although it rejected a previous credential. A refreshed token does not prove a newer user authentication.
+    /// Whether the resource may accept a credential although it rejected a previous credential. A refreshed token is not evidence of a more
+    /// recent user authentication.
     private static func mayBeAccepted(
         _ credential: Credential,
         after rejected: Credential?,

@@ -137,7 +137,7 @@ struct ResourceRecord: Sendable, Hashable {
         if current?.sharesTokens(with: known) == true { current = nil }
         others.removeAll { $0.sharesTokens(with: known) }
         unfinished.removeAll { unfinished in
-            // After a clock was set back, the end may be far away.
+            // After the clock has been set back, the recorded end may be far in the future.
             let isOver = now.map { !($0...($0 + 86_400)).contains(unfinished.end) } ?? true
             return isOver && unfinished.signIn.sharesTokens(with: known)
         }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import AuthFlowCredentials
 
-/// Files that earlier builds have written, in formats that this version must be able to read (docs/guide.md, "Stored formats").
+/// Files written by earlier builds, whose formats this version must be able to read (docs/guide.md, "Stored formats").
 @Suite struct StoredFormatsTests {
     private static let folder = URL(filePath: #filePath)
         .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()

@@ -180,7 +180,7 @@ extension ConformanceTable {
             }
             let request = environment.emulator.receivedRequests.last { $0.path == "/end_session" }?.query
             let hint = credential.tokens.idToken?.exposed
-            try ConformanceRow.require(request?["id_token_hint"] == hint, "The hint must be the ID Token.")
+            try ConformanceRow.require(request?["id_token_hint"] == hint, "The id_token_hint must be the ID Token.")
             let uri = request?["post_logout_redirect_uri"]
             try ConformanceRow.require(uri == "http://127.0.0.1:8400/callback", "The URI must be the registered one.")
         },

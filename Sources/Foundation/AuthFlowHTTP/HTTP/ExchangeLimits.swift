@@ -29,8 +29,8 @@ package enum ExchangeLimits {
         return response
     }
 
-    /// Following a redirect would send the code, the secret or the token to a URL that is not configured. A 304 has no location (RFC 9110
-    /// section 15.4.5).
+    /// Following a redirect would send the code, the secret or the token to a URL that is not configured. A 304 does not redirect to
+    /// another URL (RFC 9110 section 15.4.5).
     package static func rejectRedirect(_ head: HTTPResponse, to call: TransportRequest) throws(AuthError) {
         let status = head.status.code
         guard !(300..<400).contains(status) || status == 304 else {

@@ -180,7 +180,7 @@ private struct RunningTransfers {
         end(transfer, CancellationError())
     }
 
-    /// Ends a transfer before libcurl does, or before the transfer has started.
+    /// Aborts a transfer that libcurl has not completed, or that has not started.
     private mutating func end(_ transfer: CurlTransfer, _ error: any Error) {
         if let identifier = handles[ObjectIdentifier(transfer)] {
             remove(identifier)

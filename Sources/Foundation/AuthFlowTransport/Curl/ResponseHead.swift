@@ -1,9 +1,9 @@
 import AuthFlowJSON
 import HTTPTypes
 
-/// The header section of a response (RFC 9112 sections 4 and 5), read line by line as it arrives.
+/// The status line and the header section of a response (RFC 9112 sections 4 and 5), read line by line as they arrive.
 ///
-/// Informational responses before it are skipped, and trailers after the body are dropped, so neither can affect
+/// Informational responses before them are skipped, and trailers after the body are dropped, so neither can affect
 /// a sign-in.
 struct ResponseHead {
     /// The maximum size of the header section, including informational responses and trailers, in bytes.

@@ -75,7 +75,7 @@ extension AuthorizationServer {
             secret: secret,
             check: validation.check
         )
-        reporter?.passed(.idTokenValidation, "signature", "OpenID Connect Core section 3.1.3.7, 6")
+        reporter?.passed(.idTokenValidation, "signature", "OpenID Connect Core section 3.1.3.7, item 6")
         return IDToken(verified)
     }
 

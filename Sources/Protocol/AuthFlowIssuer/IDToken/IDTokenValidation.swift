@@ -107,7 +107,7 @@ package struct IDTokenValidation: Sendable {
         let claims = rules.json
         let leeway = expectation.leeway
         let time = rules.time
-        passed?("alg", "OpenID Connect Core section 3.1.3.7, 7")
+        passed?("alg", "OpenID Connect Core section 3.1.3.7, item 7")
 
         // OIDC Back-Channel Logout 1.0 section 2.4: "events" distinguishes a logout token from an ID Token.
         guard claims["events"] == nil else {
@@ -128,7 +128,7 @@ package struct IDTokenValidation: Sendable {
         // be rejected if the ID Token does not list the Client as a valid audience, or if it contains additional
         // audiences not trusted by the Client."
         let audience = try rules.requireAudience(expectation.clientID, trusting: expectation.trustedAudiences)
-        passed?("aud", "OpenID Connect Core section 3.1.3.7, 3")
+        passed?("aud", "OpenID Connect Core section 3.1.3.7, item 3")
 
         // "4. If the ID Token contains multiple audiences, the Client SHOULD verify that an azp Claim is present."
         guard rules["azp"] != nil || audience.allSatisfy({ $0.isIdentical(to: expectation.clientID) }) else {
@@ -139,15 +139,15 @@ package struct IDTokenValidation: Sendable {
         guard rules["azp"] == nil || rules["azp"] == .string(expectation.clientID) else {
             throw rules.rejection("it was issued to another client (azp)")
         }
-        passed?("azp", "OpenID Connect Core section 3.1.3.7, 5")
+        passed?("azp", "OpenID Connect Core section 3.1.3.7, item 5")
 
         // "9. The current time MUST be before the time represented by the exp Claim."
         let expiry = try rules.requireUnexpired()
-        passed?("exp", "OpenID Connect Core section 3.1.3.7, 9")
+        passed?("exp", "OpenID Connect Core section 3.1.3.7, item 9")
 
         // "10. The iat Claim can be used to reject tokens that were issued too far away from the current time."
         let issued = try rules.requireIssuedAt(within: expectation.maximumTokenAge)
-        passed?("iat", "OpenID Connect Core section 3.1.3.7, 10")
+        passed?("iat", "OpenID Connect Core section 3.1.3.7, item 10")
 
         try rules.requireNotBefore()
 
@@ -166,10 +166,10 @@ package struct IDTokenValidation: Sendable {
                     }
                 throw rules.rejection(reason)
             }
-            passed?("nonce", "OpenID Connect Core section 3.1.3.7, 11")
+            passed?("nonce", "OpenID Connect Core section 3.1.3.7, item 11")
         case .exchange(let expected):
             // No nonce was sent, and the token may repeat the nonce of the sign-in that produced the exchanged token.
-            // The connection and the subject bind the response to the request.
+            // Instead of a nonce, the TLS connection and the subject bind the response to the request.
             guard expected.map(subject.isIdentical) != false else {
                 throw rules.rejection("it identifies another user (sub)")
             }
@@ -187,7 +187,7 @@ package struct IDTokenValidation: Sendable {
             guard let given = claims["acr"]?.string, wanted.isEmpty || wanted.containsIdentical(given) else {
                 throw Self.insufficient("the user's authentication does not meet the requested context (acr)")
             }
-            passed?("acr", "OpenID Connect Core section 3.1.3.7, 12")
+            passed?("acr", "OpenID Connect Core section 3.1.3.7, item 12")
         }
 
         // "13. If the auth_time Claim was requested, either through a specific request for this Claim or by using the
@@ -201,7 +201,7 @@ package struct IDTokenValidation: Sendable {
             guard authenticated >= time - leeway - maximum else {
                 throw Self.insufficient("the user's last authentication is older than requested (auth_time, max_age)")
             }
-            passed?("auth_time", "OpenID Connect Core section 3.1.3.7, 13")
+            passed?("auth_time", "OpenID Connect Core section 3.1.3.7, item 13")
         }
         if let authenticated = rules["auth_time"] {
             guard let authenticated = authenticated.number, authenticated <= time + leeway else {

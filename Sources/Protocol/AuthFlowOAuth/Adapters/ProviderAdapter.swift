@@ -243,8 +243,8 @@ public struct ProviderContext: Sendable {
     }
 
     /// Revokes tokens at the provider's revocation endpoint (RFC 7009).
-    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint, or the first error, after
-    ///   revocation of the remaining tokens has been attempted, or immediately if the provider does not respond.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint; otherwise, the first error. It is
+    ///   thrown after revocation of the remaining tokens has been attempted, or immediately if the provider does not respond.
     public func revoke(_ tokens: [RevocableToken]) async throws { try await client.revoke(tokens) }
 
     /// The value of an `Authorization` field that authenticates the client with its secret (RFC 7617), for the

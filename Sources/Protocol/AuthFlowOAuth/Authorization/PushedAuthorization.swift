@@ -125,7 +125,7 @@ extension OAuthClient {
         switch registration.pushedRequests {
         case .never:
             // RFC 9126 section 5: the provider "accepts authorization request data only via PAR". Without this check,
-            // the user would see an empty page.
+            // the error would be visible only in the browser.
             guard !metadata.requiresPushedRequests else {
                 throw AuthError(
                     .invalidConfiguration,

@@ -123,7 +123,7 @@ extension OAuthClient {
         return fields
     }
 
-    /// A proof for one request. A token endpoint checks the proof's time against the server's clock, and a resource
+    /// A proof for one request. A token endpoint checks the proof's `iat` against the server's clock, and a resource
     /// server against its own clock.
     private func proof(
         by key: DPoPKey,

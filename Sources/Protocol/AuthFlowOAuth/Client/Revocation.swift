@@ -13,8 +13,8 @@ extension OAuthClient {
     /// Revokes the tokens of a credential, either as RFC 7009 specifies or through the adapter. An expired access token
     /// needs no revocation.
     /// - Throws: ``AuthError`` with `unsupported` when the provider does not support revocation, `login_required` when the credential is bound
-    ///   to other endpoints, or the first error, after revocation of the remaining tokens has been attempted, or
-    ///   immediately if the provider does not respond.
+    ///   to other endpoints; otherwise, the first error. It is thrown after revocation of the remaining tokens has been attempted,
+    ///   or immediately if the provider does not respond.
     public func revoke(_ credential: Credential) async throws {
         try await requireBinding(of: credential, with: \ProviderMetadata.revocationEndpoint)
         if let provider = adapter as? any TokenRevoking {
@@ -53,8 +53,8 @@ extension OAuthClient {
     }
 
     /// Revokes tokens sequentially at the revocation endpoint (RFC 7009).
-    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support revocation, or the first error,
-    ///   after revocation of the remaining tokens has been attempted, or immediately if the provider does not respond.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support revocation; otherwise, the first error. It is
+    ///   thrown after revocation of the remaining tokens has been attempted, or immediately if the provider does not respond.
     public func revoke(_ tokens: [RevocableToken]) async throws {
         guard !tokens.isEmpty else { return }
         let endpoint = try (try await metadata(with: \ProviderMetadata.revocationEndpoint))

@@ -76,8 +76,8 @@ extension OAuthClient {
     ///   - resources: The resources that the access token is for (RFC 8707 section 2.2); default: the grant's.
     ///   - check: Runs immediately before the refresh token is sent. If it throws, the token is not sent. It is
     ///     intended for a caller that holds a lease, which may expire while the request waits for a connection.
-    /// - Throws: ``AuthError`` with `login_required` when there is no refresh token, it belongs to other endpoints,
-    ///   or it is not bound to a required key; `provider_rejected` with `invalid_grant` when the session has ended.
+    /// - Throws: ``AuthError`` with `login_required` when there is no refresh token, the credential is bound to other
+    ///   endpoints, or the refresh token is not bound to a required key; `provider_rejected` with `invalid_grant` when the session has ended.
     public func refresh(
         _ credential: Credential,
         scopes: [String]? = nil,
@@ -203,7 +203,7 @@ extension OAuthClient {
                 throw unverifiableError(error)
             }
         } else {
-            // OIDC Core section 12.2: the response "might not contain an id_token". The sign-in's ID Token remains usable as a hint.
+            // OIDC Core section 12.2: the response "might not contain an id_token". The previous ID Token remains the `id_token_hint`.
             tokens.idToken = credential.tokens.idToken
             tokens.verifiedIDToken = credential.tokens.verifiedIDToken
         }

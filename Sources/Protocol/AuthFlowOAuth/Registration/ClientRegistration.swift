@@ -196,7 +196,7 @@ extension ClientRegistration.Values {
             )
         }
         for scope in scopes where !Self.isScopeToken(scope) {
-            let advice = scope.contains(" ") ? " Each scope is a separate value in the list." : ""
+            let advice = scope.contains(" ") ? " Specify each scope as a separate element of the list." : ""
             throw AuthError(
                 .invalidConfiguration,
                 "The scope \"\(DisplayText.sanitized(scope))\" is empty or contains a character that RFC 6749 section 3.3 does not allow.\(advice)"

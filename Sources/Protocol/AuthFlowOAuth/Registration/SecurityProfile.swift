@@ -27,14 +27,14 @@ extension ClientRegistration.Values {
         guard methods.contains(authentication.method) else {
             throw rejection(
                 "the client authenticates with \(authentication.method.rawValue), not with private_key_jwt or a certificate",
-                "Security Profile section 5.3.3.1, 2"
+                "Security Profile section 5.3.3.1, item 2"
             )
         }
         // The settings of client assertions: audience and algorithm.
         if let audience = authentication.audience, audience != .issuer {
             throw rejection(
                 "the audience of client assertions is not the issuer",
-                "Security Profile section 5.3.3.1, 5"
+                "Security Profile section 5.3.3.1, item 5"
             )
         }
         if let algorithm = authentication.keyAlgorithm, !securityProfile.algorithms.contains(algorithm) {
@@ -45,15 +45,15 @@ extension ClientRegistration.Values {
         if authentication.usesCertificate, certificate != nil, !usesDPoP { bindsTokensToCertificate = true }
         if !bindsTokensToCertificate { usesDPoP = true }
         guard pushedRequests != .never else {
-            throw rejection("authorization requests are not pushed", "Security Profile section 5.3.3.2, 2")
+            throw rejection("authorization requests are not pushed", "Security Profile section 5.3.3.2, item 2")
         }
         pushedRequests = .always
         // "shall only send client_id and request_uri request parameters to the authorization endpoint".
         guard requestObjectReference == nil else {
-            throw rejection("request objects are fetched by the provider", "Security Profile section 5.3.3.2, 2")
+            throw rejection("request objects are fetched by the provider", "Security Profile section 5.3.3.2, item 2")
         }
         guard repeatedPushedParameters.isEmpty else {
-            throw rejection("pushed parameters are repeated in the URL", "Security Profile section 5.3.3.2, 6")
+            throw rejection("pushed parameters are repeated in the URL", "Security Profile section 5.3.3.2, item 6")
         }
         for algorithm in idTokenSigningAlgorithms ?? [] where !securityProfile.algorithms.contains(algorithm) {
             throw rejection("ID Tokens may be signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")

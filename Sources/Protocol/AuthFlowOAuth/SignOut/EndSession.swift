@@ -6,7 +6,7 @@ import HTTPTypes
 /// A logout request, which ends the user's session at the provider (OpenID Connect RP-Initiated Logout 1.0): the URL to
 /// visit, and the values for checking the post-logout redirect.
 public struct EndSessionRequest: Sendable, Hashable, Codable {
-    /// The URL to open in a user agent. It contains the ID Token as a hint, so do not log it.
+    /// The URL to open in a user agent. It can contain the ID Token (`id_token_hint`), so do not log it.
     public let url: String
 
     /// The post-logout redirect URI.
@@ -53,7 +53,7 @@ extension OAuthClient {
     /// to the URL, and passes the URL of the post-logout redirect to ``EndSessionRequest/check(_:)``.
     /// - Parameter credential: The credential of the user who signs out.
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint or no post-logout redirect URI is registered,
-    ///   `login_required` when the credential belongs to other endpoints.
+    ///   `login_required` when the credential is bound to other endpoints.
     public func endSessionRequest(for credential: Credential) async throws -> EndSessionRequest {
         try await endSessionEndpoint(for: credential).request(nil, host.randomToken())
     }

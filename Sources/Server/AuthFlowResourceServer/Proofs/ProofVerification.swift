@@ -20,7 +20,7 @@ struct ProofVerification {
     private static let privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"]
 
     let algorithms: [SignatureAlgorithm]
-    /// The maximum difference between the time of a proof and the server's clock, in seconds.
+    /// The maximum difference between a proof's `iat` and the server's clock, in seconds.
     let window: Double
     let nonces: ProofNonces?
 

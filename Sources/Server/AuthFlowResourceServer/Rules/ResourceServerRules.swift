@@ -70,7 +70,7 @@ public struct DPoPRules: Sendable {
     /// The accepted signature algorithms of proofs; default: all asymmetric algorithms.
     public var algorithms = SignatureAlgorithm.asymmetric
 
-    /// The maximum difference between the time of a proof and the server's clock, in either direction; default: one minute.
+    /// The maximum difference between a proof's `iat` and the server's clock, in either direction; default: one minute.
     public var window = Duration.seconds(60)
 
     /// The key for the nonces that proofs must contain; default: no nonces are required. All instances of the API must

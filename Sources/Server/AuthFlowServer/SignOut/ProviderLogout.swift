@@ -23,7 +23,7 @@ struct ProviderLogout: Sendable {
         return start <= (isOfSession ? token.issuedAt + clockLeeway.seconds : token.issuedAt)
     }
 
-    /// Whether the token is rejected as a replay: it was used before, and ends none of the sessions that were found.
+    /// Whether the token is rejected as a replay: it has already been used, and ends none of the sessions that were found.
     func isReplay(ending ended: [TaggedCredential], of found: [TaggedCredential]) -> Bool {
         !isFirst && !found.isEmpty && ended.isEmpty
     }

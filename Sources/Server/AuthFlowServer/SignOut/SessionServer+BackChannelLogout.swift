@@ -35,7 +35,7 @@ extension SessionServer {
             )
             let targets = found.filter(logout.ends)
             guard !logout.isReplay(ending: targets, of: found) else {
-                return refused("The logout token was used before (jti).")
+                return refused("The logout token has already been used (jti).")
             }
             // A separate task, because the current task may be cancelled: the use must be recorded if the sessions have ended.
             try await Task { [self] in
@@ -106,7 +106,7 @@ extension SessionServer {
         try await storeLogoutRecord(.token(token.identifier), token.issuer, token.issuedAt, for: lifetime, at: provider)
     }
 
-    /// Whether a logout token was already used.
+    /// Whether a logout token has already been used.
     private func wasUsed(_ token: LogoutToken, at provider: ProviderSessions) async throws -> Bool {
         for key in keys(of: .token(token.identifier), token.issuer, at: provider) {
             if try await logoutTime(key) != nil { return true }

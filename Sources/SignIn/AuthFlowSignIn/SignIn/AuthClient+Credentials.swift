@@ -175,8 +175,8 @@ extension AuthClient {
     }
 
     /// Exchanges a token for other tokens (RFC 8693). Nothing is stored.
-    /// - Throws: The same errors as ``OAuthClient/tokenExchange(_:)``; ``AuthError`` with `login_required` when the
-    ///   token is a stored token that belongs to other endpoints.
+    /// - Throws: The same errors as ``OAuthClient/tokenExchange(_:)``; ``AuthError`` with `login_required` when a
+    ///   stored token is passed that is bound to other endpoints.
     public func exchange(_ exchange: TokenExchange) async throws -> TokenSet {
         try await requireBinding(ofStored: [exchange.subjectToken, exchange.actorToken])
         return try await client.tokenExchange(exchange)

@@ -55,7 +55,8 @@ package final class IgnoredResponseReason: Sendable {
 
     package init() {}
 
-    /// - Parameter reason: The end of a sentence, without any content from the response.
+    /// - Parameter reason: The reason why the response was ignored, which ends the sentence in ``advice``. It must not contain
+    ///   any content from the response.
     package func record(_ reason: String) { self.reason.withLock { $0 = reason } }
 
     /// A sentence for a timeout message, preceded by a space; empty when no response was ignored.

@@ -136,7 +136,7 @@ public struct ProviderConformance: Sendable {
             do {
                 refreshed = try await client.refresh()
             } catch {
-                throw ConformanceFailure(description: "It must be possible to refresh a session repeatedly: \(error)")
+                throw ConformanceFailure(description: "It must be possible to refresh tokens repeatedly: \(error)")
             }
             try require(
                 refreshed.tokens.accessToken != last.tokens.accessToken,

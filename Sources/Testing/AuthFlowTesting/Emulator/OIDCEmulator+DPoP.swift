@@ -86,7 +86,7 @@ extension OIDCEmulator {
         case ("dpop", let expected?):
             switch proof(of: request, at: address, accessToken: parts[1]) {
             case .valid(expected): return (grant, nil)
-            // Row 107: the scheme is written in unusual letter case.
+            // Row 107: the scheme is in mixed case.
             case .refused(let error, _): return (nil, #"dPoP error="\#(error)", algs="ES256""#)
             default: return (nil, #"dPoP error="invalid_token""#)
             }

@@ -104,7 +104,7 @@ extension OIDCEmulator {
             }
             guard case .rotating(let leeway) = state.settings.refreshPolicy else { return token }
             if let usedAt = token.usedAt, now.timeIntervalSince(usedAt) >= leeway {
-                // The token was reused, by an attacker or by the client. The session ends for both.
+                // The token was reused, by an attacker or by the client, so the token family is revoked (RFC 9700 section 4.14.2).
                 state.refreshTokens = state.refreshTokens.filter { $0.value.family != token.family }
                 return nil
             }

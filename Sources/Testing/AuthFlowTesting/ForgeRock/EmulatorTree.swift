@@ -28,7 +28,7 @@ public struct EmulatorTree: Sendable {
         case fail(String)
     }
 
-    /// A callback: a question to the user or the client.
+    /// A callback: a request for input from the user or the client.
     public struct Callback: Sendable {
         let type: String
         let output: [(String, JSON)]

@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// The sign-in page of an emulated ForgeRock server: a script that walks the tree and shows its questions, like the real page. A
+/// The sign-in page of an emulated ForgeRock server: a script that walks the tree and shows its callbacks, like the real page. A
 /// client without JavaScript receives a page without a form.
 enum ForgeRockPage {
     /// - Parameter authenticateURL: The URL to which the steps of the tree are posted.

@@ -142,7 +142,7 @@ struct CurlCommand: AsyncParsableCommand {
 
     /// The URLs of the resources that a request could be for: the URL itself, and the first parent paths.
     private static func resources(covering target: Endpoint) -> [String] {
-        // The URL as the user has written it, and its normal form.
+        // The URL as the user entered it, and its normalized form.
         let written = target.url.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false).prefix(3)
             .joined(separator: "/")
         var addresses = [target.url]

@@ -144,7 +144,7 @@ struct InitProvider {
     func scopes(_ metadata: ProviderMetadata, asked: [String]) -> [String]? {
         if !asked.isEmpty { return asked }
         guard preset == nil, let known = metadata.scopes else { return nil }
-        // The user's identity, and a session that can be refreshed.
+        // The scopes for the user's identity and for a refresh token.
         let usual = ["openid", "profile", "email", "offline_access"].filter(known.contains)
         return usual == ["openid"] || usual.isEmpty ? nil : usual
     }

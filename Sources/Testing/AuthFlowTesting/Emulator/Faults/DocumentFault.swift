@@ -91,7 +91,7 @@ extension DocumentFault<TokenResponseDocument> {
     public static var missingExpiry: Self { member("expires_in", nil) }
     /// No `scope`, which is allowed (row 122).
     public static var missingScope: Self { member("scope", nil) }
-    /// `token_type` in unusual letter case, which is allowed (row 106).
+    /// `token_type` in mixed case, which is allowed (row 106).
     public static var oddlyCasedTokenType: Self { member("token_type", "bEARER") }
     /// An unknown `token_type`.
     public static var unknownTokenType: Self { member("token_type", "mac") }
