@@ -193,7 +193,7 @@ struct PKCS11Tests {
             )
         }
         func store(_ key: String) throws -> any TokenStore {
-            try ConfigurationFile(text: text(key)).profile().makeStore(providers: [.oidc], userAgents: [])
+            try ConfigurationFile(text: text(key)).profile().makeStore(ProfileComponents(providers: [.oidc]))
         }
         let uri = "pkcs11:token=AuthFlow;object=sessions?module-path=\(module)"
         let pin = #"{"env": "AUTHFLOW_PKCS11_PIN"}"#

@@ -55,7 +55,10 @@ extension SessionServer {
         try change(&options)
         let sessions =
             try store
-            ?? profiles[0].makeSessionStore(providers: providers, stores: stores, assertions: assertions, host: host)
+            ?? profiles[0].makeSessionStore(
+                ProfileComponents(providers: providers, stores: stores, assertions: assertions),
+                host: host
+            )
         do {
             guard !entries.isEmpty else {
                 try self.init(client: clients[0], store: sessions, options: options, observer: observer)

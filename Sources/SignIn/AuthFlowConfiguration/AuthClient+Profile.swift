@@ -50,13 +50,13 @@ extension AuthClient {
         host: HostServices = .system,
         observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) throws {
-        let (choices, configuration) = try profile.checked(
+        let components = ProfileComponents(
             providers: providers,
             userAgents: userAgents,
             stores: stores,
-            assertions: assertions,
-            environment: host.environment
+            assertions: assertions
         )
+        let (choices, configuration) = try profile.checked(by: components, environment: host.environment)
         let factory = try configuration[choices.provider]
         let context = AssertionSourceFactory.Context(
             host: host,
@@ -144,7 +144,7 @@ extension AuthClient {
                 }
             ),
             methods: try choice.methods(flows, devicePresenter: devicePresenter, assertions: assertion),
-            store: try choices.makeStore(configuration, stores, host),
+            store: try choices.makeStore(configuration, host),
             options: options,
             observer: observer
         )

@@ -30,7 +30,7 @@ extension ConfigurationFile {
         name: String = "configuration",
         directory: String = "."
     ) async throws {
-        let choices = ProfileChoices(providers: providers, userAgents: [], stores: stores, assertions: assertions)
+        let choices = ProfileChoices(ProfileComponents(providers: providers, stores: stores, assertions: assertions))
         var lookup = ConfigurationLookup(values: values, name: name)
         var members: [String: JSON] = [:]
         // As environment variables, these names would be identical.

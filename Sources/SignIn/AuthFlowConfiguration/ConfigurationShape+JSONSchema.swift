@@ -14,29 +14,21 @@ extension ConfigurationFile {
         resourceServer: [any AnyConfigurationKey] = [],
         server: [any AnyConfigurationKey] = []
     ) -> JSON {
-        var profiles = providers.map { provider in
-            // The keys of a profile depend on its provider, which is identified by its name.
-            let choices = ProfileChoices(
-                providers: [provider],
-                userAgents: userAgents,
-                stores: stores,
-                assertions: assertions
-            )
+        func components(_ providers: [ProviderFactory]) -> ProfileComponents {
+            ProfileComponents(providers: providers, userAgents: userAgents, stores: stores, assertions: assertions)
+        }
+        // The keys of a profile depend on its provider, which is identified by its name.
+        let own = providers.map { provider in
+            let choices = ProfileChoices(components([provider]))
             return ConfigurationShape.object(Profile.declarations(choices, provider: provider)).jsonSchema
         }
-        profiles += providers.compactMap { provider in
-            let choices = ProfileChoices(
-                providers: [provider],
-                userAgents: userAgents,
-                stores: stores,
-                assertions: assertions
-            )
-            return ProviderPreset.jsonSchema(
-                presets.filter { $0.members["provider"]?.string == provider.name },
-                profile: ConfigurationShape.object(Profile.declarations(choices, provider: provider)).jsonSchema
-            )
-        }
-        let choices = ProfileChoices(providers: [], userAgents: userAgents, stores: stores, assertions: [])
+        let profiles =
+            own
+            + zip(providers, own).compactMap { provider, schema in
+                let ownPresets = presets.filter { $0.members["provider"]?.string == provider.name }
+                return ProviderPreset.jsonSchema(ownPresets, profile: schema)
+            }
+        let choices = ProfileChoices(components([]))
         let resourceClient = ConfigurationShape.object(ResourceClientSettings.declarations(choices))
         let shape = ConfigurationShape.object(
             keys(

@@ -7,16 +7,10 @@ public struct Profile: Sendable {
     /// The profile's name in the file.
     public let name: String
 
-    private let section: ConfigurationSection
+    let section: ConfigurationSection
 
     /// The other profiles of the file, by name.
     let others: [String: JSON]
-
-    init(name: String, section: ConfigurationSection, others: [String: JSON]) {
-        self.name = name
-        self.section = section
-        self.others = others
-    }
 
     /// Another profile of the same file. It cannot refer to a third profile, so profiles cannot form a cycle.
     func other(_ name: String) -> Profile? {
@@ -30,94 +24,49 @@ public struct Profile: Sendable {
         }
     }
 
-    /// Validates the profile against the available components, and returns its values.
+    /// Validates the profile, without reading secrets or starting programs, and returns its values.
+    /// - Parameters:
+    ///   - components: The components that the profile can select.
+    ///   - environment: The environment variables to which the values may refer; default: none.
     /// - Throws: ``ConfigurationError`` with every issue.
-    func checked(
-        providers: [ProviderFactory],
-        userAgents: [UserAgentFactory],
-        stores: [TokenStoreFactory],
-        assertions: [AssertionSourceFactory],
-        environment: [String: String]
+    @discardableResult
+    package func checked(
+        by components: ProfileComponents,
+        environment: [String: String] = [:]
     ) throws -> (choices: ProfileChoices, profile: ConfigurationObject) {
         let (json, path) = (section.json, section.path)
-        let provider = json["provider"]?.string.flatMap { name in providers.first { $0.name == name } }
-        let choices = ProfileChoices(
-            providers: providers,
-            userAgents: userAgents,
-            stores: stores,
-            assertions: assertions
-        )
+        let provider = json["provider"]?.string.flatMap { name in components.providers.first { $0.name == name } }
+        let choices = ProfileChoices(components)
         var checker = ConfigurationChecker(source: section.source)
         checker.check(json, .object(Self.declarations(choices, provider: provider)), at: path)
         var issues = checker.issues
         if provider == nil {
             // Without the provider, its keys cannot be distinguished from misspelled keys, so only issues that do not depend on
             // the provider are reported.
-            let own = Set(providers.flatMap(\.keys).map(\.name))
+            let own = Set(components.providers.flatMap(\.keys).map(\.name))
             issues.removeAll { issue in own.contains { issue.keyPath == path.member($0).description } }
         }
         guard issues.isEmpty else { throw ConfigurationError(issues: issues) }
         return (choices, section.object(json, environment))
     }
 
-    /// Validates the profile's keys and values without reading secrets or starting programs.
-    /// - Throws: ``ConfigurationError`` with every issue.
-    package func checkKeys(
-        providers: [ProviderFactory],
-        userAgents: [UserAgentFactory],
-        stores: [TokenStoreFactory],
-        assertions: [AssertionSourceFactory]
-    ) throws {
-        _ = try checked(
-            providers: providers,
-            userAgents: userAgents,
-            stores: stores,
-            assertions: assertions,
-            environment: [:]
-        )
-    }
-
     /// Creates the store that the profile selects; default: the first store in the list.
-    /// - Parameters:
-    ///   - providers: The provider adapters to choose from.
-    ///   - userAgents: The user agents to choose from.
-    ///   - stores: The token stores to choose from.
-    ///   - assertions: The sources of assertions to choose from.
-    ///   - host: The clock, random number generator and environment.
     /// - Throws: ``ConfigurationError``, or any error from creating the store.
     package func makeStore(
-        providers: [ProviderFactory],
-        userAgents: [UserAgentFactory],
-        stores: [TokenStoreFactory] = TokenStoreFactory.standard,
-        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
+        _ components: ProfileComponents,
         host: HostServices = .system
     ) throws -> any TokenStore {
-        let (choices, configuration) = try checked(
-            providers: providers,
-            userAgents: userAgents,
-            stores: stores,
-            assertions: assertions,
-            environment: host.environment
-        )
-        return try choices.makeStore(configuration, stores, host)
+        let (choices, configuration) = try checked(by: components, environment: host.environment)
+        return try choices.makeStore(configuration, host)
     }
 
-    /// Like ``makeStore(providers:userAgents:stores:assertions:host:)``, for the sessions of a web application.
-    /// - Throws: The same errors, and ``ConfigurationError`` when the store cannot store sessions.
+    /// Creates the store that the profile selects, for the sessions of a web application.
+    /// - Throws: The errors of ``makeStore(_:host:)``, and ``ConfigurationError`` when the store cannot store sessions.
     package func makeSessionStore(
-        providers: [ProviderFactory],
-        stores: [TokenStoreFactory] = TokenStoreFactory.standard,
-        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
+        _ components: ProfileComponents,
         host: HostServices = .system
     ) throws -> any SessionTokenStore {
-        let store = try makeStore(
-            providers: providers,
-            userAgents: [],
-            stores: stores,
-            assertions: assertions,
-            host: host
-        )
-        guard let sessions = store as? any SessionTokenStore else {
+        guard let sessions = try makeStore(components, host: host) as? any SessionTokenStore else {
             throw section.error(
                 "its \"store\" cannot store the sessions of many users: choose memory, sqlite, postgresql or redis"
             )

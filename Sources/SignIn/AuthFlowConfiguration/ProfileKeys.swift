@@ -314,13 +314,14 @@ public enum ProfileKeys {
 }
 
 /// The keys of a profile that depend on the components that a program lists.
-struct ProfileChoices: Sendable {
+package struct ProfileChoices: Sendable {
     let provider: ConfigurationKey<ProviderFactory>
     let userAgents: ConfigurationKey<[ConfigurationChoice<UserAgentFactory?>]>
     let store: ConfigurationKey<ConfigurationChoice<TokenStoreFactory>?>
     let shared: ConfigurationKey<Shared?>
     let assertion: ConfigurationKey<ConfigurationChoice<AssertionSourceFactory>?>
     let clientAssertion: ConfigurationKey<ConfigurationChoice<AssertionSourceFactory>?>
+    private let defaultStore: TokenStoreFactory?
 
     /// The credentials that several apps of one vendor share.
     struct Shared: Sendable {
@@ -328,12 +329,10 @@ struct ProfileChoices: Sendable {
         let store: ConfigurationChoice<TokenStoreFactory>
     }
 
-    init(
-        providers: [ProviderFactory],
-        userAgents: [UserAgentFactory],
-        stores: [TokenStoreFactory],
-        assertions: [AssertionSourceFactory]
-    ) {
+    init(_ components: ProfileComponents) {
+        let (providers, userAgents) = (components.providers, components.userAgents)
+        let stores = components.stores
+        self.defaultStore = stores.first
         let names = providers.map(\.name)
         self.provider = ConfigurationKey(
             "provider",
@@ -359,7 +358,7 @@ struct ProfileChoices: Sendable {
             .store(of: stores),
             "The store for the credential. Default: file."
         )
-        let sources = assertions.map { ($0, $0.name, $0.keys) }
+        let sources = components.assertions.map { ($0, $0.name, $0.keys) }
         self.assertion = ConfigurationKey(
             "assertion",
             .named(sources),
@@ -392,13 +391,9 @@ struct ProfileChoices: Sendable {
     }
 
     /// Creates the store that a configuration selects; default: the first store in the list.
-    func makeStore(
-        _ configuration: ConfigurationObject,
-        _ stores: [TokenStoreFactory],
-        _ host: HostServices
-    ) throws -> any TokenStore {
+    func makeStore(_ configuration: ConfigurationObject, _ host: HostServices) throws -> any TokenStore {
         try configuration[store]?.make(host: host)
-            ?? stores.first?.make(ConfigurationObject(empty: configuration), host) ?? MemoryTokenStore()
+            ?? defaultStore?.make(ConfigurationObject(empty: configuration), host) ?? MemoryTokenStore()
     }
 
     /// The declarations of these keys.

@@ -64,27 +64,19 @@ public struct ResourceClientSettings: Sendable {
         try section.transport(environment: environment)
     }
 
-    /// Creates the store that the settings select; default: the first store in the list.
+    /// The store that the settings select, default: the first store in the list; and the redirect URI under which
+    /// registrations are stored.
     /// - Throws: ``ConfigurationError``, or any error from creating the store.
-    package func store(
-        of stores: [TokenStoreFactory] = TokenStoreFactory.standard,
-        userAgents: [UserAgentFactory],
+    package func registrationStore(
+        _ components: ProfileComponents,
         host: HostServices = .system
-    ) throws -> any TokenStore {
-        let choices = ProfileChoices(providers: [], userAgents: userAgents, stores: stores, assertions: [])
+    ) throws -> (store: any TokenStore, redirectURI: RedirectURI) {
+        let choices = ProfileChoices(components)
         let configuration = try checked(choices, host)
-        return try choices.makeStore(configuration, stores, host)
-    }
-
-    /// The redirect URI under which registrations are stored.
-    /// - Throws: ``ConfigurationError``.
-    package func redirectURI(
-        of stores: [TokenStoreFactory] = TokenStoreFactory.standard,
-        userAgents: [UserAgentFactory],
-        host: HostServices = .system
-    ) throws -> RedirectURI {
-        let choices = ProfileChoices(providers: [], userAgents: userAgents, stores: stores, assertions: [])
-        return try checked(choices, host)[ProfileKeys.redirectURI]?.first ?? .loopback
+        return (
+            try choices.makeStore(configuration, host),
+            try configuration[ProfileKeys.redirectURI]?.first ?? .loopback
+        )
     }
 
     fileprivate func apply(_ configuration: ConfigurationObject, to options: inout ResourceClient.Options) throws {
@@ -124,7 +116,7 @@ extension ResourceClient {
         host: HostServices = .system,
         observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) throws {
-        let choices = ProfileChoices(providers: [], userAgents: userAgents, stores: stores, assertions: [])
+        let choices = ProfileChoices(ProfileComponents(userAgents: userAgents, stores: stores))
         let configuration = try settings.checked(choices, host)
         var options = options
         try settings.apply(configuration, to: &options)
@@ -144,7 +136,7 @@ extension ResourceClient {
             address,
             methods: try choice.methods([.authorizationCode], devicePresenter: nil, assertions: nil),
             registered: nil,
-            store: try settings.store(of: stores, userAgents: userAgents, host: host),
+            store: try choices.makeStore(configuration, host),
             options: options,
             transport: transport ?? network,
             host: host,

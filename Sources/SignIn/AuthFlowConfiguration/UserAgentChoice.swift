@@ -155,38 +155,26 @@ struct UserAgentChoice: Sendable {
 }
 
 extension Profile {
-    /// The user agent that would be chosen for a profile, and the reasons.
-    package struct UserAgentExplanation: Sendable {
-        /// The agent's name; nil when no agent works in this environment.
-        package let chosen: String?
-        /// A line for each agent, including the chosen one: its name, a colon, and the reason.
-        package let reasons: [String]
-    }
-
     /// Explains which user agent a client of this profile would use, without creating the agent.
+    /// - Returns: The agent's name, nil when no agent works in this environment; and a line for each agent, including the
+    ///   chosen one: its name, a colon, and the reason.
     /// - Throws: ``ConfigurationError``.
     package func userAgentExplanation(
-        providers: [ProviderFactory],
-        userAgents: [UserAgentFactory],
-        stores: [TokenStoreFactory] = TokenStoreFactory.standard,
-        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
+        _ components: ProfileComponents,
         context: UserAgentContext
-    ) throws -> UserAgentExplanation {
+    ) throws -> (chosen: String?, reasons: [String]) {
         let (choices, configuration) = try checked(
-            providers: providers,
-            userAgents: userAgents,
-            stores: stores,
-            assertions: assertions,
+            by: components,
             environment: context.launchEnvironment.environment
         )
         let choice = try UserAgentChoice(
             of: nil,
             in: configuration,
             choices.userAgents,
-            factories: userAgents,
+            factories: components.userAgents,
             context: context
         )
-        return UserAgentExplanation(chosen: choice.best?.factory.name, reasons: choice.reasons)
+        return (choice.best?.factory.name, choice.reasons)
     }
 }
 

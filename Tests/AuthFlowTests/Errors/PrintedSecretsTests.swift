@@ -87,10 +87,7 @@ import Testing
         )
         let file = try ConfigurationFile(text: Array(#"{"profiles": {"a": {"provider": "x", "client_id": "c"}}}"#.utf8))
         let (_, configuration) = try file.profile().checked(
-            providers: [ProviderFactory("x", keys: []) { _ in provider }],
-            userAgents: [],
-            stores: [],
-            assertions: [],
+            by: ProfileComponents(providers: [ProviderFactory("x", keys: []) { _ in provider }]),
             environment: ["TOKEN": secret]
         )
         let device = try DeviceAuthorization(

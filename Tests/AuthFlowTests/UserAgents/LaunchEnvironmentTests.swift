@@ -247,8 +247,7 @@ import Testing
             """
         let profile = try ConfigurationFile(text: Array(text.utf8), name: "authflow.json").profile("p")
         let explanation = try profile.userAgentExplanation(
-            providers: [ProviderFactory("x", keys: []) { _ in throw AuthError(.unsupported, "not here") }],
-            userAgents: [.loopback],
+            Self.components([.loopback]),
             context: UserAgentContext(
                 launchEnvironment: LaunchEnvironment(environment: Self.x11, hasTerminal: hasTerminal) {
                     $0 == "work-browser" ? "/opt/work-browser" : nil
@@ -261,13 +260,16 @@ import Testing
         #expect(texts.contains { $0.contains("is not installed") } == (browser == "missing-browser"), "\(explanation)")
     }
 
+    private static func components(_ userAgents: [UserAgentFactory]) -> ProfileComponents {
+        let provider = ProviderFactory("x", keys: []) { _ in throw AuthError(.unsupported, "not here") }
+        return ProfileComponents(providers: [provider], userAgents: userAgents)
+    }
+
     private func check(_ place: Place) throws {
         let text = #"{"profiles": {"p": {"provider": "x", "client_id": "c"}}}"#
         let profile = try ConfigurationFile(text: Array(text.utf8), name: "authflow.json").profile("p")
-        let agents: [UserAgentFactory] = [.loopback, .systemBrowser, .paste]
         let explanation = try profile.userAgentExplanation(
-            providers: [ProviderFactory("x", keys: []) { _ in throw AuthError(.unsupported, "not here") }],
-            userAgents: agents,
+            Self.components([.loopback, .systemBrowser, .paste]),
             context: UserAgentContext(
                 launchEnvironment: place.launchEnvironment,
                 redirectURIs: try place.redirectURIs.map { try RedirectURI($0) }

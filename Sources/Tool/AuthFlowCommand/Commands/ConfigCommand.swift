@@ -88,9 +88,7 @@ struct ConfigCommand: AsyncParsableCommand {
                         host: ToolEnvironment.host
                     )
                     _ = try SessionServer.profileWithStore(in: file, host: ToolEnvironment.host).makeSessionStore(
-                        providers: Known.providers,
-                        stores: Known.stores,
-                        assertions: Known.assertions,
+                        Known.components,
                         host: ToolEnvironment.host
                     )
                     return nil
@@ -175,14 +173,7 @@ struct ConfigCommand: AsyncParsableCommand {
             do { try body() } catch let error as ConfigurationError { issues += error.issues }
         }
         for name in file.profileNames {
-            try check {
-                try file.profile(name).checkKeys(
-                    providers: Known.providers,
-                    userAgents: Known.userAgents,
-                    stores: Known.stores,
-                    assertions: Known.assertions
-                )
-            }
+            try check { try file.profile(name).checked(by: Known.components) }
         }
         try check { _ = try file.resourceServer?.checked(ResourceServer.configurationKeys, environment: [:]) }
         try check { _ = try file.server.checked(SessionServer.configurationKeys, environment: [:]) }

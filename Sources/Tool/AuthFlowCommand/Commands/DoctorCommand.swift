@@ -146,10 +146,7 @@ struct DoctorCommand: AsyncParsableCommand {
         _ findings: inout Findings
     ) throws {
         let agents = try profile.userAgentExplanation(
-            providers: Known.providers,
-            userAgents: Known.userAgents,
-            stores: Known.stores,
-            assertions: Known.assertions,
+            Known.components,
             context: UserAgentContext(
                 launchEnvironment: launchEnvironment,
                 redirectURIs: client.registration.redirectURIs

@@ -102,10 +102,8 @@ struct MCPCommand: AsyncParsableCommand {
 
         func run() async throws {
             let file = try ResourceChoice.file(config)?.content
-            let store = try (file?.resourceClient ?? ResourceClientSettings()).store(
-                userAgents: Known.userAgents,
-                host: ToolEnvironment.host
-            )
+            let settings = file?.resourceClient ?? ResourceClientSettings()
+            let store = try settings.registrationStore(Known.components, host: ToolEnvironment.host).store
             var all: [JSON] = []
             for address in try await KnownResources(store: store).addresses() {
                 let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()

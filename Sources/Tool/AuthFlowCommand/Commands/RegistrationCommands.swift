@@ -13,10 +13,8 @@ enum RegistrationCommands {
 
         init(config: String?) throws {
             let settings = try ResourceChoice.file(config)?.content.resourceClient ?? ResourceClientSettings()
-            self.store = try settings.store(of: Known.stores, userAgents: Known.userAgents, host: ToolEnvironment.host)
-            self.redirectURI = try settings.redirectURI(
-                of: Known.stores,
-                userAgents: Known.userAgents,
+            (self.store, self.redirectURI) = try settings.registrationStore(
+                Known.components,
                 host: ToolEnvironment.host
             )
             self.transport = try settings.transport(environment: ToolEnvironment.host.environment)

@@ -12,13 +12,7 @@ struct StoreCommand: AsyncParsableCommand {
 
     static func store(_ options: ProfileOptions) throws -> (profile: Profile, store: any TokenStore) {
         let profile = try options.choice.file().profile(options.profile)
-        let store = try profile.makeStore(
-            providers: Known.providers,
-            userAgents: Known.userAgents,
-            stores: Known.stores,
-            assertions: Known.assertions,
-            host: ToolEnvironment.host
-        )
+        let store = try profile.makeStore(Known.components, host: ToolEnvironment.host)
         return (profile, store)
     }
 

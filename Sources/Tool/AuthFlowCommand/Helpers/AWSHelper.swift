@@ -98,13 +98,7 @@ struct AWSKeys {
 
     /// The store for the credentials.
     static func store(of profile: Profile) throws -> any TokenStore {
-        try profile.makeStore(
-            providers: Known.providers,
-            userAgents: Known.userAgents,
-            stores: Known.stores,
-            assertions: Known.assertions,
-            host: ToolEnvironment.host
-        )
+        try profile.makeStore(Known.components, host: ToolEnvironment.host)
     }
 
     /// The record, which all users of a profile share, so that a sign-out finds it even if the user is unknown.

@@ -23,6 +23,12 @@ enum Known {
     static let stores = TokenStoreFactory.standard + [.sqlite, .postgreSQL, .redis]
     static let presets = ProviderPreset.all + [.forgeRock, .gitHub, .okta]
     static let assertions = AssertionSourceFactory.standard + [.command]
+    static let components = ProfileComponents(
+        providers: providers,
+        userAgents: userAgents,
+        stores: stores,
+        assertions: assertions
+    )
 }
 
 /// Selects the configuration file, the profile in it and the account.
