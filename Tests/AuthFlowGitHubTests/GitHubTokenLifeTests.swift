@@ -251,4 +251,33 @@ import Testing
             #expect(try await client.credential() == nil)
         }
     }
+
+    /// GitHub sends errors with status 200, and XML or a form if that is what an intermediary requests.
+    @Test(arguments: ["application/x-www-form-urlencoded", "application/xml"])
+    func anErrorContainsNoSecretOfTheRequest(_ type: String) async throws {
+        struct Echo: HTTPTransport {
+            let base: any HTTPTransport
+            let type: String
+
+            func send(_ call: TransportRequest) async throws -> TransportResponse {
+                guard call.url.hasSuffix("/access_token") else { return try await base.send(call) }
+                let echo = FormURLEncoding.decode(String(decoding: call.body, as: UTF8.self))?["client_secret"] ?? ""
+                let first = echo.unicodeScalars.first.map { String($0.value, radix: 16) } ?? ""
+                let text =
+                    type == "application/xml"
+                    ? "<OAuth><error>incorrect</error><error_description>bad &#x\(first);\(echo.dropFirst())</error_description></OAuth>"
+                    : "error=incorrect&error_description=bad+\(FormURLEncoding.encode(echo))"
+                return TransportResponse(
+                    head: HTTPResponse(status: .ok, headerFields: [.contentType: type]),
+                    body: Array(text.utf8)
+                )
+            }
+        }
+        try await GitHubEnvironment.with(.inProcess) { environment in
+            let echo = Echo(base: environment.transport, type: type)
+            let client = try GitHubEnvironment(emulator: environment.emulator, transport: echo).client()
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.providerError?.errorDescription == "bad <redacted>", "\(error as Any)")
+        }
+    }
 }

@@ -142,6 +142,61 @@ import Testing
         #expect(error?.code == .loginRequired)
         #expect(error?.providerError?.error == "invalid_grant")
     }
+
+    /// `authflow curl --profile` asks this before it sends a token with more access.
+    @Test(arguments: [false, true])
+    func anInterruptedSignInCountsOnlyIfItStoredTokens(_ storesTokens: Bool) async throws {
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+            let store = MemoryTokenStore()
+            let client = try environment.client(store: store)
+            _ = try await client.signIn()
+            let key = RecordKey(name: environment.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
+            // The record of a process that was killed before its sign-in succeeded, or before it recorded the success.
+            try await store.withLease(on: key) { lease in
+                let bytes = try await store.bytes(under: lease)
+                var unfinished = try #require(try bytes.flatMap { try JSON(parsing: $0).object })
+                (unfinished["id"], unfinished["start"], unfinished["end"]) = ("1", 0, 1)
+                let record: JSON = ["unfinished": [.object(unfinished)]]
+                try await store.write(try record.serialized(), under: lease)
+            }
+            if !storesTokens {
+                for key in await store.keys(after: nil, limit: 100) where key.kind == .credential {
+                    try await store.withLease(on: key) { try await store.write(nil, under: $0) }
+                }
+            }
+            #expect(try await environment.client(store: store).hasSignIn() == storesTokens)
+        }
+    }
+
+    /// The code exchange is completed, because the tokens could otherwise not be revoked.
+    @Test func aSignInThatIsCancelledDuringTheCodeExchangeRemainsInTheRecord() async throws {
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+            let store = MemoryTokenStore()
+            let (began, gate) = (AsyncStream<Void>.makeStream(), AsyncStream<Void>.makeStream())
+            let transport = BeforeFirstRequest(base: environment.transport, to: "/token") {
+                began.continuation.finish()
+                await withCheckedContinuation { continuation in
+                    Task.detached {
+                        for await _ in gate.stream {}
+                        continuation.resume()
+                    }
+                }
+            }
+            let waiting = try ResourceEnvironment(emulator: environment.emulator, transport: transport).client(
+                store: store
+            )
+            let signIn = Task { try await waiting.signIn() }
+            for await _ in began.stream {}
+            signIn.cancel()
+            await #expect(throws: (any Error).self) { try await signIn.value }
+            gate.continuation.finish()
+            #expect(await waiting.drain())
+            let other = try environment.client(store: store)
+            #expect(try await other.hasSignIn())
+            #expect(try await Self.send(other) == 200)
+            #expect(environment.emulator.authorizations.count == 1)
+        }
+    }
 }
 
 /// A store in which something happens before the first lease on a record of one kind.

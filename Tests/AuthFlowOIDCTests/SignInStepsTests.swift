@@ -249,7 +249,9 @@ import Testing
         let stored = try JSONDecoder().decode(EndSessionRequest.self, from: try JSONEncoder().encode(logout))
         try stored.check("\(logout.redirectURI)?state=\(logout.state)")
         for callback in [
-            "\(logout.redirectURI)?state=x", logout.redirectURI, "https://evil.example.com/?state=\(logout.state)",
+            "\(logout.redirectURI)?state=x", logout.redirectURI,
+            "\(logout.redirectURI)?state=\(logout.state)&error=server_error",
+            "https://evil.example.com/?state=\(logout.state)",
         ] {
             expectError(.invalidCallback) { try stored.check(callback) }
         }

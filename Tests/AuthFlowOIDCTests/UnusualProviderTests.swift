@@ -141,4 +141,27 @@ import Testing
         let basic = Base64URL.encode(Array("client:the%2Bclient%2Fsecret".utf8)).prefix(20)
         for secret in secrets + [String(basic)] { #expect(!shown.contains(secret), "\(shown)") }
     }
+
+    /// RFC 7009 section 2.2.1 refers to RFC 6749 section 5.2, whose errors have status 400. Any other status may be about the request.
+    @Test(arguments: [(400, true), (401, false), (403, false), (503, false)])
+    func anInvalidTokenErrorMeansThatTheTokenIsRevokedOnlyWithStatus400(_ status: Int, _ isRevoked: Bool) async throws {
+        let origin = "https://id.example.com"
+        let metadata = #"{"issuer": "\#(origin)", "revocation_endpoint": "\#(origin)/revoke"}"#
+        let transport = InProcessTransport(origin: origin) { request, _ in
+            var head = HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"])
+            guard request.path == "/revoke" else { return TransportResponse(head: head, body: Array(metadata.utf8)) }
+            head.status = .init(code: status)
+            return TransportResponse(head: head, body: Array(#"{"error": "invalid_token"}"#.utf8))
+        }
+        let client = OAuthClient(
+            server: AuthorizationServer(OIDCProvider(issuer: origin), transport: transport),
+            registration: try ClientRegistration(clientID: "client")
+        )
+        do {
+            try await client.revoke([RevocableToken(Secret("token"))])
+            #expect(isRevoked)
+        } catch {
+            #expect(!isRevoked)
+        }
+    }
 }

@@ -137,8 +137,19 @@ import Testing
             #expect(emulator.requests.last == "POST /mcp\(suffix.prefix { $0 != "?" })", "\(outcome.standardError)")
             #expect(emulator.requests.count { $0 == "POST /token" } == 1)
             // The meaning of such a path depends on the server.
-            let dots = try await run(["curl", emulator.resource + "/../part"] + choice)
-            #expect(dots.status == 2 && dots.standardError.contains("dot segments"), "\(dots.standardError)")
+            for path in ["/mcp/../part", "/public/../mcp", "/./mcp", "/%2e%2e/mcp", "/x/..;/mcp"] {
+                let dots = try await run(["curl", emulator.origin + path] + choice)
+                #expect(
+                    dots.status == 2 && dots.standardError.contains("dot segments"),
+                    "\(path) \(dots.standardError)"
+                )
+            }
+            // A server may treat these paths as below the resource, and the resource's token must not be sent to them.
+            for path in ["/mcp%2Fx", "/mcp;v=1/x"] {
+                let outcome = try await run(["curl", emulator.origin + path] + choice)
+                #expect(outcome.status == 2 && outcome.standardError.contains("not below"), "\(outcome.standardError)")
+            }
+            #expect(emulator.requests.count { $0 == "POST /token" } == 1)
         }
     }
 

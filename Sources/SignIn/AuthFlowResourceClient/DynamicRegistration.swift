@@ -116,7 +116,7 @@ public struct DynamicRegistration: Sendable {
             )
         }
         let json = try response.json(from: "\(endpoint)")
-        if let error = ProviderError(json, status: response.status) {
+        if let error = response.providerError(in: json) {
             throw AuthError(.providerRejected, "\(endpoint.host) did not register the client.", providerError: error)
         }
         return try Self.registered(json, asked: request, at: endpoint)

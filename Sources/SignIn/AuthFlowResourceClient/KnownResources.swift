@@ -18,6 +18,13 @@ public struct KnownResources: Sendable {
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func addresses() async throws -> [String] { try await records().filter { !$0.contains(" ") } }
 
+    /// The URLs of the protected resources that users have signed in to with preregistered clients of this name.
+    package func addresses(registered name: String) async throws -> [String] {
+        let records = try await entries(of: Self.resources(true))
+        guard name != "default" else { return records.filter { !$0.contains(" ") } }
+        return records.compactMap { $0.hasPrefix("\(name) ") ? String($0.dropFirst(name.count + 1)) : nil }
+    }
+
     /// The names of the records about resources, sorted: the URL of the resource, preceded by the name of its client unless that is the default.
     func records() async throws -> [String] { try await entries(of: "resources") }
 
@@ -30,8 +37,19 @@ public struct KnownResources: Sendable {
         }
     }
 
-    func add(record: String) async { await change("resources") { $0.contains(record) ? $0 : $0 + [record] } }
-    func remove(record: String) async { await change("resources") { $0.filter { $0 != record } } }
+    /// - Parameter isRegistered: Whether the client is preregistered. Only the configuration of such a client can find its tokens, and a client with
+    ///   the same name that is not may have signed in to the same resource.
+    func add(record: String, isRegistered: Bool = false) async {
+        await change(Self.resources(isRegistered)) { $0.contains(record) ? $0 : $0 + [record] }
+    }
+    func remove(record: String, isRegistered: Bool = false) async {
+        await change(Self.resources(isRegistered)) { $0.filter { $0 != record } }
+    }
+
+    private static func resources(_ isRegistered: Bool) -> String {
+        isRegistered ? "resources of registered clients" : "resources"
+    }
+
     func add(issuer: String, origin: String) async {
         await change("registrations") { $0.contains("\(issuer) \(origin)") ? $0 : $0 + ["\(issuer) \(origin)"] }
     }
@@ -39,18 +57,30 @@ public struct KnownResources: Sendable {
         await change("registrations") { $0.filter { $0 != "\(issuer) \(origin)" } }
     }
 
-    private func entries(of list: String) async throws -> [String] {
-        try await store.bytes(for: Self.key(list)).flatMap { try? JSON(parsing: $0) }?["entries"]?.strings?.sorted()
-            ?? []
+    private func entries(of list: String) async throws -> [String] { try await self.list(of: list).entries }
+
+    /// The entries of a list, sorted, and whether these are all: a list that was damaged or is full has lost entries.
+    func list(of name: String) async throws -> (entries: [String], isComplete: Bool) {
+        guard let bytes = try await store.bytes(for: Self.key(name)) else { return ([], true) }
+        guard let json = try? JSON(parsing: bytes), let entries = json["entries"]?.strings else { return ([], false) }
+        return (entries.sorted(), json["incomplete"] != true && entries.count < Self.limit)
+    }
+
+    /// Whether a list may lack entries.
+    package func isIncomplete() async throws -> Bool {
+        let lists = (try await list(of: "resources"), try await list(of: "registrations"))
+        return !lists.0.isComplete || !lists.1.isComplete
     }
 
     /// A failed write does not stop the sign-in.
-    private func change(_ list: String, _ body: ([String]) -> [String]) async {
-        guard let known = try? await entries(of: list), body(known) != known else { return }
-        let key = Self.key(list)
+    private func change(_ name: String, _ body: ([String]) -> [String]) async {
+        guard let known = try? await entries(of: name), body(known) != known else { return }
+        let key = Self.key(name)
         try? await store.withLease(on: key) { lease in
-            let json: JSON = ["entries": .array(body(try await entries(of: list)).suffix(Self.limit).map(JSON.string))]
-            try await store.write(try json.serialized(), under: lease)
+            let (entries, isComplete) = try await list(of: name)
+            var members: [String: JSON] = ["entries": .array(body(entries).suffix(Self.limit).map(JSON.string))]
+            if !isComplete { members["incomplete"] = true }
+            try await store.write(try JSON.object(members).serialized(), under: lease)
         }
     }
 

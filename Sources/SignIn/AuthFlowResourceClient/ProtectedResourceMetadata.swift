@@ -1,4 +1,4 @@
-import AuthFlowHTTP
+package import AuthFlowHTTP
 import AuthFlowJSON
 import AuthFlowOAuth
 
@@ -98,6 +98,16 @@ extension Endpoint {
     /// Whether a server could find a dot segment (RFC 3986 section 3.3) in the path: some servers decode a path repeatedly, treat an
     /// encoded slash or a backslash as a slash, or remove parameters (`..;v=1`) from a segment.
     package var hasDotSegments: Bool {
+        possibleSegments.contains { $0.elementsEqual(".".utf8) || $0.elementsEqual("..".utf8) }
+    }
+
+    /// Whether a server could treat the path of a request as this path or as one below it.
+    package func mayCover(_ target: Endpoint) -> Bool {
+        origin == target.origin && target.possibleSegments.starts(with: possibleSegments)
+    }
+
+    /// The segments of the path as a server could see them. Empty segments are omitted.
+    private var possibleSegments: [[UInt8]] {
         var plain: [UInt8] = []
         for byte in path.utf8 {
             plain.append(byte)
@@ -109,10 +119,10 @@ extension Endpoint {
                 plain.replaceSubrange((plain.count - 3)..., with: CollectionOfOne(high << 4 | low))
             }
         }
-        return plain.split { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") }.contains { segment in
+        return plain.split { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") }.compactMap { segment in
             // A decoded path may be parsed again: a query or a fragment ends it, and URL parsers remove tabs and line breaks.
             let name = segment.prefix { !";?#\0".utf8.contains($0) }.filter { $0 > 0x20 }
-            return name.elementsEqual(".".utf8) || name.elementsEqual("..".utf8)
+            return name.isEmpty ? nil : name
         }
     }
 

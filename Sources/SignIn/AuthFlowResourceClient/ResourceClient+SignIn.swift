@@ -236,10 +236,11 @@ extension ResourceClient {
         }
         // A process may have been killed after it had stored a token and before it recorded the success: the record then names its sign-in.
         // Tokens that the record does not name remained after a sign-out, and are not used.
-        if methods.withoutUser == nil, case .request(let rejected) = cause,
-            let stored = try? await client.freshCredential(lasting: .zero),
-            let recorded = try await record().names(known, signedInAt: stored.signedInAt),
-            found.metadata?.fit != .prefix, Self.mayBeAccepted(stored, after: rejected, for: challenge),
+        if methods.withoutUser == nil, case .request(let rejected) = cause, found.metadata?.fit != .prefix,
+            let signedInAt = try? await client.credential()?.signedInAt,
+            let recorded = try await record().names(known, signedInAt: signedInAt),
+            let stored = try? await client.freshCredential(lasting: .zero), stored.signedInAt == signedInAt,
+            Self.mayBeAccepted(stored, after: rejected, for: challenge),
             Set(stored.tokens.scopes).isSuperset(of: scopes)
         {
             var resumed = known
@@ -313,7 +314,8 @@ extension ResourceClient {
                 willShow: willShow
             )
         } catch {
-            _ = try? await changeRecord { $0.fail(unfinished.id) }
+            // A code exchange that has been cancelled is completed, and its tokens are stored.
+            if !client.hasUnfinishedWork { _ = try? await changeRecord { $0.fail(unfinished.id) } }
             throw error
         }
         var storageError = signIn.storageError

@@ -44,10 +44,15 @@ extension ResourceClient {
         return results.contains(true)
     }
 
-    /// Whether a user has signed in, or a sign-in has been interrupted and may have stored tokens. Failed sign-ins do not count.
+    /// Whether a user has signed in, or a sign-in has been interrupted after it stored tokens. Failed sign-ins do not count.
     package func hasSignIn() async throws -> Bool {
         let record = try await record()
-        return record.current != nil || !record.unfinished.isEmpty
+        guard record.current == nil else { return true }
+        for unfinished in record.unfinished {
+            let stored = try await clientsForSignOut(of: unfinished.signIn).first?.credential()
+            if let stored, stored.signedInAt >= unfinished.start { return true }
+        }
+        return false
     }
 
     /// Whether a sign-in is in progress, here or in another process, whose tokens may be stored after a sign-out.
@@ -55,8 +60,12 @@ extension ResourceClient {
         try await record().unfinished.contains { $0.end >= host.now() }
     }
 
-    /// The issuers of the sign-ins in the record.
-    package func signInIssuers() async throws -> [String] { try await record().all.map(\.issuer) }
+    /// Whether the record has a sign-in with a registration.
+    package func hasSignIn(with registration: StoredRegistration) async throws -> Bool {
+        try await record().all.contains {
+            $0.issuer.isIdentical(to: registration.issuer) && $0.clientID.isIdentical(to: registration.clientID)
+        }
+    }
 
     /// The sign-ins whose tokens may be in the store although the record does not name them, because it cannot be read. Sign-ins with a
     /// client ID metadata document and with registrations that cannot be read are not among them.
@@ -107,11 +116,11 @@ extension ResourceClient {
         return ResourceRecord(salvaging: try? await store.bytes(for: recordKey)).all + possible
     }
 
-    /// The value, or nil if the record that contains it is damaged or cannot be decrypted, as the record of this resource.
+    /// The value, or nil if the record that contains it is damaged, or cannot be read or decrypted, as the record of this resource.
     private func readable<Value>(_ read: () async throws -> Value) async throws -> Value? {
         do {
             return try await read()
-        } catch let error as AuthError where error.code == .credentialUnusable {
+        } catch let error as AuthError where [.credentialUnusable, .storageFailed].contains(error.code) {
             return nil
         }
     }
@@ -144,9 +153,9 @@ extension ResourceClient {
 
     /// Whether any resource at this origin has a sign-in that uses a registration.
     package func isUsed(clientID: String, at issuer: String) async throws -> Bool {
-        let names = try await KnownResources(store: store).records()
-        // A full list may be incomplete, so the registration is treated as in use.
-        guard names.count < KnownResources.limit else { return true }
+        let (names, isComplete) = try await KnownResources(store: store).list(of: "resources")
+        // Another resource may have a sign-in with the registration.
+        guard isComplete else { return true }
         for name in names + [recordName] {
             let url = name.split(separator: " ").last.map(String.init) ?? ""
             guard let endpoint = try? Endpoint(url), endpoint.origin == address.origin else { continue }

@@ -213,15 +213,12 @@ public final class ResourceClient: Sendable {
         await list()
     }
 
-    /// Adds the record to the list of records, unless only a profile can find its tokens.
-    func list() async {
-        if registered == nil { await KnownResources(store: store).add(record: recordName) }
-    }
+    /// Adds the record to the list of records.
+    func list() async { await KnownResources(store: store).add(record: recordName, isRegistered: registered != nil) }
 
     /// Removes the record from the list of records.
     func removeFromList() async {
-        // A client with the same name and no profile may have signed in to the same resource.
-        if registered == nil { await KnownResources(store: store).remove(record: recordName) }
+        await KnownResources(store: store).remove(record: recordName, isRegistered: registered != nil)
     }
 
     var recordKey: RecordKey { Self.recordKey(recordName) }

@@ -106,7 +106,13 @@ struct ResourceRecord: Sendable, Hashable {
     /// The sign-in whose tokens a process that was killed may have stored: they are the record's, and not left over from a sign-out.
     func names(_ known: KnownResource, signedInAt time: Date) -> KnownResource? {
         if let current, current.sharesTokens(with: known) { return current }
-        return unfinished.first { $0.signIn.sharesTokens(with: known) && $0.start <= time }?.signIn
+        let possible = unfinished.filter { $0.signIn.sharesTokens(with: known) && $0.start <= time }.map(\.signIn)
+        guard var first = possible.first else { return nil }
+        // It is not known which of them obtained the tokens.
+        if possible.contains(where: { $0.authentication != first.authentication }) {
+            first.authentication = RequiredAuthentication()
+        }
+        return first
     }
 
     /// Records the start of a sign-in.

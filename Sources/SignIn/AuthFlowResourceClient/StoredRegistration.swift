@@ -244,7 +244,7 @@ public struct StoredRegistrations: Sendable {
         }
     }
 
-    /// Removes a registration from the store. It continues to exist at the authorization server.
+    /// Removes a registration from the store, even if the current registration cannot be read. It continues to exist at the authorization server.
     /// - Parameters:
     ///   - issuer: The issuer.
     ///   - redirectURI: The redirect URI as configured; default: a loopback redirect URI with a free port.
@@ -259,12 +259,19 @@ public struct StoredRegistrations: Sendable {
     ) async throws -> StoredRegistration? {
         let key = self.key(issuer, redirectURI)
         return try await store.withLease(on: key) { lease in
-            let stored = try await registration(at: issuer, for: redirectURI, clientID: clientID)
+            let stored: StoredRegistration?
+            do {
+                stored = try await registration(at: issuer, for: redirectURI, clientID: clientID)
+            } catch let error as AuthError
+                where clientID == nil && [.credentialUnusable, .storageFailed].contains(error.code)
+            {
+                stored = nil
+            }
             if let stored {
                 let own = self.key(issuer, redirectURI, stored.clientID)
                 try await store.withLease(on: own) { lease in try await store.write(nil, under: lease) }
             }
-            let present = try await read(key)
+            let present = clientID == nil ? nil : try await read(key)
             if clientID == nil || present?.clientID == stored?.clientID {
                 try await store.write(nil, under: lease)
                 await KnownResources(store: store).remove(issuer: issuer, origin: origin)

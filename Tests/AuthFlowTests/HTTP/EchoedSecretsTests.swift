@@ -5,6 +5,8 @@ import Foundation
 import HTTPTypes
 import Testing
 
+@testable import AuthFlowResourceClient
+
 @Suite struct EchoedSecretsTests {
     private func redacted(
         _ body: String,
@@ -121,4 +123,84 @@ import Testing
         let text = try redacted(form, type: "application/x-www-form-urlencoded")
         #expect(text == "error=invalid_grant&error_description=%3Credacted%3E+is+bad")
     }
+
+    /// The formats in which a server can report an error, whatever its status.
+    @Test(
+        arguments: [
+            ("application/json", #"{"\u0065rror":"invalid_grant","error_description":"bad a/refresh+token=="}"#),
+            (
+                "application/json",
+                #"{"access_token":"x","error":"invalid_grant","error_description":"bad a/refresh+token=="}"#
+            ),
+            ("application/json", #"{"error":"a/refresh+token==","error_uri":"https://x/?t=a/refresh+token=="}"#),
+            (
+                "application/x-www-form-urlencoded",
+                "error=invalid_grant&error_description=bad+a%2Frefresh%2Btoken%3D%3D"
+            ),
+        ],
+        [HTTPResponse.Status.ok, .badRequest, .unauthorized]
+    )
+    func theErrorOfAReceivedResponseContainsNoRequestSecrets(
+        _ body: (type: String, text: String),
+        _ status: HTTPResponse.Status
+    ) async throws {
+        let request = TransportRequest(
+            .post,
+            Endpoint("https://id.example.com/token"),
+            body: Array(FormURLEncoding.encodeForm(["refresh_token": "a/refresh+token=="]).utf8)
+        )
+        let received = try await ExchangeLimits.send(
+            request,
+            by: Echo { _ in
+                TransportResponse(
+                    head: HTTPResponse(status: status, headerFields: [.contentType: body.type]),
+                    body: Array(body.text.utf8)
+                )
+            },
+            clock: ContinuousClock()
+        )
+        let response = ProviderResponse(purpose: .refresh, endpoint: "https://id.example.com/token", http: received)
+        let error = received.providerError(in: try response.parameters())
+        #expect(error.map { "\($0) \($0.errorURI ?? "")" }?.contains("<redacted>") == true)
+        #expect(error.map { "\($0) \($0.errorURI ?? "")" }?.contains("refresh") == false)
+        let other = received.providerError
+        #expect(other.map { "\($0)" }?.contains("refresh") != true)
+    }
+
+    @Test(arguments: ["body", "challenge"])
+    func theErrorOfADeletedRegistrationContainsNoRegistrationAccessToken(_ location: String) async throws {
+        let token = "registration-access-token"
+        let stored = try #require(
+            StoredRegistration([
+                "issuer": "https://id.example.com", "client_id": "c", "redirect_uris": ["http://127.0.0.1/callback"],
+                "registered_at": 1, "token_endpoint_auth_method": "none",
+                "registration_client_uri": "https://id.example.com/clients/c",
+                "registration_access_token": .string(token),
+            ])
+        )
+        let echo = Echo { request in
+            let authorization = request.head.headerFields[.authorization] ?? ""
+            var head = HTTPResponse(status: .badRequest)
+            var body: JSON = [:]
+            if location == "body" {
+                body = ["error": "invalid_request", "error_description": .string(authorization)]
+            } else {
+                head.headerFields[.wwwAuthenticate] =
+                    #"Bearer error="invalid_request", error_description="\#(authorization)""#
+            }
+            return TransportResponse(head: head, body: (try? body.serialized()) ?? [])
+        }
+        let error = await #expect(throws: AuthError.self) { try await stored.unregister(transport: echo) }
+        #expect(error?.providerError?.error == "invalid_request")
+        #expect(error.map { "\($0)" }?.contains(token) == false)
+    }
+}
+
+/// A provider with one response to every request.
+private struct Echo: HTTPTransport {
+    let response: @Sendable (TransportRequest) -> TransportResponse
+
+    init(_ response: @escaping @Sendable (TransportRequest) -> TransportResponse) { self.response = response }
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse { response(call) }
 }

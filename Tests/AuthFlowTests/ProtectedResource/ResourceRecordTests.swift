@@ -147,4 +147,15 @@ import Testing
         record = try stored(record)
         #expect(record.current == Self.known && record.all == [Self.known])
     }
+
+    /// Tokens of an unknown sign-in must not satisfy a requirement that only one of the possible sign-ins met.
+    @Test func tokensOfOneOfSeveralSignInsDoNotProveTheStrongerAuthentication() throws {
+        var strong = Self.known
+        strong.authentication = RequiredAuthentication(acrValues: ["mfa"])
+        var record = ResourceRecord()
+        record.begin(Self.unfinished(strong, id: "1"), at: Self.now)
+        #expect(record.names(Self.known, signedInAt: Self.now + 1)?.authentication == strong.authentication)
+        record.begin(Self.unfinished(Self.known, id: "2"), at: Self.now)
+        #expect(record.names(Self.known, signedInAt: Self.now + 1)?.authentication == RequiredAuthentication())
+    }
 }

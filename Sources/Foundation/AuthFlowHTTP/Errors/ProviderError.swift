@@ -1,4 +1,4 @@
-public import AuthFlowJSON
+import AuthFlowJSON
 
 /// The error parameters of an OAuth response (RFC 6749 sections 4.1.2.1 and 5.2), as the provider sent them.
 public struct ProviderError: Sendable, Hashable {
@@ -56,7 +56,7 @@ extension ProviderError {
     /// Parses the error members of a JSON response (RFC 6749 section 5.2).
     /// - Returns: nil when there is no `error` string, or the string is only the reason phrase of the status, as in the default error responses of
     ///   some web frameworks.
-    public init?(_ json: JSON, status: Int) {
+    init?(_ json: JSON, status: Int) {
         // RFC 6749 appendix A.7: error = 1*NQSCHAR. An empty value counts as absent.
         guard let error = json["error"]?.string, !error.isEmpty,
             Self.reasonPhrases[status]?.contains(error) != true

@@ -30,6 +30,14 @@ extension TransportResponse {
     }
 }
 
+extension TransportResponse {
+    /// An error that this response describes, without the secrets of its request.
+    func redacted(_ error: ProviderError) -> ProviderError {
+        guard let request else { return error }
+        return EchoedSecrets(in: request).redacted(error)
+    }
+}
+
 extension Collection<Secret> {
     /// A server's text with these secrets redacted, both verbatim and percent-encoded.
     package func redacted(in text: String) -> String { EchoedSecrets(map(\.exposed)).redacted(text) }
@@ -84,7 +92,7 @@ struct EchoedSecrets {
         let challenges = response.head.headerFields[fields: .wwwAuthenticate]
         // RFC 6750 section 3: this header field contains the error description, together with the error code.
         response.head.headerFields[fields: .wwwAuthenticate] = challenges.map {
-            HTTPField(name: .wwwAuthenticate, value: redacted($0.value, longerThan: 16))
+            HTTPField(name: .wwwAuthenticate, value: redacted($0.value, longerThan: Self.longestCode))
         }
         // A server may issue the same tokens again.
         if let json = try? response.parsed(), !issuesTokens || json["access_token"] == nil,
@@ -104,18 +112,31 @@ struct EchoedSecrets {
         return response
     }
 
+    fileprivate func redacted(_ error: ProviderError) -> ProviderError {
+        guard !secrets.isEmpty else { return error }
+        return ProviderError(
+            error: redacted(error.error, longerThan: Self.isCode(error.error) ? Self.longestCode : 0),
+            errorDescription: error.errorDescription.map { redacted($0) },
+            errorURI: error.errorURI.map { redacted($0) },
+            status: error.status
+        )
+    }
+
+    /// RFC 6749 section 5.2: `error` is a code, on which the program depends. Text with spaces is not a code.
+    private static func isCode(_ error: String) -> Bool { !error.utf8.contains(UInt8(ascii: " ")) }
+
+    /// A shorter secret in an error code may be a coincidence.
+    private static let longestCode = 16
+
     private func redacted(_ json: JSON, _ issuesTokens: Bool) -> JSON {
         switch json {
         case .string(let text): return .string(redacted(text))
         case .array(let elements): return .array(elements.map { redacted($0, issuesTokens) })
         case .object(let members):
-            // RFC 6749 section 5.2: `error` is a code. If it contains spaces, it is free text and is redacted too.
             return .object(
                 Dictionary(
                     uniqueKeysWithValues: members.map { name, value in
-                        let isCode =
-                            issuesTokens && name == "error"
-                            && value.string?.utf8.contains(UInt8(ascii: " ")) == false
+                        let isCode = issuesTokens && name == "error" && value.string.map(Self.isCode) == true
                         return (name, isCode ? value : redacted(value, issuesTokens))
                     }
                 )

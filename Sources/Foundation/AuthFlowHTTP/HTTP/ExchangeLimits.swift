@@ -18,13 +18,14 @@ package enum ExchangeLimits {
         var observed = call
         observed.addCheckBeforeSending { () throws(AuthError) in try sending.begin(call) }
         // A server that trickles bytes does not extend the timeout.
-        let response = try await withDeadline(call.timeout, clock: clock) {
+        var response = try await withDeadline(call.timeout, clock: clock) {
             sending.end() ? call.timeout : nil
         } orThrow: {
             AuthError(.timedOut, "\(call) took longer than \(call.timeout.formattedSeconds).")
         } _: { [observed] in
             try await transport.send(observed)
         }
+        response.request = call
         try rejectRedirect(response.head, to: call)
         return response
     }

@@ -172,6 +172,9 @@ public struct TransportResponse: Sendable {
     /// The scope of the peer's address; nil when the transport does not report it, or a proxy is used.
     package var reach: NetworkReach?
 
+    /// The request, whose secrets the response may repeat; nil when the response was not received with ``ExchangeLimits``.
+    package var request: TransportRequest?
+
     /// Creates a response.
     public init(head: HTTPResponse, body: [UInt8] = []) {
         self.head = head

@@ -15,7 +15,7 @@ struct PushedAuthorization: Sendable {
         guard let json = try? response.http.json(from: "\(response.endpoint)") else {
             throw response.unexpectedStatus(.invalidResponse)
         }
-        if let error = ProviderError(json, status: response.status) {
+        if let error = response.http.providerError(in: json) {
             throw AuthError(
                 .providerRejected,
                 "\(response.endpoint.host) rejected the pushed authorization request.\(response.advice)",

@@ -64,10 +64,12 @@ extension OAuthClient {
             do {
                 try await revoke(token, at: endpoint)
                 if token.typeHint == "refresh_token" { hasRevokedRefreshToken = true }
-            } catch let error as AuthError where adapter.standardName(of: error.providerError) == "invalid_token" {
+            } catch let error as AuthError
+                where error.status == 400 && adapter.standardName(of: error.providerError) == "invalid_token"
+            {
                 // RFC 7009 section 2.2: "invalid tokens do not cause an error response". Some providers send an error
                 // nevertheless; Google does so for an access token already revoked with its refresh token. An invalid
-                // token needs no revocation.
+                // token needs no revocation. With any other status, the error may be about the request's own authorization.
             } catch let error as AuthError
                 where adapter.standardName(of: error.providerError) == "unsupported_token_type"
             {
@@ -103,9 +105,7 @@ extension OAuthClient {
         // successfully or if the client submitted an invalid token"; the body is ignored. Some providers respond
         // with 204.
         guard response.http.isSuccessful else {
-            let error = (try? adapter.responseParameters(response)).flatMap {
-                ProviderError($0, status: response.status)
-            }
+            let error = (try? adapter.responseParameters(response)).flatMap(response.http.providerError(in:))
             throw AuthError(
                 .providerRejected,
                 "\(endpoint.host) did not revoke the \(Self.words(for: token)) (status \(response.status)).",

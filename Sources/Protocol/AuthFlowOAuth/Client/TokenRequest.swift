@@ -269,7 +269,7 @@ extension TokenSet {
         bearerTypes: Set<String> = [],
         receivedAt now: Date
     ) throws {
-        if let error = (try? parameters.get()).flatMap({ ProviderError($0, status: response.status) }) {
+        if let error = (try? parameters.get()).flatMap(response.http.providerError(in:)) {
             throw AuthError(
                 .providerRejected,
                 "\(response.endpoint.host) rejected the \(response.purpose) request.\(response.advice)",

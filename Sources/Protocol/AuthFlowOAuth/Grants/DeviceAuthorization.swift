@@ -104,7 +104,7 @@ extension OAuthClient {
         try request.addAuthorizationDetails(of: registration, at: metadata)
         let response = try await sendFormRequest(request, scopes: scopes)
         let json = try? adapter.responseParameters(response)
-        if let error = json.flatMap({ ProviderError($0, status: response.status) }) {
+        if let error = json.flatMap(response.http.providerError(in:)) {
             // RFC 6749 section 5.2: "The authenticated client is not authorized to use this authorization grant type", and
             // "not supported by the authorization server".
             let isDisabled = ["unauthorized_client", "unsupported_grant_type"].contains(

@@ -161,7 +161,7 @@ package struct DevicePolling: Sendable {
     private func expiry(_ lastFailure: AuthError?, providerError: ProviderError? = nil) -> AuthError {
         AuthError(
             .timedOut,
-            "The code expired before the sign-in was complete. Start again to get a new code.",
+            "The code expired before the sign-in was complete. Start again to get a new code.\(lastFailure.map { " The last request failed: \($0.message)" } ?? "")",
             providerError: providerError,
             underlyingError: lastFailure
         )

@@ -39,7 +39,9 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
             let parameters = RedirectResponse.parameters(in: response)
         else { return "the post-logout redirect went to a different URI, or its query is malformed" }
         guard let returned = parameters["state"] else { return "the post-logout redirect has no state" }
-        return Secret(returned) == Secret(state) ? nil : "the post-logout redirect has a different state"
+        guard Secret(returned) == Secret(state) else { return "the post-logout redirect has a different state" }
+        // No specification defines an error here, but some providers send one.
+        return parameters["error"].map { "the provider reported the error \"\(DisplayText.sanitized($0, limit: 80))\"" }
     }
 }
 

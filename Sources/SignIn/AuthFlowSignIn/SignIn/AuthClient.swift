@@ -40,6 +40,9 @@ public final class AuthClient: Sendable {
         /// The name that separates the records of several clients in one store; default: `default`.
         public var name = "default"
 
+        /// The name for messages; nil for the default name, which the user has not chosen.
+        fileprivate var label: String? { name == Options().name ? nil : name }
+
         /// The subject of the account to use when several are signed in; default: the account that signed in or was selected
         /// last. Sign-ins of other users are rejected.
         public var account: String?
@@ -112,7 +115,7 @@ public final class AuthClient: Sendable {
         self.fixed = credentials.managed(
             credentials.recordKey(named: name, resource: options.resource),
             account: options.account,
-            label: options.name
+            label: options.label
         )
         self.alwaysCurrent = methods.withoutUser?.owner == nil ? fixed : nil
     }
@@ -133,7 +136,7 @@ public final class AuthClient: Sendable {
         return others.withLock { others in
             let known =
                 others[key]
-                ?? credentials.managed(key, account: nil, label: options.name, renewal: method.renewal(of: owner))
+                ?? credentials.managed(key, account: nil, label: options.label, renewal: method.renewal(of: owner))
             others[key] = known
             return known
         }

@@ -186,7 +186,8 @@ public struct LaunchEnvironment: Sendable {
     private static func isGraphicalBrowser(_ path: String) -> Bool {
         [
             "firefox", "firefox-esr", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "brave",
-            "brave-browser", "vivaldi", "opera", "epiphany", "konqueror", "falkon", "microsoft-edge",
+            "brave-browser", "librewolf", "vivaldi", "vivaldi-stable", "opera", "epiphany", "konqueror", "falkon",
+            "microsoft-edge", "microsoft-edge-stable",
         ].contains(name(path))
     }
 

@@ -231,7 +231,7 @@ public struct ProviderConformance: Sendable {
             )
             let own = adapter as? any ResponseParsing
             let parameters = try? own?.parameters(of: response) ?? response.parameters()
-            return parameters.flatMap { ProviderError($0, status: 400) }.map {
+            return parameters.flatMap(response.http.providerError(in:)).map {
                 adapter.standardErrorNames[$0.error] ?? $0.error
             }
         }

@@ -10,7 +10,7 @@ struct CurlCommand: AsyncParsableCommand {
         discussion: """
             The token is restricted to the resource, is sent only in the Authorization header field, is not sent after a redirect, and does not appear in the process \
             list. With --profile and a URL at one of the profile's "api_origins", it is the profile's own token, unless you have signed in to that resource, or to one at a parent path, \
-            with "authflow login URL". Exit status 4 means that a login is needed, and 1 that \
+            with "authflow login --profile NAME URL". Exit status 4 means that a login is needed, and 1 that \
             the response status is 400 or above.
             """
     )
@@ -124,14 +124,14 @@ struct CurlCommand: AsyncParsableCommand {
             return .resource(try choice.client(for: client, of: profile, signsInOnDemand: signIn))
         }
         // A sign-in to a resource takes precedence, even if it has ended: a token with more access must not replace its token.
-        for address in Self.resources(covering: target) {
+        for address in try await Self.resources(of: client, at: target) {
             choice.address = address
             let resource = try choice.client(for: client, of: profile, signsInOnDemand: signIn)
             guard try await resource.hasSignIn() else { continue }
             guard !target.hasDotSegments else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The path has dot segments, whose meaning depends on the server, below \(Redaction.url(address)), which you have signed in to. Send the URL without them."
+                    "The path has dot segments, whose meaning depends on the server, and you have signed in to \(Redaction.url(address)). Send the URL without them."
                 )
             }
             return .resource(resource)
@@ -140,24 +140,34 @@ struct CurlCommand: AsyncParsableCommand {
         return .api(client, signsIn: signIn)
     }
 
-    /// The URLs of the resources that a request could be for: the URL itself, and the first parent paths.
-    private static func resources(covering target: Endpoint) -> [String] {
+    /// The URLs of the resources that a request could be for, the most specific first. A path with dot segments could be for any resource of
+    /// the server.
+    private static func resources(of client: AuthClient, at target: Endpoint) async throws -> [String] {
+        let listed = try await KnownResources(store: client.credentials.store).addresses(
+            registered: client.options.name
+        )
+        .filter {
+            (try? Endpoint($0)).map { $0.origin == target.origin && (target.hasDotSegments || $0.mayCover(target)) }
+                ?? false
+        }
+        return listed.sorted { $0.utf8.count > $1.utf8.count } + parents(of: target).filter { !listed.contains($0) }
+    }
+
+    /// The URL itself, and the first parent paths: a list may lack entries.
+    private static func parents(of target: Endpoint) -> [String] {
         // The URL as the user entered it, and its normalized form.
         let written = target.url.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false).prefix(3)
             .joined(separator: "/")
-        var addresses = [target.url]
-        for path in [target.path, target.path.decodingUnreserved] {
-            var parents = [""]
-            for segment in path.split(separator: "/").prefix(32) {
-                parents.append("\(parents[parents.count - 1])/\(segment)")
-            }
-            // Metadata and users write a resource with or without the trailing slash.
-            for parent in parents.reversed() {
-                for origin in [written, target.origin] { addresses += ["\(origin)\(parent)", "\(origin)\(parent)/"] }
-            }
+        var parents = [""]
+        for segment in target.path.split(separator: "/").prefix(32) {
+            parents.append("\(parents[parents.count - 1])/\(segment)")
+        }
+        // Metadata and users write a resource with or without the trailing slash.
+        let addresses = parents.reversed().flatMap { parent in
+            [written, target.origin].flatMap { ["\($0)\(parent)", "\($0)\(parent)/"] }
         }
         var known: Set<String> = []
-        return addresses.filter { known.insert($0).inserted }
+        return ([target.url] + addresses).filter { known.insert($0).inserted }
     }
 
     /// The profile and its file, if the profile names the origin of the URL as that of an API.
@@ -219,23 +229,5 @@ struct CurlCommand: AsyncParsableCommand {
             )
         }
         return contents
-    }
-}
-
-extension String {
-    /// The text with every percent-encoded unreserved character decoded: RFC 3986 section 6.2.2.2 calls both forms equivalent.
-    fileprivate var decodingUnreserved: String {
-        var plain: [UInt8] = []
-        for byte in utf8 {
-            plain.append(byte)
-            guard plain.count > 2, plain[plain.count - 3] == UInt8(ascii: "%"),
-                let high = FormURLEncoding.hexValue(plain[plain.count - 2]),
-                let low = FormURLEncoding.hexValue(plain[plain.count - 1])
-            else { continue }
-            let decoded = Character(UnicodeScalar(high << 4 | low))
-            guard decoded.isASCII, decoded.isLetter || decoded.isNumber || "-._~".contains(decoded) else { continue }
-            plain.replaceSubrange((plain.count - 3)..., with: CollectionOfOne(high << 4 | low))
-        }
-        return String(decoding: plain, as: UTF8.self)
     }
 }

@@ -82,6 +82,7 @@ struct LoginCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
+        UnfinishedClients.note(.signIn)
         // Fail before the sign-in rather than after it.
         if let trace { try requirePlace(forTrace: trace) }
         let policy: AccountPolicy =

@@ -34,7 +34,7 @@ struct LogoutCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        UnfinishedClients.noteSignOut()
+        UnfinishedClients.note(.signOut)
         if let choice = resource.choice(options) {
             let client = try choice.client()
             // A local sign-out also removes a record that cannot be read.

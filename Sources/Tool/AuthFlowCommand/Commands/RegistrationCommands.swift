@@ -45,6 +45,11 @@ enum RegistrationCommands {
         }
     }
 
+    static func warnOfLostEntries(in store: any TokenStore) async throws {
+        guard try await KnownResources(store: store).isIncomplete() else { return }
+        Terminal.printMessage("Warning: The list was damaged or is full, so that it may lack entries.")
+    }
+
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "show",
@@ -92,6 +97,7 @@ enum RegistrationCommands {
             } else if all.isEmpty {
                 Terminal.printMessage(address == nil ? "There are no registrations." : Context.absence(config))
             }
+            try await RegistrationCommands.warnOfLostEntries(in: context.store)
         }
     }
 
@@ -108,11 +114,12 @@ enum RegistrationCommands {
         var config: String?
 
         func run() async throws {
+            UnfinishedClients.note(.signOut)
             let context = try Context(config: config)
             let choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
             let (new, old, signOut) = try await choice.client().renewRegistration()
             if let old {
-                await unregister(old, context, name: "The old registration")
+                _ = try await unregister(old, context, name: "The old registration")
             } else {
                 Terminal.printMessage(
                     "The old registration, if any, is still used for other resources of the same server."
@@ -137,17 +144,29 @@ enum RegistrationCommands {
         @Option(name: [.short, .long], help: "The configuration file, which names the store.")
         var config: String?
 
+        @Flag(help: "Remove the registration from this machine only.")
+        var local = false
+
         func run() async throws {
+            UnfinishedClients.note(.signOut)
             let context = try Context(config: config)
             var all: [(registrations: StoredRegistrations, stored: StoredRegistration)] = []
             var origins = Set([try Endpoint(address, name: "URL").origin])
+            var isRemoved = false
             for (issuer, origin) in try await context.registrations(address) {
                 let registrations = StoredRegistrations(store: context.store, for: origin)
-                guard let stored = try await registrations.registration(at: issuer, for: context.redirectURI) else {
-                    continue
+                do {
+                    guard let stored = try await registrations.registration(at: issuer, for: context.redirectURI)
+                    else { continue }
+                    origins.insert(origin)
+                    all.append((registrations, stored))
+                } catch let error as AuthError where [.credentialUnusable, .storageFailed].contains(error.code) {
+                    try await registrations.remove(at: issuer, for: context.redirectURI)
+                    isRemoved = true
+                    Terminal.printMessage(
+                        "The registration with \(DisplayText.sanitized(issuer, limit: 300)) could not be read, and was removed from this machine. It may remain at the server."
+                    )
                 }
-                origins.insert(origin)
-                all.append((registrations, stored))
             }
             var areRevoked = true
             // Signs out first, because the tokens can be neither found nor revoked without the registration: an error stops the command.
@@ -156,21 +175,29 @@ enum RegistrationCommands {
                 var choice = ResourceChoice(address: resource, choice: ProfileChoice(config: config))
                 choice.usesProfiles = false
                 let client = try choice.client()
-                let issuers = try await client.signInIssuers()
-                guard all.contains(where: { issuers.contains($0.stored.issuer) }) else { continue }
+                var isConcerned = false
+                for (_, stored) in all where !isConcerned { isConcerned = try await client.hasSignIn(with: stored) }
+                guard isConcerned else { continue }
                 let signOut = try await client.signOut()
                 guard signOut.credential != nil else { continue }
                 Terminal.printMessage("Signed out of \(DisplayText.sanitized(resource)) on this machine.")
                 if !RegistrationCommands.isRevoked(signOut, resource) { areRevoked = false }
             }
-            var isRemoved = false
+            var failure: (any Error)?
             for (registrations, stored) in all {
+                // The registration access token is needed until the server has deleted the registration.
+                if !local, let error = try await unregister(stored, context, name: "The registration"),
+                    error.code != .unsupported
+                {
+                    failure = failure ?? error
+                    Terminal.printMessage("It was kept on this machine. To remove it only there, use --local.")
+                    continue
+                }
                 try await registrations.remove(at: stored.issuer, for: context.redirectURI, clientID: stored.clientID)
-                isRemoved = true
                 Terminal.printMessage("The registration with \(stored.issuer) was removed from this machine.")
-                await unregister(stored, context, name: "The registration")
             }
-            if !isRemoved {
+            if let failure { throw failure }
+            if !isRemoved, all.isEmpty {
                 Terminal.printMessage(Context.absence(config))
             }
             guard areRevoked else { throw ExitStatus.signedOutLocallyOnly }
@@ -184,14 +211,18 @@ enum RegistrationCommands {
         return false
     }
 
-    private static func unregister(_ stored: StoredRegistration, _ context: Context, name: String) async {
+    /// Deletes a registration at its server, and reports the outcome.
+    /// - Returns: The error; nil when the registration was deleted.
+    private static func unregister(_ stored: StoredRegistration, _ context: Context, name: String) async throws
+        -> AuthError?
+    {
         do {
             try await stored.unregister(transport: context.transport, host: ToolEnvironment.host)
             Terminal.printMessage("\(name) was removed at \(stored.issuer).")
-        } catch {
-            Terminal.printMessage(
-                "\(name) may remain at \(stored.issuer): \((error as? AuthError)?.description ?? "the removal failed.")"
-            )
+            return nil
+        } catch let error as AuthError {
+            Terminal.printMessage("\(name) may remain at \(stored.issuer): \(error)")
+            return error
         }
     }
 }

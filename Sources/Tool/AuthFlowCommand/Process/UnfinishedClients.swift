@@ -25,18 +25,29 @@ enum UnfinishedClients {
         let timedOut: String
     }
 
-    private static let signsOut = Mutex(false)
+    /// The operation that the command's requests belong to.
+    enum Operation { case signIn, signOut, other }
 
-    /// Records that the requests in progress belong to a sign-out.
-    static func noteSignOut() { signsOut.withLock { $0 = true } }
+    private static let operation = Mutex(Operation.other)
+
+    /// Records the operation that the requests in progress belong to.
+    static func note(_ operation: Operation) { self.operation.withLock { $0 = operation } }
 
     static var messages: Messages {
-        if signsOut.withLock({ $0 }) {
+        let operation = operation.withLock { $0 }
+        if operation == .signOut {
             return Messages(
                 began: "Finishing the sign-out. Press Ctrl-C again to stop waiting.",
                 done: "The request has finished. Whether you are signed out: \(SignInAdvice.status)",
                 timedOut:
                     "The sign-out did not finish in time. Whether you are signed out: \(SignInAdvice.status). Tokens that the provider has not revoked remain valid until they expire."
+            )
+        }
+        guard hasPendingResponse || operation == .other else {
+            return Messages(
+                began: nil,
+                done: "The request has finished, and you may be signed in now. See: \(SignInAdvice.status)",
+                timedOut: "The request did not finish in time. Whether you are signed in: \(SignInAdvice.status)"
             )
         }
         guard hasPendingResponse else {
