@@ -24,17 +24,12 @@ static struct {
     void (*conninfo_free)(conninfo_option *);
     authflow_pq_connection *(*connect)(const char *const *, const char *const *, int);
     int (*status)(const authflow_pq_connection *);
-    int (*ssl_in_use)(authflow_pq_connection *);
     char *(*error_message)(const authflow_pq_connection *);
     int (*socket)(const authflow_pq_connection *);
     void (*finish)(authflow_pq_connection *);
-    int (*set_nonblocking)(authflow_pq_connection *, int);
     authflow_pq_result *(*exec)(authflow_pq_connection *, const char *);
-    int (*send)(authflow_pq_connection *, const char *, int, const unsigned int *, const char *const *, const int *, const int *, int);
-    int (*flush)(authflow_pq_connection *);
+    authflow_pq_result *(*execute)(authflow_pq_connection *, const char *, int, const unsigned int *, const char *const *, const int *, const int *, int);
     int (*consume)(authflow_pq_connection *);
-    int (*is_busy)(authflow_pq_connection *);
-    authflow_pq_result *(*get_result)(authflow_pq_connection *);
     notification *(*notifies)(authflow_pq_connection *);
     void (*freemem)(void *);
     int (*result_status)(const authflow_pq_result *);
@@ -70,17 +65,12 @@ static void open_library(void) {
         {"PQconninfoFree", &pq.conninfo_free},
         {"PQconnectdbParams", &pq.connect},
         {"PQstatus", &pq.status},
-        {"PQsslInUse", &pq.ssl_in_use},
         {"PQerrorMessage", &pq.error_message},
         {"PQsocket", &pq.socket},
         {"PQfinish", &pq.finish},
-        {"PQsetnonblocking", &pq.set_nonblocking},
         {"PQexec", &pq.exec},
-        {"PQsendQueryParams", &pq.send},
-        {"PQflush", &pq.flush},
+        {"PQexecParams", &pq.execute},
         {"PQconsumeInput", &pq.consume},
-        {"PQisBusy", &pq.is_busy},
-        {"PQgetResult", &pq.get_result},
         {"PQnotifies", &pq.notifies},
         {"PQfreemem", &pq.freemem},
         {"PQresultStatus", &pq.result_status},
@@ -131,30 +121,25 @@ authflow_pq_connection *authflow_pq_connect(const char *const *keywords, const c
     return connection;
 }
 bool authflow_pq_is_connected(authflow_pq_connection *connection) { return pq.status(connection) == CONNECTION_OK; }
-bool authflow_pq_is_encrypted(authflow_pq_connection *connection) { return pq.ssl_in_use(connection) != 0; }
 const char *authflow_pq_error(authflow_pq_connection *connection) { return pq.error_message(connection); }
 int authflow_pq_descriptor(authflow_pq_connection *connection) { return pq.socket(connection); }
 void authflow_pq_close(authflow_pq_connection *connection) { pq.finish(connection); }
-bool authflow_pq_set_nonblocking(authflow_pq_connection *connection) { return pq.set_nonblocking(connection, 1) == 0; }
 
 authflow_pq_result *authflow_pq_run(authflow_pq_connection *connection, const char *statements) {
     return pq.exec(connection, statements);
 }
 
-bool authflow_pq_send(authflow_pq_connection *connection, const char *statement, int count,
-                      const uint8_t *const *values, const int *lengths) {
+authflow_pq_result *authflow_pq_execute(authflow_pq_connection *connection, const char *statement, int count,
+                                        const uint8_t *const *values, const int *lengths) {
     enum { MOST = 16 };
     static const int formats[MOST] = {
         BINARY, BINARY, BINARY, BINARY, BINARY, BINARY, BINARY, BINARY, BINARY, BINARY, BINARY, BINARY, BINARY, BINARY, BINARY, BINARY,
     };
-    if (count > MOST) return false;
-    return pq.send(connection, statement, count, NULL, (const char *const *)values, lengths, formats, BINARY) == 1;
+    if (count > MOST) return NULL;
+    return pq.execute(connection, statement, count, NULL, (const char *const *)values, lengths, formats, BINARY);
 }
 
-int authflow_pq_flush(authflow_pq_connection *connection) { return pq.flush(connection); }
 bool authflow_pq_read(authflow_pq_connection *connection) { return pq.consume(connection) == 1; }
-bool authflow_pq_is_busy(authflow_pq_connection *connection) { return pq.is_busy(connection) != 0; }
-authflow_pq_result *authflow_pq_next(authflow_pq_connection *connection) { return pq.get_result(connection); }
 
 char *authflow_pq_notification(authflow_pq_connection *connection, void **whole) {
     notification *next = pq.notifies(connection);

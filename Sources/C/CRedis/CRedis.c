@@ -3,11 +3,10 @@
 #if defined(__linux__) || defined(__APPLE__)
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/time.h>
 
-enum { OK = 0, BLOCK = 1 };
+enum { OK = 0 };
 
 // The first members of the structures in version 0.14, and in versions 1.0 to 1.2.
 typedef struct {
@@ -49,9 +48,6 @@ static struct {
     int (*set_timeout)(authflow_redis_context *, const struct timeval);
     int (*append)(authflow_redis_context *, int, const char **, const size_t *);
     int (*get_reply)(authflow_redis_context *, void **);
-    int (*get_reply_from_reader)(authflow_redis_context *, void **);
-    int (*buffer_read)(authflow_redis_context *);
-    int (*buffer_write)(authflow_redis_context *, int *);
     void (*free_context)(authflow_redis_context *);
     void (*free_reply)(void *);
 } redis;
@@ -82,9 +78,6 @@ static void open_library(void) {
         {"redisSetTimeout", &redis.set_timeout},
         {"redisAppendCommandArgv", &redis.append},
         {"redisGetReply", &redis.get_reply},
-        {"redisGetReplyFromReader", &redis.get_reply_from_reader},
-        {"redisBufferRead", &redis.buffer_read},
-        {"redisBufferWrite", &redis.buffer_write},
         {"redisFree", &redis.free_context},
         {"freeReplyObject", &redis.free_reply},
     };
@@ -115,13 +108,6 @@ bool authflow_redis_set_timeout(authflow_redis_context *context, int millisecond
     return redis.set_timeout(context, duration(milliseconds)) == OK;
 }
 
-void authflow_redis_set_nonblocking(authflow_redis_context *context) {
-    int descriptor = authflow_redis_descriptor(context);
-    fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
-    if (is_version_0) ((context_0 *)context)->flags &= ~BLOCK;
-    else ((context_1 *)context)->flags &= ~BLOCK;
-}
-
 bool authflow_redis_has_failed(authflow_redis_context *context) {
     return (is_version_0 ? ((context_0 *)context)->error : ((context_1 *)context)->error) != 0;
 }
@@ -139,19 +125,6 @@ bool authflow_redis_append(authflow_redis_context *context, int count, const cha
 authflow_redis_reply *authflow_redis_wait(authflow_redis_context *context) {
     void *reply = NULL;
     return redis.get_reply(context, &reply) == OK ? reply : NULL;
-}
-bool authflow_redis_write(authflow_redis_context *context, bool *done) {
-    int everything = 0;
-    bool succeeded = redis.buffer_write(context, &everything) == OK;
-    *done = everything != 0;
-    return succeeded;
-}
-bool authflow_redis_read(authflow_redis_context *context) { return redis.buffer_read(context) == OK; }
-bool authflow_redis_next(authflow_redis_context *context, authflow_redis_reply **reply) {
-    void *next = NULL;
-    bool succeeded = redis.get_reply_from_reader(context, &next) == OK;
-    *reply = next;
-    return succeeded;
 }
 
 authflow_redis_type authflow_redis_reply_type(authflow_redis_reply *reply) {

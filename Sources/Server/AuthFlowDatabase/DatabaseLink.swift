@@ -1,29 +1,25 @@
 package import AuthFlow
 
-/// A connection to a database. Only one thread uses it at a time: first the thread that opens it, then the loop's
-/// thread.
+/// A connection to a database. Its thread makes all calls, except for ``interrupt()``.
 package protocol DatabaseLink: AnyObject, Sendable {
     /// A request to the database.
     associatedtype Request: Sendable
     /// The response to a request.
     associatedtype Response: Sendable
 
-    /// The file descriptor to poll. It may change after every call.
-    var descriptor: Int32 { get }
+    /// Whether the connection is open and has nothing to read, as between two requests.
+    var isIdle: Bool { get }
 
-    /// Whether there is still data to send.
-    var hasPendingOutput: Bool { get }
+    /// Sends a request and blocks until the response arrives.
+    /// - Throws: ``DatabaseFailure`` when the connection was lost, or must be closed.
+    func response(to request: Request) throws(DatabaseFailure) -> Result<Response, DatabaseFailure>
 
-    /// Starts a request. No other request may be in progress.
-    func begin(_ request: Request) throws(DatabaseFailure)
-
-    /// Sends and receives as much as possible without blocking.
-    /// - Returns: The result of the request; nil while the request is in progress.
+    /// Blocks until messages arrive on a listening connection.
     /// - Throws: ``DatabaseFailure`` when the connection was lost.
-    func advance() throws(DatabaseFailure) -> Result<Response, DatabaseFailure>?
+    func messages() throws(DatabaseFailure) -> [String]
 
-    /// Removes and returns the messages received on a listening connection.
-    func takeMessages() -> [String]
+    /// Makes a blocked call fail. Any thread may call it.
+    func interrupt()
 
     /// Closes the connection.
     func close()

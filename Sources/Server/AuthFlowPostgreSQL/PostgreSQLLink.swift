@@ -12,13 +12,11 @@ struct PostgreSQLRequest: Sendable {
 /// The rows that a statement returned. A NULL field is nil.
 typealias PostgreSQLRows = [[[UInt8]?]]
 
-/// A connection to PostgreSQL that uses libpq's non-blocking functions.
+/// A connection to PostgreSQL.
 @safe final class PostgreSQLLink: DatabaseLink, @unchecked Sendable {  // one thread at a time, as libpq requires
     private let connection: OpaquePointer
+    private let socket: DatabaseSocket
     private var isClosed = false
-    private var isRunning = false
-    private(set) var hasPendingOutput = false
-    private var outcome: Result<PostgreSQLRows, DatabaseFailure> = .success([])
 
     /// Connects, and blocks until the connection is established.
     init(_ settings: PostgreSQLSettings) throws(DatabaseFailure) {
@@ -32,6 +30,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
             throw DatabaseFailure(.unreachable, "Out of memory while connecting to PostgreSQL.")
         }
         unsafe self.connection = connection
+        self.socket = DatabaseSocket(unsafe authflow_pq_descriptor(connection))
         guard unsafe authflow_pq_is_connected(connection) else {
             let reason = Self.message(unsafe String(cString: authflow_pq_error(connection)))
             close()
@@ -56,15 +55,18 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         return unsafe authflow_pq_connect(constNames, constValues)
     }
 
-    var descriptor: Int32 { unsafe authflow_pq_descriptor(connection) }
+    var isIdle: Bool { socket.isIdle }
+
+    func interrupt() { socket.shutDown() }
 
     func close() {
         guard !isClosed else { return }
         isClosed = true
+        socket.close()
         unsafe authflow_pq_close(connection)
     }
 
-    /// Runs statements and blocks until they complete. Call it only while the loop is not using the connection.
+    /// Runs statements and blocks until they complete.
     /// - Returns: The first field of the last result; nil when the field is NULL or there are no rows.
     @discardableResult
     func run(_ statements: String) throws(DatabaseFailure) -> String? {
@@ -80,19 +82,19 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Switches the connection to non-blocking mode for the loop.
-    func setNonBlocking() throws(DatabaseFailure) {
-        guard unsafe authflow_pq_set_nonblocking(connection) else { throw lost() }
+    func response(to request: PostgreSQLRequest) throws(DatabaseFailure) -> Result<PostgreSQLRows, DatabaseFailure> {
+        guard let result = unsafe execute(request) else { throw lost() }
+        defer { unsafe authflow_pq_clear(result) }
+        guard unsafe authflow_pq_succeeded(result) else { return .failure(unsafe try refusal(result)) }
+        return .success(unsafe rows(of: result))
     }
 
-    func begin(_ request: PostgreSQLRequest) throws(DatabaseFailure) {
-        outcome = .success([])
-        isRunning = true
+    private func execute(_ request: PostgreSQLRequest) -> OpaquePointer? {
         let bytes = request.parameters.map(\.bytes)
         let lengths = bytes.map { Int32($0?.count ?? 0) }
         // A single allocation, into which all pointers point.
         let all: [UInt8] = bytes.reduce(into: []) { all, value in all += value ?? [] } + [0]
-        let sent = unsafe all.withUnsafeBufferPointer { buffer in
+        return unsafe all.withUnsafeBufferPointer { buffer in
             var start = 0
             var values: [UnsafePointer<UInt8>?] = unsafe []
             for value in bytes {
@@ -103,36 +105,14 @@ typealias PostgreSQLRows = [[[UInt8]?]]
                 }
                 start += value?.count ?? 0
             }
-            return unsafe authflow_pq_send(connection, request.statement, Int32(values.count), values, lengths)
+            return unsafe authflow_pq_execute(connection, request.statement, Int32(values.count), values, lengths)
         }
-        guard sent else { throw lost() }
-        hasPendingOutput = true
     }
 
-    func advance() throws(DatabaseFailure) -> Result<PostgreSQLRows, DatabaseFailure>? {
-        if hasPendingOutput {
-            let rest = unsafe authflow_pq_flush(connection)
-            guard rest >= 0 else { throw lost() }
-            hasPendingOutput = rest > 0
-        }
+    func messages() throws(DatabaseFailure) -> [String] {
+        var entry = pollfd(fd: unsafe authflow_pq_descriptor(connection), events: Int16(POLLIN), revents: 0)
+        _ = unsafe poll(&entry, 1, -1)
         guard unsafe authflow_pq_read(connection) else { throw lost() }
-        guard isRunning else { return nil }
-        while unsafe !authflow_pq_is_busy(connection) {
-            guard let result = unsafe authflow_pq_next(connection) else {
-                isRunning = false
-                return outcome
-            }
-            defer { unsafe authflow_pq_clear(result) }
-            if unsafe authflow_pq_succeeded(result) {
-                outcome = .success(unsafe rows(of: result))
-            } else {
-                outcome = .failure(unsafe try refusal(result))
-            }
-        }
-        return nil
-    }
-
-    func takeMessages() -> [String] {
         var messages: [String] = []
         var whole: UnsafeMutableRawPointer?
         while let payload = unsafe authflow_pq_notification(connection, &whole), let notification = unsafe whole {

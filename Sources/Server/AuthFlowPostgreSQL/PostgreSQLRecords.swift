@@ -25,7 +25,6 @@ struct PostgreSQLRecords: RecordTable {
                 try link.run(settings.sessionStatements)
                 try PostgreSQLSchema.check(link, schema: settings.schema)
                 if use == .messages { try link.run("LISTEN \(PostgreSQLSettings.quoted(settings.schema))") }
-                try link.setNonBlocking()
                 return link
             },
             onMessage: onMessage

@@ -19,13 +19,11 @@ enum RedisValue: Sendable, Hashable {
 /// A command: its name and its arguments.
 typealias RedisCommand = [[UInt8]]
 
-/// A connection to Redis that uses hiredis's non-blocking functions.
+/// A connection to Redis.
 @safe final class RedisLink: DatabaseLink, @unchecked Sendable {  // one thread at a time, as hiredis requires
     private let context: OpaquePointer
+    private let socket: DatabaseSocket
     private var isClosed = false
-    private(set) var hasPendingOutput = false
-    private var isRunning = false
-    private var messages: [String] = []
 
     private static let timeout: Int32 = 5000
 
@@ -46,6 +44,7 @@ typealias RedisCommand = [[UInt8]]
             throw DatabaseFailure(.unreachable, "Out of memory while connecting to Redis.")
         }
         unsafe self.context = context
+        self.socket = DatabaseSocket(unsafe authflow_redis_descriptor(context))
         guard unsafe !authflow_redis_has_failed(context), unsafe authflow_redis_set_timeout(context, Self.timeout)
         else {
             let failure = DatabaseFailure(.unreachable, "Redis cannot be reached: \(unsafe Self.reason(context))")
@@ -53,37 +52,54 @@ typealias RedisCommand = [[UInt8]]
             throw failure
         }
         let descriptor = unsafe authflow_redis_descriptor(context)
-        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
         var isOn: Int32 = 1
         _ = unsafe setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &isOn, socklen_t(MemoryLayout<Int32>.size))
     }
 
     deinit { close() }
 
-    var descriptor: Int32 { unsafe authflow_redis_descriptor(context) }
+    var isIdle: Bool { socket.isIdle }
+
+    func interrupt() { socket.shutDown() }
 
     func close() {
         guard !isClosed else { return }
         isClosed = true
+        socket.close()
         unsafe authflow_redis_close(context)
     }
 
-    /// Sends a command and blocks until the reply arrives. Call it only while the loop is not using the connection.
+    /// Sends a command and blocks until the reply arrives.
     @discardableResult
     func run(_ command: String...) throws(DatabaseFailure) -> RedisValue {
         try append(command.map { Array($0.utf8) })
-        guard let reply = unsafe authflow_redis_wait(context) else { throw lost() }
-        defer { unsafe authflow_redis_reply_free(reply) }
-        return try unsafe value(of: reply)
+        return try nextReply().get()
     }
 
-    /// Switches the connection to non-blocking mode for the loop.
-    func setNonBlocking() { unsafe authflow_redis_set_nonblocking(context) }
-
-    func begin(_ request: RedisCommand) throws(DatabaseFailure) {
+    func response(to request: RedisCommand) throws(DatabaseFailure) -> Result<RedisValue, DatabaseFailure> {
         try append(request)
-        isRunning = true
-        hasPendingOutput = true
+        let result = try nextReply()
+        // Close the connection, because it is useless if, for example, the server has become a replica.
+        if case .failure(let failure) = result, failure.kind != .refused { throw failure }
+        return result
+    }
+
+    /// Subscribes to a channel, and removes the timeout, because messages may be rare.
+    func subscribe(to channel: String) throws(DatabaseFailure) {
+        try run("SUBSCRIBE", channel)
+        guard unsafe authflow_redis_set_timeout(context, 0) else { throw lost() }
+    }
+
+    func messages() throws(DatabaseFailure) -> [String] {
+        guard let parts = try nextReply().get().list, parts.count == 3, parts[0].text == "message" else { return [] }
+        return [parts[2].text].compactMap(\.self)
+    }
+
+    /// Blocks until a reply arrives.
+    private func nextReply() throws(DatabaseFailure) -> Result<RedisValue, DatabaseFailure> {
+        guard let reply = unsafe authflow_redis_wait(context) else { throw lost() }
+        defer { unsafe authflow_redis_reply_free(reply) }
+        return Result { () throws(DatabaseFailure) in try unsafe value(of: reply) }
     }
 
     private func append(_ command: RedisCommand) throws(DatabaseFailure) {
@@ -97,38 +113,6 @@ typealias RedisCommand = [[UInt8]]
             return unsafe authflow_redis_append(context, Int32(values.count), &values, command.map(\.count))
         }
         guard appended else { throw lost() }
-    }
-
-    func advance() throws(DatabaseFailure) -> Result<RedisValue, DatabaseFailure>? {
-        if hasPendingOutput {
-            var isDone = false
-            guard unsafe authflow_redis_write(context, &isDone) else { throw lost() }
-            hasPendingOutput = !isDone
-        }
-        guard unsafe authflow_redis_read(context) else { throw lost() }
-        while true {
-            var reply: OpaquePointer?
-            guard unsafe authflow_redis_next(context, &reply) else { throw lost() }
-            guard let reply = unsafe reply else { return nil }
-            defer { unsafe authflow_redis_reply_free(reply) }
-            let result = Result { () throws(DatabaseFailure) in try unsafe value(of: reply) }
-            if isRunning {
-                isRunning = false
-                // Close the connection, because it is useless if, for example, the server has become a replica.
-                if case .failure(let failure) = result, failure.kind != .refused { throw failure }
-                return result
-            }
-            if case .success(let value) = result, let parts = value.list, parts.count == 3, parts[0].text == "message",
-                let message = parts[2].text
-            {
-                messages.append(message)
-            }
-        }
-    }
-
-    func takeMessages() -> [String] {
-        defer { messages = [] }
-        return messages
     }
 
     /// - Throws: The failure, if the reply is an error.

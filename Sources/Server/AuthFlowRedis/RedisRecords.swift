@@ -24,8 +24,7 @@ struct RedisRecords: RecordTable {
                 }
                 if settings.database != 0 { try link.run("SELECT", "\(settings.database)") }
                 try Self.requireNoEviction(link)
-                if use == .messages { try link.run("SUBSCRIBE", channel) }
-                link.setNonBlocking()
+                if use == .messages { try link.subscribe(to: channel) }
                 return link
             },
             onMessage: onMessage

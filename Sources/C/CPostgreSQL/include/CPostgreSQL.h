@@ -24,23 +24,17 @@ bool authflow_pq_parse(const char *text, void *context, void (*receive)(void *co
 /// Connects, and blocks until the connection is established (PQconnectdbParams). Both lists end with NULL. Close even a failed connection.
 authflow_pq_connection *_Nullable authflow_pq_connect(const char *_Nullable const *_Nonnull keywords, const char *_Nullable const *_Nonnull values);
 bool authflow_pq_is_connected(authflow_pq_connection *connection);
-bool authflow_pq_is_encrypted(authflow_pq_connection *connection);
 const char *authflow_pq_error(authflow_pq_connection *connection);
 int authflow_pq_descriptor(authflow_pq_connection *connection);
 void authflow_pq_close(authflow_pq_connection *connection);
-/// Makes the calls below non-blocking.
-bool authflow_pq_set_nonblocking(authflow_pq_connection *connection);
 
 /// Runs statements without parameters, and blocks until they complete (PQexec).
 authflow_pq_result *_Nullable authflow_pq_run(authflow_pq_connection *connection, const char *statements);
-/// Sends a statement with parameters in binary form, for results in binary form (PQsendQueryParams).
-bool authflow_pq_send(authflow_pq_connection *connection, const char *statement, int count,
-                      const uint8_t *_Nullable const *_Nonnull values, const int *lengths);
-/// 0: all data was sent. 1: wait until the descriptor is writable. -1: the connection has failed.
-int authflow_pq_flush(authflow_pq_connection *connection);
+/// Runs a statement with parameters in binary form, for results in binary form, and blocks until it completes (PQexecParams).
+authflow_pq_result *_Nullable authflow_pq_execute(authflow_pq_connection *connection, const char *statement, int count,
+                                                  const uint8_t *_Nullable const *_Nonnull values, const int *lengths);
+/// Reads notifications without blocking (PQconsumeInput).
 bool authflow_pq_read(authflow_pq_connection *connection);
-bool authflow_pq_is_busy(authflow_pq_connection *connection);
-authflow_pq_result *_Nullable authflow_pq_next(authflow_pq_connection *connection);
 /// The payload of the next notification, to be freed with `authflow_pq_free`; NULL when there is none.
 char *_Nullable authflow_pq_notification(authflow_pq_connection *connection, void *_Nullable *_Nonnull whole);
 void authflow_pq_free(void *memory);

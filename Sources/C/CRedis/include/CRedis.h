@@ -30,10 +30,8 @@ bool authflow_redis_open(void);
 /// Connects, and blocks until the connection is established. Close the context even if it has failed.
 authflow_redis_context *_Nullable authflow_redis_connect(const char *host, int port, int milliseconds);
 authflow_redis_context *_Nullable authflow_redis_connect_unix(const char *path, int milliseconds);
-/// Sets the timeout of blocking calls.
+/// Sets the timeout of each call; 0 for none.
 bool authflow_redis_set_timeout(authflow_redis_context *context, int milliseconds);
-/// Makes the calls below non-blocking.
-void authflow_redis_set_nonblocking(authflow_redis_context *context);
 bool authflow_redis_has_failed(authflow_redis_context *context);
 const char *authflow_redis_error(authflow_redis_context *context);
 int authflow_redis_descriptor(authflow_redis_context *context);
@@ -42,11 +40,6 @@ void authflow_redis_close(authflow_redis_context *context);
 bool authflow_redis_append(authflow_redis_context *context, int count, const char *_Nullable *_Nonnull values, const size_t *lengths);
 /// Waits for a reply; NULL when the connection has failed.
 authflow_redis_reply *_Nullable authflow_redis_wait(authflow_redis_context *context);
-/// Sends as much as possible without blocking. `done` is true if all data was sent.
-bool authflow_redis_write(authflow_redis_context *context, bool *done);
-bool authflow_redis_read(authflow_redis_context *context);
-/// The next reply that was read; NULL when there is none. Returns false when the data is not a valid reply.
-bool authflow_redis_next(authflow_redis_context *context, authflow_redis_reply *_Nullable *_Nonnull reply);
 
 authflow_redis_type authflow_redis_reply_type(authflow_redis_reply *reply);
 int64_t authflow_redis_reply_integer(authflow_redis_reply *reply);

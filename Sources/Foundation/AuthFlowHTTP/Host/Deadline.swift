@@ -84,8 +84,7 @@ extension Task where Failure == any Error {
 extension Clock<Duration> {
     /// Schedules a function call after a delay.
     /// - Returns: A function that cancels the call, if it has not been made yet.
-    fileprivate func call(_ function: @escaping @Sendable () -> Void, after duration: Duration) -> @Sendable () -> Void
-    {
+    package func call(_ function: @escaping @Sendable () -> Void, after duration: Duration) -> @Sendable () -> Void {
         if self is ContinuousClock {
             let identifier = TimerScheduler.shared.add(at: .now + duration, function)
             return { TimerScheduler.shared.remove(identifier) }

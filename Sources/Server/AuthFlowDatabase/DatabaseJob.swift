@@ -1,0 +1,54 @@
+import AuthFlow
+import Synchronization
+
+/// A request that waits for a connection, and then for its response.
+final class DatabaseJob<Link: DatabaseLink>: Sendable {
+    private enum Phase {
+        case waiting
+        case running(Link)
+        case ended
+    }
+
+    let request: Link.Request
+    let result = FirstResult<Link.Response>()
+    private let phase = Mutex(Phase.waiting)
+
+    init(_ request: Link.Request) { self.request = request }
+
+    /// Whether the request still needs a connection.
+    var isWaiting: Bool { phase.withLock { if case .waiting = $0 { true } else { false } } && !result.isFinished }
+
+    /// Records that a connection sends the request now.
+    /// - Returns: Whether to send it; false when its caller no longer waits.
+    func begin(on link: Link) -> Bool {
+        phase.withLock { phase in
+            guard case .waiting = phase, !result.isFinished else { return false }
+            phase = .running(link)
+            return true
+        }
+    }
+
+    func end(_ outcome: Result<Link.Response, any Error>) {
+        phase.withLock { $0 = .ended }
+        result.finish(outcome)
+    }
+
+    /// Ends the request at its deadline. Its connection, if any, is interrupted, because a late response must not be mistaken for
+    /// the response to the next request.
+    /// - Parameter reason: The reason why the request had to wait.
+    /// - Returns: Whether the database did not respond in time.
+    func expire(_ reason: String) -> Bool {
+        let wasSent = phase.withLock { phase in
+            defer { phase = .ended }
+            guard case .running(let link) = phase else { return false }
+            link.interrupt()
+            return true
+        }
+        let failure =
+            wasSent
+            ? DatabaseFailure(.unknownOutcome, "The database did not respond in time.")
+            : DatabaseFailure(.unreachable, reason)
+        result.finish(.failure(failure))
+        return wasSent
+    }
+}

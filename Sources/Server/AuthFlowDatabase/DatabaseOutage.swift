@@ -1,0 +1,29 @@
+/// A period in which no connection to the database can be opened.
+struct DatabaseOutage: Sendable {
+    /// The last failure.
+    let failure: DatabaseFailure
+    /// The time before the next attempt.
+    let pause: Duration
+    private let start: ContinuousClock.Instant
+    private let count: Int
+    private let nextAttempt: ContinuousClock.Instant
+
+    /// The duration for which requests wait for the database, because a restart is brief. After that, they fail immediately.
+    private static var patience: Duration { .seconds(2) }
+
+    /// Records another failure.
+    init(_ failure: DatabaseFailure, after previous: DatabaseOutage?) {
+        let now = ContinuousClock.now
+        self.failure = failure
+        self.start = previous?.start ?? now
+        self.count = (previous?.count ?? 0) + 1
+        self.pause = min(.milliseconds(50) * (1 << min(count, 6)), .seconds(2))
+        self.nextAttempt = now + pause
+    }
+
+    /// Whether another attempt is due.
+    var mayRetry: Bool { .now >= nextAttempt }
+
+    /// Whether a request fails now instead of waiting for the next attempt.
+    var isLasting: Bool { failure.kind == .unusable || start.duration(to: .now) >= Self.patience }
+}

@@ -1,0 +1,40 @@
+import AuthFlowSystem
+import Synchronization
+
+/// The socket of a connection, which other threads may shut down while a client library uses it. It has its own descriptor, because
+/// the library closes the original one whenever the connection fails, and the number is then reused.
+package final class DatabaseSocket: Sendable {
+    private let descriptor: Mutex<Int32?>
+
+    /// - Parameter original: The library's descriptor.
+    package init(_ original: Int32) {
+        let copy = fcntl(original, F_DUPFD_CLOEXEC, 0)
+        descriptor = Mutex(copy >= 0 ? copy : nil)
+        _ = fcntl(original, F_SETFD, FD_CLOEXEC)
+    }
+
+    deinit { close() }
+
+    /// Whether the connection is open and has nothing to read.
+    package var isIdle: Bool {
+        descriptor.withLock { descriptor in
+            guard let descriptor else { return false }
+            var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            return unsafe poll(&entry, 1, 0) == 0
+        }
+    }
+
+    /// Makes the blocked calls of other threads fail.
+    package func shutDown() {
+        descriptor.withLock { descriptor in
+            if let descriptor { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
+        }
+    }
+
+    package func close() {
+        descriptor.withLock { descriptor in
+            if let number = descriptor { _ = AuthFlowSystem.close(number) }
+            descriptor = nil
+        }
+    }
+}

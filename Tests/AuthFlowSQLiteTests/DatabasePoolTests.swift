@@ -1,0 +1,194 @@
+import Dispatch
+import Synchronization
+import Testing
+
+@testable import AuthFlowDatabase
+
+/// The connections to a database, and the requests that wait for them.
+@Suite struct DatabasePoolTests {
+    /// A database in this process.
+    private final class Server: Sendable {
+        struct State {
+            var failures: [DatabaseFailure] = []
+            var links: [Link] = []
+            var running = 0
+            var maximumRunning = 0
+        }
+        let state = Mutex(State())
+        /// Blocks the requests with this text until it is signalled.
+        let gate = DispatchSemaphore(value: 0)
+
+        func open(_ use: DatabaseLinkUse) throws(DatabaseFailure) -> Link {
+            let failure = state.withLock { $0.failures.popLast() }
+            if let failure { throw failure }
+            let link = Link(self)
+            state.withLock { $0.links.append(link) }
+            return link
+        }
+
+        var links: [Link] { state.withLock { $0.links } }
+
+        func database(connections: Int = 2, onMessage: @escaping @Sendable (DatabaseMessage) -> Void = { _ in })
+            -> Database<Link>
+        {
+            Database(
+                connections: connections,
+                open: { (use) throws(DatabaseFailure) in try self.open(use) },
+                onMessage: onMessage
+            )
+        }
+    }
+
+    private final class Link: DatabaseLink {
+        private let server: Server
+        let isBroken = Atomic(false)
+        let isClosed = Atomic(false)
+        let isInterrupted = Atomic(false)
+        private let messagesOrEnd = DispatchSemaphore(value: 0)
+
+        init(_ server: Server) { self.server = server }
+
+        var isIdle: Bool { !isBroken.load(ordering: .sequentiallyConsistent) }
+
+        func response(to request: String) throws(DatabaseFailure) -> Result<String, DatabaseFailure> {
+            server.state.withLock { state in
+                state.running += 1
+                state.maximumRunning = max(state.maximumRunning, state.running)
+            }
+            defer { server.state.withLock { $0.running -= 1 } }
+            switch request {
+            case "block": server.gate.wait()
+            case "hang":
+                messagesOrEnd.wait()
+                throw DatabaseFailure(.unknownOutcome, "The connection was lost.")
+            case "refuse": return .failure(DatabaseFailure(.refused, "No."))
+            case "lose": throw DatabaseFailure(.unknownOutcome, "The connection was lost.")
+            default: break
+            }
+            return .success(request)
+        }
+
+        func messages() throws(DatabaseFailure) -> [String] {
+            messagesOrEnd.wait()
+            throw DatabaseFailure(.unknownOutcome, "The connection was lost.")
+        }
+
+        func interrupt() {
+            isInterrupted.store(true, ordering: .sequentiallyConsistent)
+            messagesOrEnd.signal()
+        }
+
+        func close() { isClosed.store(true, ordering: .sequentiallyConsistent) }
+    }
+
+    private static func kind(_ body: () async throws -> some Sendable) async -> DatabaseFailure.Kind? {
+        do {
+            _ = try await body()
+            return nil
+        } catch {
+            return (error as? DatabaseFailure)?.kind
+        }
+    }
+
+    @Test func requestsShareALimitedNumberOfConnections() async throws {
+        let server = Server()
+        let database = server.database(connections: 3)
+        let responses = try await withThrowingTaskGroup(of: String.self) { group in
+            for number in 0..<500 { group.addTask { try await database.response(to: "\(number)") } }
+            return try await group.reduce(into: Set<String>()) { $0.insert($1) }
+        }
+        #expect(responses.count == 500)
+        #expect((1...3).contains(server.links.count))
+        #expect(server.state.withLock { $0.maximumRunning } <= 3)
+        #expect(database.pending == 0)
+    }
+
+    @Test func aRejectedRequestKeepsItsConnectionAndALostConnectionIsReplaced() async throws {
+        let server = Server()
+        let database = server.database(connections: 1)
+        #expect(await Self.kind { try await database.response(to: "refuse") } == .refused)
+        #expect(try await database.response(to: "a") == "a")
+        #expect(server.links.count == 1)
+        #expect(await Self.kind { try await database.response(to: "lose") } == .unknownOutcome)
+        #expect(try await database.response(to: "b") == "b")
+        #expect(server.links.count == 2)
+    }
+
+    @Test func aConnectionThatWasClosedWhileIdleIsReplacedBeforeTheRequestIsSent() async throws {
+        let server = Server()
+        let database = server.database(connections: 1)
+        _ = try await database.response(to: "a")
+        server.links[0].isBroken.store(true, ordering: .sequentiallyConsistent)
+        #expect(try await database.response(to: "b") == "b")
+        #expect(server.links.count == 2)
+    }
+
+    @Test func aRequestWithoutAResponseEndsAtItsDeadlineAndOtherConnectionsAreReplaced() async throws {
+        let server = Server()
+        let pool = DatabasePool<Link>(
+            connections: 2,
+            requestTimeout: .milliseconds(100),
+            open: { (use) throws(DatabaseFailure) in try server.open(use) },
+            onMessage: { _ in }
+        )
+        async let first = Self.kind { try await pool.response(to: "hang") }
+        async let second = Self.kind { try await pool.response(to: "hang") }
+        async let third = Self.kind { try await pool.response(to: "hang") }
+        let kinds = await [first, second, third]
+        // Two were sent. The third waited for a connection, and may have been sent with the connection that replaced one of them.
+        #expect(kinds.filter { $0 == .unknownOutcome }.count >= 2)
+        #expect(kinds.allSatisfy { $0 == .unknownOutcome || $0 == .unreachable })
+        #expect(server.links.prefix(2).allSatisfy { $0.isInterrupted.load(ordering: .sequentiallyConsistent) })
+        #expect(try await pool.response(to: "a") == "a")
+        pool.close()
+    }
+
+    @Test func aCancelledRequestReturnsImmediately() async throws {
+        let server = Server()
+        let database = server.database(connections: 1)
+        let request = Task { try await database.response(to: "block") }
+        while server.state.withLock({ $0.running }) == 0 { await Task.yield() }
+        request.cancel()
+        await #expect(throws: CancellationError.self) { try await request.value }
+        server.gate.signal()
+        #expect(try await database.response(to: "a") == "a")
+    }
+
+    @Test func requestsWaitForADatabaseThatRestarts() async throws {
+        let server = Server()
+        server.state.withLock { $0.failures = Array(repeating: DatabaseFailure(.unreachable, "Refused."), count: 3) }
+        let database = server.database()
+        #expect(try await database.response(to: "a") == "a")
+    }
+
+    @Test func requestsFailImmediatelyIfOnlyAConfigurationChangeCouldHelp() async throws {
+        let server = Server()
+        server.state.withLock { $0.failures = Array(repeating: DatabaseFailure(.unusable, "No such user."), count: 5) }
+        let database = server.database()
+        for _ in 0..<3 { #expect(await Self.kind { try await database.response(to: "a") } == .unusable) }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func connectionsAreClosedWithTheStore() async throws {
+        let server = Server()
+        try await {
+            let database = server.database()
+            database.listen()
+            _ = try await database.response(to: "a")
+            while server.links.count < 2 { await Task.yield() }
+        }()
+        while !server.links.allSatisfy({ $0.isClosed.load(ordering: .sequentiallyConsistent) }) { await Task.yield() }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aLostListeningConnectionIsReplaced() async throws {
+        let server = Server()
+        let connected = AsyncStream<Void>.makeStream()
+        let database = server.database { if case .connected = $0 { connected.continuation.yield() } }
+        database.listen()
+        var events = connected.stream.makeAsyncIterator()
+        _ = await events.next()
+        server.links[0].interrupt()
+        _ = await events.next()
+        #expect(server.links.count == 2)
+        _ = database
+    }
+}
