@@ -75,7 +75,7 @@ extension TreeDriver: LoginDriver {
                 "The page at \(page.endpoint) is an error page.",
                 providerError: ProviderError(
                     error: "status \(page.response.status)",
-                    errorDescription: String(words.1).replacing("\\\"", with: "\""),
+                    errorDescription: page.redacted(String(words.1).replacing("\\\"", with: "\"")),
                     status: page.response.status
                 )
             )

@@ -57,13 +57,14 @@ extension GitHubProvider: TokenRevoking {
             let endpoint = try await context.metadata().tokenEndpoint
         else { return nil }
         let form: FormParameters = ["grant_type": "refresh_token", "refresh_token": refreshToken.exposed]
-        let parameters = try parameters(of: try await context.post(form: form, to: endpoint))
-        if let code = parameters["error"]?.string {
-            guard standardErrorNames[code] == "invalid_grant" else {
+        let response = try await context.post(form: form, to: endpoint)
+        let parameters = try parameters(of: response)
+        if let error = response.http.providerError(in: parameters) {
+            guard standardErrorNames[error.error] == "invalid_grant" else {
                 throw AuthError(
                     .providerRejected,
                     "\(host.webURL) did not refresh the token, so its grant could not be revoked.",
-                    providerError: ProviderError(error: code)
+                    providerError: error
                 )
             }
             return nil

@@ -169,7 +169,8 @@ import Testing
     }
 
     /// The code exchange is completed, because the tokens could otherwise not be revoked.
-    @Test func aSignInThatIsCancelledDuringTheCodeExchangeRemainsInTheRecord() async throws {
+    @Test(arguments: [(isUser: true, succeeds: true), (true, false), (false, true)])
+    func aSignInThatIsInterruptedDuringTheCodeExchangeIsRecorded(_ isUser: Bool, _ succeeds: Bool) async throws {
         try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let store = MemoryTokenStore()
             let (began, gate) = (AsyncStream<Void>.makeStream(), AsyncStream<Void>.makeStream())
@@ -181,20 +182,22 @@ import Testing
                         continuation.resume()
                     }
                 }
+                if !succeeds { throw AuthError(.networkFailed, "The connection was lost.") }
             }
-            let waiting = try ResourceEnvironment(emulator: environment.emulator, transport: transport).client(
-                store: store
-            )
-            let signIn = Task { try await waiting.signIn() }
+            let waiting = try ResourceEnvironment(emulator: environment.emulator, transport: transport)
+                .client(store: store)
+            let signIn = Task { if isUser { _ = try await waiting.signIn() } else { _ = try await Self.send(waiting) } }
             for await _ in began.stream {}
             signIn.cancel()
             await #expect(throws: (any Error).self) { try await signIn.value }
             gate.continuation.finish()
             #expect(await waiting.drain())
             let other = try environment.client(store: store)
-            #expect(try await other.hasSignIn())
+            #expect((try await other.status() != nil) == succeeds)
+            #expect(try await other.hasSignIn() == succeeds)
+            #expect(try await !other.hasSignInInProgress())
             #expect(try await Self.send(other) == 200)
-            #expect(environment.emulator.authorizations.count == 1)
+            #expect(environment.emulator.authorizations.count == (succeeds ? 1 : 2))
         }
     }
 }

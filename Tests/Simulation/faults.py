@@ -112,7 +112,7 @@ FAULTS = {
     "the-second-page-of-a-sign-in-is-not-limited": [
         (RESOURCE_SIGN_IN, "try history.requireQuota(after: count, for: cause, self.limits, address: self.address)", "")],
     "each-sign-in-registers-a-client": [
-        (RESOURCE + "StoredRegistration.swift", "if let stored = try await read(key), isWanted(stored) { return stored }", "")],
+        (RESOURCE + "StoredRegistration.swift", "let stored = try await read(key), isWanted(stored)", "let stored = try await read(key), false, isWanted(stored)")],
     "a-removal-leaves-the-cache": [(SESSIONS, "        defer { for key in keys { evict(key.digest) } }\n", "")],
 }
 

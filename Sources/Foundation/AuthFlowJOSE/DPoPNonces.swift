@@ -1,4 +1,4 @@
-package import AuthFlowHTTP
+import AuthFlowHTTP
 package import HTTPTypes
 import Synchronization
 
@@ -13,13 +13,8 @@ package final class DPoPNonces: Sendable {
 
     package func nonce(for origin: String) -> String? { nonces.withLock { $0[origin] } }
 
-    /// Stores the nonce from a response.
+    /// Stores the nonce from the header fields of a response.
     /// - Returns: The nonce, if the response contains one.
-    package func record(from response: TransportResponse, origin: String) -> String? {
-        record(from: response.head.headerFields, origin: origin)
-    }
-
-    /// Stores the nonce from the header fields of a response: see ``record(from:origin:)-(TransportResponse,_)``.
     @discardableResult package func record(from fields: HTTPFields, origin: String) -> String? {
         // Section 8.1: nonce = 1*NQCHAR, the characters of a scope token.
         guard let nonce = fields[.dpopNonce], !nonce.isEmpty, nonce.utf8.count <= 1024,

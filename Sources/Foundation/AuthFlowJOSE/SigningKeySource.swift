@@ -15,9 +15,8 @@ public struct SigningKeySource: Sendable {
     ///   - path: The file. It must not be readable by other users.
     ///   - keyID: The `kid` under which the key is registered; in a set, the key to use. Default: the JWK's `kid` or thumbprint.
     public static func file(path: String, keyID: String? = nil) -> SigningKeySource {
-        SigningKeySource(
-            PrivateKeyFile(path: path) { text throws(AuthError) in try PrivateKey(text: text, keyID: keyID) }
-        )
+        let file = PrivateKeyFile(path: path) { text throws(AuthError) in try PrivateKey(text: text, keyID: keyID) }
+        return SigningKeySource(isInHardwareToken: false) { () throws(AuthError) in try file.key() }
     }
 
     /// Whether the key is in a hardware token, which is not required to be present until the key is used.
@@ -29,10 +28,6 @@ public struct SigningKeySource: Sendable {
     package init(isInHardwareToken: Bool, read: @escaping @Sendable () throws(AuthError) -> any SigningKey) {
         self.isInHardwareToken = isInHardwareToken
         self.read = read
-    }
-
-    private init(_ file: PrivateKeyFile<PrivateKey>) {
-        self.init(isInHardwareToken: false) { () throws(AuthError) in try file.key() }
     }
 
     /// Returns the current signing key. Finding a key in a hardware token may block the thread.

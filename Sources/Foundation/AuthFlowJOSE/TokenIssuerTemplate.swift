@@ -48,10 +48,7 @@ public struct TokenIssuerTemplate: Sendable, Hashable {
     /// The issuer that a token with these claims must have; nil when its tenant is not valid or not accepted.
     package func issuer(for claims: JSON) -> String? {
         guard let tenant = claims[claim]?.string, !tenant.isEmpty, tenant.utf8.count <= 64,
-            tenant.utf8.allSatisfy({
-                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0 | 0x20)
-                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || $0 == UInt8(ascii: "-")
-            }), tenants?.contains(tenant) ?? true
+            tenant.utf8.allSatisfy({ $0.isLetterOrDigit || $0 == UInt8(ascii: "-") }), tenants?.contains(tenant) ?? true
         else { return nil }
         return parts.before + tenant + parts.after
     }

@@ -229,15 +229,9 @@ struct JSONScanner {
             throw error(.numberOutOfRange)
         }
         // A digit (as in 01), a letter or an underscore must not directly follow a number.
-        if offset < text.count, Self.isWordByte(text[offset]) { throw error(.invalidSyntax, expected: .number) }
-    }
-
-    private static func isWordByte(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "_"):
-            true
-        default: false
+        guard offset < text.count else { return }
+        if text[offset].isLetterOrDigit || text[offset] == UInt8(ascii: "_") {
+            throw error(.invalidSyntax, expected: .number)
         }
     }
 

@@ -68,7 +68,6 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         defer { cancelTimer() }
         return try await job.result.value {
             begin(job)
-        } onCancel: {
         }
     }
 

@@ -49,15 +49,7 @@ final class RecordWaiters: Sendable {
             waiter.wakeUp.finish(.success(()))
         }
         defer { alarm.cancel() }
-        do {
-            try await waiter.wakeUp.value {
-            } onCancel: {
-            }
-        } catch {
-            // If the message arrives before the task starts waiting, `CancellationError` is thrown, although the task
-            // was not cancelled.
-            try Task.checkCancellation()
-        }
+        try await waiter.wakeUp.value(begin: {})
     }
 
     /// Wakes the tasks that wait for a record.

@@ -100,7 +100,7 @@ struct ToolParameter: Sendable, Hashable {
     private static func note(_ property: JSON, _ path: [String], into found: inout [ToolParameter]) -> Bool {
         guard let annotation = property["x-mcp-header"] else { return true }
         guard let name = annotation.string, !name.isEmpty, HTTPField.Name("Mcp-Param-\(name)") != nil,
-            name.utf8.count <= maximumName, name.utf8.allSatisfy(isTokenCharacter), found.count < maximumParameters,
+            name.utf8.count <= maximumName, name.utf8.allSatisfy(\.isTokenCharacter), found.count < maximumParameters,
             path.reduce(0, { $0 + $1.utf8.count }) <= maximumPath, let type = property["type"]?.string,
             ["string", "integer", "boolean"].contains(type)
         else { return false }
@@ -114,13 +114,6 @@ struct ToolParameter: Sendable, Hashable {
     private static let maximumPath = 1024
     /// The maximum number of annotations per tool.
     private static let maximumParameters = 32
-
-    private static func isTokenCharacter(_ byte: UInt8) -> Bool {
-        switch byte {
-        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
-        default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
-        }
-    }
 
     private static func hasAnnotation(_ value: JSON, isSchema: Bool, depth: Int) -> Bool {
         guard depth < 64 else { return false }

@@ -69,7 +69,6 @@ public struct PostgreSQLTokenStore: Sendable {
             } catch let failure as DatabaseFailure {
                 throw failure.error
             }
-        } onCancel: {
         }
     }
 }

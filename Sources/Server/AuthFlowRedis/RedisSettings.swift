@@ -23,10 +23,7 @@ struct RedisSettings: Sendable {
             AuthError(.invalidConfiguration, "The URL of the Redis server \(reason).")
         }
         var text = url.exposed[...]
-        let isName = prefix.utf8.allSatisfy {
-            (UInt8(ascii: "0")...UInt8(ascii: ":")).contains($0) || (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0)
-                || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0) || "._-".utf8.contains($0)
-        }
+        let isName = prefix.utf8.allSatisfy { $0.isLetterOrDigit || "._-:".utf8.contains($0) }
         guard !prefix.isEmpty, isName else {
             throw AuthError(.invalidConfiguration, "The key prefix must be one or more letters, digits, or . _ - :")
         }

@@ -70,7 +70,6 @@ extension SQLiteTokenStore {
         let suffix = ".damaged-\(Int64(host.now().timeIntervalSince1970))"
         return try await BlockingCall.run { [file] in
             try file.setAside(suffix)
-        } onCancel: {
         }
     }
 }

@@ -39,10 +39,7 @@ public struct ProviderPreset: Sendable {
         }
 
         func check(_ value: String) throws(AuthError) {
-            let isName = value.utf8.allSatisfy { byte in
-                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
-                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || "-_.".utf8.contains(byte)
-            }
+            let isName = value.utf8.allSatisfy { $0.isLetterOrDigit || "-_.".utf8.contains($0) }
             let isValid =
                 switch kind {
                 case .name: isName && value != "." && value != ".."

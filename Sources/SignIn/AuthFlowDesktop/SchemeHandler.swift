@@ -152,12 +152,7 @@ public struct SchemeHandler: Sendable {
 
     /// Whether the character has no special meaning in launchers, quoting rules and desktop entry files.
     private static func isPlain(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"):
-            true
-        default: "/._-+@".utf8.contains(byte)
-        }
+        byte.isLetterOrDigit || "/._-+@".utf8.contains(byte)
     }
 
     /// Runs a desktop utility and returns its standard output.

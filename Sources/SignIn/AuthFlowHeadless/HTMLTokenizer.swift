@@ -1,3 +1,5 @@
+import AuthFlowJSON
+
 /// Splits a page into tags and text, as the HTML Standard's tokenizer does (section 13.2.5), in one pass over the bytes.
 ///
 /// As in a browser, this step separates elements from text: a form in the content of `textarea` or in a comment is not an element. Text
@@ -242,7 +244,6 @@ struct HTMLTokenizer {
 }
 
 extension UInt8 {
-    fileprivate var isLetter: Bool { (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(lowercased) }
     fileprivate var lowercased: UInt8 { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(self) ? self | 0x20 : self }
     /// Tab, line feed, form feed, space.
     fileprivate var isSpace: Bool {

@@ -155,7 +155,7 @@ public actor HeadlessBrowser {
     /// The redirect without the secrets that were entered, which a server may repeat in the description of an error.
     func redacted(_ redirect: String) -> String {
         let parts = redirect.split(separator: "&", omittingEmptySubsequences: false).map { part -> String in
-            let marks = ["error_description=", "error_uri="]
+            let marks = ["error=", "error_description=", "error_uri="]
             guard let start = marks.lazy.compactMap({ part.firstRange(of: $0)?.upperBound }).first,
                 let text = FormURLEncoding.percentDecoded(String(part[start...]))
             else { return String(part) }

@@ -100,6 +100,9 @@ public struct HeadlessPage: Sendable {
         response.status == 204 || response.status == 200 && (try? JSON(parsing: response.body)) == .object([:])
     }
 
+    /// A text of the page, without the secrets that were entered.
+    public func redacted(_ text: String) -> String { secrets.redacted(in: text) }
+
     /// A sentence that quotes the error or the visible text of the page, without the secrets that were entered.
     func words(_ html: HTMLPage) -> String {
         if let error = response.providerError(redacting: secrets) { return quotation(": \(error)") }

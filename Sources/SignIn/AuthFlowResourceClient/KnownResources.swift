@@ -1,3 +1,4 @@
+import AuthFlowHTTP
 import AuthFlowJSON
 public import AuthFlowStorage
 
@@ -59,18 +60,25 @@ public struct KnownResources: Sendable {
 
     private func entries(of list: String) async throws -> [String] { try await self.list(of: list).entries }
 
-    /// The entries of a list, sorted, and whether these are all: a list that was damaged or is full has lost entries.
+    /// The entries of a list, sorted, and whether these are all: a list that was damaged or was full has lost entries.
     func list(of name: String) async throws -> (entries: [String], isComplete: Bool) {
-        guard let bytes = try await store.bytes(for: Self.key(name)) else { return ([], true) }
-        guard let json = try? JSON(parsing: bytes), let entries = json["entries"]?.strings else { return ([], false) }
-        return (entries.sorted(), json["incomplete"] != true && entries.count < Self.limit)
+        do {
+            guard let bytes = try await store.bytes(for: Self.key(name)) else { return ([], true) }
+            guard let json = try? JSON(parsing: bytes), let entries = json["entries"]?.strings else {
+                return ([], false)
+            }
+            return (entries.sorted(), json["incomplete"] != true)
+        } catch let error as AuthError where error.code == .credentialUnusable {
+            // The next entry replaces the list.
+            return ([], false)
+        }
     }
 
-    /// Whether a list may lack entries.
-    package func isIncomplete() async throws -> Bool {
-        let lists = (try await list(of: "resources"), try await list(of: "registrations"))
-        return !lists.0.isComplete || !lists.1.isComplete
-    }
+    /// Whether the list of ``addresses()`` may lack entries.
+    package func lacksResources() async throws -> Bool { try await !list(of: Self.resources(false)).isComplete }
+
+    /// Whether the list of ``registrations()`` may lack entries.
+    package func lacksRegistrations() async throws -> Bool { try await !list(of: "registrations").isComplete }
 
     /// A failed write does not stop the sign-in.
     private func change(_ name: String, _ body: ([String]) -> [String]) async {
@@ -78,8 +86,9 @@ public struct KnownResources: Sendable {
         let key = Self.key(name)
         try? await store.withLease(on: key) { lease in
             let (entries, isComplete) = try await list(of: name)
-            var members: [String: JSON] = ["entries": .array(body(entries).suffix(Self.limit).map(JSON.string))]
-            if !isComplete { members["incomplete"] = true }
+            let changed = body(entries)
+            var members: [String: JSON] = ["entries": .array(changed.suffix(Self.limit).map(JSON.string))]
+            if !isComplete || changed.count > Self.limit { members["incomplete"] = true }
             try await store.write(try JSON.object(members).serialized(), under: lease)
         }
     }

@@ -98,16 +98,18 @@ extension Endpoint {
     /// Whether a server could find a dot segment (RFC 3986 section 3.3) in the path: some servers decode a path repeatedly, treat an
     /// encoded slash or a backslash as a slash, or remove parameters (`..;v=1`) from a segment.
     package var hasDotSegments: Bool {
-        possibleSegments.contains { $0.elementsEqual(".".utf8) || $0.elementsEqual("..".utf8) }
+        possibleSegments.contains { $0 == "." || $0 == ".." }
     }
 
     /// Whether a server could treat the path of a request as this path or as one below it.
     package func mayCover(_ target: Endpoint) -> Bool {
-        origin == target.origin && target.possibleSegments.starts(with: possibleSegments)
+        // Some servers ignore case.
+        func segments(_ endpoint: Endpoint) -> [String] { endpoint.possibleSegments.map { $0.lowercased() } }
+        return origin == target.origin && segments(target).starts(with: segments(self))
     }
 
     /// The segments of the path as a server could see them. Empty segments are omitted.
-    private var possibleSegments: [[UInt8]] {
+    package var possibleSegments: [String] {
         var plain: [UInt8] = []
         for byte in path.utf8 {
             plain.append(byte)
@@ -122,7 +124,7 @@ extension Endpoint {
         return plain.split { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") }.compactMap { segment in
             // A decoded path may be parsed again: a query or a fragment ends it, and URL parsers remove tabs and line breaks.
             let name = segment.prefix { !";?#\0".utf8.contains($0) }.filter { $0 > 0x20 }
-            return name.isEmpty ? nil : name
+            return name.isEmpty ? nil : String(decoding: name, as: UTF8.self)
         }
     }
 

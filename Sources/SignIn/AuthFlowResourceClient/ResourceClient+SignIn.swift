@@ -244,8 +244,8 @@ extension ResourceClient {
             Set(stored.tokens.scopes).isSuperset(of: scopes)
         {
             var resumed = known
-            resumed.authentication = recorded.authentication
-            return try await save(resumed)
+            resumed.authentication = recorded.signIn.authentication
+            return try await save(resumed, finishing: recorded.id)
         }
         guard known.identification == .dynamic else { return try await signIn(known, client, challenge, willShow) }
         if try await isUnregistered(known, client) {
@@ -315,7 +315,11 @@ extension ResourceClient {
             )
         } catch {
             // A code exchange that has been cancelled is completed, and its tokens are stored.
-            if !client.hasUnfinishedWork { _ = try? await changeRecord { $0.fail(unfinished.id) } }
+            if client.hasUnfinishedWork {
+                state.withLock { $0.interrupted.append((unfinished, registration)) }
+            } else {
+                _ = try? await changeRecord { $0.fail(unfinished.id) }
+            }
             throw error
         }
         var storageError = signIn.storageError

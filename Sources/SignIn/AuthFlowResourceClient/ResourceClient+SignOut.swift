@@ -60,6 +60,11 @@ extension ResourceClient {
         try await record().unfinished.contains { $0.end >= host.now() }
     }
 
+    /// Whether the record has a sign-in at an issuer.
+    package func hasSignIn(at issuer: String) async throws -> Bool {
+        try await record().all.contains { $0.issuer.isIdentical(to: issuer) }
+    }
+
     /// Whether the record has a sign-in with a registration.
     package func hasSignIn(with registration: StoredRegistration) async throws -> Bool {
         try await record().all.contains {

@@ -108,6 +108,8 @@ public final class ResourceClient: Sendable {
         /// Every client that may have operations in progress.
         var clients: [AuthClient] = []
         var isStopping = false
+        /// Sign-ins that were cancelled while their tokens may have been on the way.
+        var interrupted: [(unfinished: ResourceRecord.Unfinished, registration: StoredRegistration?)] = []
         var servers: [String: AuthorizationServer] = [:]
         /// The sign-in that a request has started, shared by all requests of this process.
         var signIn: SharedTask<Void>?
@@ -214,7 +216,9 @@ public final class ResourceClient: Sendable {
     }
 
     /// Adds the record to the list of records.
-    func list() async { await KnownResources(store: store).add(record: recordName, isRegistered: registered != nil) }
+    package func list() async {
+        await KnownResources(store: store).add(record: recordName, isRegistered: registered != nil)
+    }
 
     /// Removes the record from the list of records.
     func removeFromList() async {
@@ -435,7 +439,38 @@ public final class ResourceClient: Sendable {
     /// See ``AuthClient/drain(within:)``.
     public func drain(within waitTimeout: Duration = .seconds(3)) async -> Bool {
         var isDone = true
-        for client in state.withLock({ $0.clients }) where await !client.drain(within: waitTimeout) { isDone = false }
-        return isDone
+        let (clients, signIn) = state.withLock { ($0.clients, $0.signIn) }
+        let isStoring = hasUnfinishedWork
+        for client in clients where await !client.drain(within: waitTimeout) { isDone = false }
+        guard isDone else { return false }
+        // The sign-in of a request has yet to record its outcome.
+        if isStoring, let signIn {
+            try? await withDeadline(waitTimeout, clock: host.clock) {
+                AuthError(.timedOut, "The sign-in is still in progress.")
+            } _: {
+                try await signIn.value()
+            }
+        }
+        let interrupted = state.withLock { state in
+            defer { state.interrupted = [] }
+            return state.interrupted
+        }
+        for (unfinished, registration) in interrupted { await finish(unfinished, registration) }
+        return true
+    }
+
+    /// Records the outcome of a sign-in that was cancelled.
+    private func finish(_ unfinished: ResourceRecord.Unfinished, _ registration: StoredRegistration?) async {
+        do {
+            if let registration { try await registrations.save(registration, for: redirectURI) }
+            let stored = try await client(of: unfinished.signIn)?.credential()
+            if let stored, stored.signedInAt >= unfinished.start {
+                try await save(unfinished.signIn, finishing: unfinished.id)
+            } else {
+                try await changeRecord { $0.fail(unfinished.id) }
+            }
+        } catch {
+            // The sign-in remains unfinished, so that a sign-out finds its tokens.
+        }
     }
 }

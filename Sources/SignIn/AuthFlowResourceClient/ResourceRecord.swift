@@ -104,15 +104,17 @@ struct ResourceRecord: Sendable, Hashable {
     }
 
     /// The sign-in whose tokens a process that was killed may have stored: they are the record's, and not left over from a sign-out.
-    func names(_ known: KnownResource, signedInAt time: Date) -> KnownResource? {
-        if let current, current.sharesTokens(with: known) { return current }
-        let possible = unfinished.filter { $0.signIn.sharesTokens(with: known) && $0.start <= time }.map(\.signIn)
-        guard var first = possible.first else { return nil }
+    /// - Returns: The sign-in, and its identifier if it is unfinished; nil when the record does not name it.
+    func names(_ known: KnownResource, signedInAt time: Date) -> (signIn: KnownResource, id: String?)? {
+        if let current, current.sharesTokens(with: known) { return (current, nil) }
+        let possible = unfinished.filter { $0.signIn.sharesTokens(with: known) && $0.start <= time }
+        guard var first = possible.first?.signIn else { return nil }
+        guard possible.count > 1 else { return (first, possible[0].id) }
         // It is not known which of them obtained the tokens.
-        if possible.contains(where: { $0.authentication != first.authentication }) {
+        if possible.contains(where: { $0.signIn.authentication != first.authentication }) {
             first.authentication = RequiredAuthentication()
         }
-        return first
+        return (first, nil)
     }
 
     /// Records the start of a sign-in.

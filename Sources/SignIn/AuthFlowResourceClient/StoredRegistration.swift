@@ -107,8 +107,12 @@ extension StoredRegistration {
     /// Deletes the registration at the authorization server (RFC 7592 section 2.3).
     /// - Throws: ``AuthError`` with `unsupported` when the server returned no client configuration endpoint, `provider_rejected` when it
     ///   rejects the request.
-    public func unregister(transport: any HTTPTransport = SystemTransport(), host: HostServices = .system) async throws
-    {
+    /// - Returns: Whether the server has confirmed the deletion; false when it did not accept the registration access token, as after a deletion.
+    @discardableResult
+    public func unregister(
+        transport: any HTTPTransport = SystemTransport(),
+        host: HostServices = .system
+    ) async throws -> Bool {
         guard let management else {
             throw AuthError(
                 .unsupported,
@@ -134,6 +138,7 @@ extension StoredRegistration {
                 status: response.status
             )
         }
+        return response.isSuccessful
     }
 }
 
@@ -210,7 +215,11 @@ public struct StoredRegistrations: Sendable {
     ) async throws -> StoredRegistration {
         let key = self.key(issuer, redirectURI)
         return try await store.withLease(on: key) { lease in
-            if let stored = try await read(key), isWanted(stored) { return stored }
+            if let stored = try await read(key), isWanted(stored) {
+                // The list may have been damaged since then.
+                await KnownResources(store: store).add(issuer: issuer, origin: origin)
+                return stored
+            }
             let made = try await register()
             try await write(made, for: redirectURI, lease)
             return made

@@ -19,23 +19,23 @@ import Testing
     @Test(arguments: ["", "{", "[]", #"{"entries":"x"}"#, #"{"entries":[1]}"#])
     func aListThatWasDamagedIsIncompleteEvenAfterTheNextEntry(_ text: String) async throws {
         try await write(text)
-        #expect(try await lists.isIncomplete())
+        #expect(try await lists.lacksResources())
         await lists.add(record: "https://api.example.com/mcp")
         #expect(try await lists.addresses() == ["https://api.example.com/mcp"])
-        #expect(try await lists.isIncomplete())
+        #expect(try await lists.lacksResources())
     }
 
-    @Test func aListThatIsFullIsIncomplete() async throws {
-        #expect(try await !lists.isIncomplete())
-        try await write(
-            String(
-                decoding: try JSON.object(["entries": .array((0..<1000).map { .string("\($0)") })]).serialized(),
-                as: UTF8.self
-            )
-        )
-        #expect(try await lists.isIncomplete())
+    @Test func aListThatHasDroppedAnEntryIsIncomplete() async throws {
+        #expect(try await !lists.lacksResources())
+        let entries = JSON.object(["entries": .array((0..<1000).map { .string("\($0)") })])
+        try await write(String(decoding: try entries.serialized(), as: UTF8.self))
+        #expect(try await !lists.lacksResources())
         await lists.remove(record: "7")
-        #expect(try await lists.isIncomplete())
+        #expect(try await !lists.lacksResources())
+        for record in ["a", "b"] { await lists.add(record: record) }
+        #expect(try await lists.lacksResources())
+        await lists.remove(record: "8")
+        #expect(try await lists.lacksResources())
     }
 
     @Test func listsTheResourcesOfAClientByItsName() async throws {
@@ -54,6 +54,7 @@ import Testing
         ("/bc", "/%62c/x", true), ("/d%2Fe", "/d%2fe/x", true), ("/mcp", "/mcp%2Fx", true),
         ("/mcp", "/mcp;v=1/x", true),
         ("/mcp", "/mcp%252Fx", true), ("/s?t=1", "/s?t=1&u=2", true), ("/mcp", #"/mcp%5Cx"#, true),
+        ("/mcp", "/MCP/x", true),
     ])
     func aResourceMayCoverEveryPathThatAServerCouldTreatAsBelowIt(_ resource: String, _ path: String, _ covers: Bool)
         throws

@@ -122,12 +122,12 @@ import Testing
         var record = ResourceRecord()
         record.begin(Self.unfinished(Self.known), at: Self.now)
         record = try stored(record)
-        #expect(record.names(Self.known, signedInAt: Self.now - 1) == nil)
-        #expect(record.names(Self.known, signedInAt: Self.now) == Self.known)
+        #expect(record.names(Self.known, signedInAt: Self.now - 1)?.signIn == nil)
+        #expect(record.names(Self.known, signedInAt: Self.now)?.signIn == Self.known)
         record.fail("1")
-        #expect(record.names(Self.known, signedInAt: Self.now) == nil)
+        #expect(record.names(Self.known, signedInAt: Self.now)?.signIn == nil)
         record.use(Self.known)
-        #expect(record.names(Self.known, signedInAt: Self.now - 1) == Self.known)
+        #expect(record.names(Self.known, signedInAt: Self.now - 1)?.signIn == Self.known)
     }
 
     @Test func aLocalSignOutRemovesUnfinishedSignIns() throws {
@@ -154,8 +154,8 @@ import Testing
         strong.authentication = RequiredAuthentication(acrValues: ["mfa"])
         var record = ResourceRecord()
         record.begin(Self.unfinished(strong, id: "1"), at: Self.now)
-        #expect(record.names(Self.known, signedInAt: Self.now + 1)?.authentication == strong.authentication)
+        #expect(record.names(Self.known, signedInAt: Self.now + 1)?.signIn.authentication == strong.authentication)
         record.begin(Self.unfinished(Self.known, id: "2"), at: Self.now)
-        #expect(record.names(Self.known, signedInAt: Self.now + 1)?.authentication == RequiredAuthentication())
+        #expect(record.names(Self.known, signedInAt: Self.now + 1)?.signIn.authentication == RequiredAuthentication())
     }
 }

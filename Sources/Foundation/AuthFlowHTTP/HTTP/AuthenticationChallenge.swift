@@ -136,7 +136,7 @@ package struct AuthenticationChallenge: Sendable, Hashable {
         }
 
         /// `token` (section 5.6.2).
-        private mutating func token() -> String? { text { FoldedCookies.isTokenCharacter($0) } }
+        private mutating func token() -> String? { text { $0.isTokenCharacter } }
 
         private mutating func unquotedURL() -> String? {
             text { $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: ",") && $0 != UInt8(ascii: "\"") }
@@ -152,15 +152,7 @@ package struct AuthenticationChallenge: Sendable, Hashable {
         /// precedes the next comma. A `token68` that ends in "=" looks like a parameter without a value.
         private mutating func token68() -> String? {
             let start = position
-            let isPart: (UInt8) -> Bool = { byte in
-                switch byte {
-                case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-                    UInt8(ascii: "0")...UInt8(ascii: "9"):
-                    true
-                default: "-._~+/".utf8.contains(byte)
-                }
-            }
-            guard text(isPart) != nil else { return nil }
+            guard text({ $0.isLetterOrDigit || "-._~+/".utf8.contains($0) }) != nil else { return nil }
             _ = text { $0 == UInt8(ascii: "=") }
             let end = position
             skip(separators: false)

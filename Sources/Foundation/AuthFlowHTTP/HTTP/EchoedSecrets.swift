@@ -55,6 +55,15 @@ struct EchoedSecrets {
         "token", "subject_token", "actor_token", "device_secret", "password", "request", "access_token",
     ]
 
+    /// The members of a JSON request that are secrets. Other names have other meanings in APIs.
+    private static let jsonNames: Set<String> = ["access_token", "refresh_token", "token", "client_secret", "password"]
+
+    /// The maximum size of a body that is searched for secrets, and the maximum number of secrets: the time of a search is proportional to both.
+    private static let (maximumSize, maximumCount) = (64 * 1024, 32)
+
+    /// The maximum length of an error's text, in characters.
+    private static let maximumText = 4096
+
     /// - Parameter request: The request that was sent; its body, if any, is a form or a JSON object.
     init(in request: TransportRequest) {
         var secrets: [String] = []
@@ -69,12 +78,21 @@ struct EchoedSecrets {
                 secrets += [password, FormURLEncoding.percentDecoded(password) ?? ""]
             }
         }
-        let form = String(validating: request.body, as: UTF8.self).flatMap { FormURLEncoding.decode($0) }
-        for pair in form?.pairs ?? [] where Self.names.contains(pair.name) { secrets.append(pair.value) }
-        for (name, value) in (try? JSON(parsing: request.body).object) ?? [:] where Self.names.contains(name) {
-            if let text = value.string { secrets.append(text) }
+        for cookie in request.head.headerFields[.cookie]?.split(separator: ";") ?? [] {
+            secrets.append(String(cookie.split(separator: "=", maxSplits: 1).last ?? ""))
         }
-        self.init(secrets)
+        // A larger body is not a request to an authorization server.
+        if request.body.count <= Self.maximumSize { secrets += Self.parameters(of: request.body) }
+        self.init(Array(secrets.prefix(Self.maximumCount)))
+    }
+
+    private static func parameters(of body: [UInt8]) -> [String] {
+        guard body.first == UInt8(ascii: "{") else {
+            let form = String(validating: body, as: UTF8.self).flatMap { FormURLEncoding.decode($0) }
+            return (form?.pairs ?? []).filter { names.contains($0.name) }.map(\.value)
+        }
+        let members = (try? JSON(parsing: body).object) ?? [:]
+        return members.filter { jsonNames.contains($0.key) }.compactMap(\.value.string)
     }
 
     fileprivate init(_ secrets: [String]) {
@@ -116,8 +134,8 @@ struct EchoedSecrets {
         guard !secrets.isEmpty else { return error }
         return ProviderError(
             error: redacted(error.error, longerThan: Self.isCode(error.error) ? Self.longestCode : 0),
-            errorDescription: error.errorDescription.map { redacted($0) },
-            errorURI: error.errorURI.map { redacted($0) },
+            errorDescription: error.errorDescription.map { redacted(String($0.prefix(Self.maximumText))) },
+            errorURI: error.errorURI.map { redacted(String($0.prefix(Self.maximumText))) },
             status: error.status
         )
     }

@@ -1,3 +1,5 @@
+import AuthFlowJSON
+
 /// Splits several `Set-Cookie` fields that Foundation has joined with commas.
 package enum FoldedCookies {
     /// Splits at the commas that start a new cookie, but not at the comma in `Expires=Wed, 21 Oct 2026 ...`.
@@ -11,7 +13,7 @@ package enum FoldedCookies {
             let rest = part.trimmingSpaces().unicodeScalars
             let name = rest.prefix { $0 != "=" && $0 != ";" }
             let startsCookie =
-                !name.isEmpty && String(name).utf8.allSatisfy(isTokenCharacter)
+                !name.isEmpty && String(name).utf8.allSatisfy(\.isTokenCharacter)
                 && rest.dropFirst(name.count).first == "="
             if startsCookie || cookies.isEmpty {
                 cookies.append(part.trimmingSpaces())
@@ -20,16 +22,5 @@ package enum FoldedCookies {
             }
         }
         return cookies
-    }
-
-    /// RFC 9110 section 5.6.2, `tchar`.
-    package static func isTokenCharacter(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"):
-            true
-        default:
-            "!#$%&'*+-.^_`|~".utf8.contains(byte)
-        }
     }
 }

@@ -36,9 +36,7 @@ public enum FormURLEncoding {
     private static func append(_ text: String, to bytes: inout [UInt8], space: String) {
         for byte in text.utf8 {
             switch byte {
-            case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
-                UInt8(ascii: "*"):
+            case _ where byte.isLetterOrDigit || "-._*".utf8.contains(byte):
                 bytes.append(byte)
             case UInt8(ascii: " "):
                 bytes.append(contentsOf: space.utf8)

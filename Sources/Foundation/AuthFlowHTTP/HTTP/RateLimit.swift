@@ -23,8 +23,9 @@ extension TransportResponse {
         // Some servers report a rate limit only in the error description.
         let isNamed = error?.errorDescription?.lowercased().contains("rate limit") == true
         let isLimited = status == 429 || status == 403 && (isExhausted || retryAfter != nil || isNamed)
+        // An OAuth error takes precedence over the status, because some servers send every error with status 500.
         let isServerError =
-            status == 503 || status >= 500 && !Self.hasOAuthError(error)
+            status == 503 || status >= 500 && error?.lacksErrorCode != false
             || error.map { Self.serverErrors.contains($0.error) } == true
         guard isLimited || isServerError else { return }
         let resetTime = isExhausted ? rateLimit("Reset").flatMap { UInt32($0) } : nil
@@ -42,13 +43,6 @@ extension TransportResponse {
             status: status,
             retryAfter: wait
         )
-    }
-
-    /// Whether the response has an OAuth error, which takes precedence over the status, because some servers send every
-    /// error with status 500.
-    private static func hasOAuthError(_ error: ProviderError?) -> Bool {
-        guard let error else { return false }
-        return !error.error.hasPrefix("status ")
     }
 
     /// RFC 6749 section 4.1.2.1: both represent an HTTP status that cannot be returned via a redirect.

@@ -8,7 +8,7 @@ package enum BlockingCall {
     /// - Throws: Any error thrown by `call`, or `CancellationError`.
     package static func run<Value: Sendable>(
         _ call: @escaping @Sendable () throws -> Value,
-        onCancel: @escaping @Sendable () -> Void
+        onCancel: @escaping @Sendable () -> Void = {}
     ) async throws -> Value {
         let result = FirstResult<Value>()
         return try await result.value {

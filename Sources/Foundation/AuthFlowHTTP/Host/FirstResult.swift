@@ -5,7 +5,7 @@ package final class FirstResult<Value: Sendable>: Sendable {
     private enum State {
         case idle
         case waiting(CheckedContinuation<Value, any Error>)
-        case finished
+        case finished(Result<Value, any Error>)
     }
 
     private let state = Mutex(State.idle)
@@ -14,16 +14,16 @@ package final class FirstResult<Value: Sendable>: Sendable {
 
     /// Waits for the first result. A cancelled task does not wait, even if the work continues.
     /// - Parameters:
-    ///   - begin: Starts the work; not called when the task is already cancelled.
-    ///   - onCancel: Called when the task is cancelled, possibly on another thread.
+    ///   - begin: Starts the work; not called when there is a result, or the task is already cancelled.
+    ///   - onCancel: Called when the task is cancelled, possibly on another thread; default: does nothing.
     /// - Throws: The error of the first result, or `CancellationError`.
     package func value(
         begin: () -> Void,
-        onCancel: @escaping @Sendable () -> Void
+        onCancel: @escaping @Sendable () -> Void = {}
     ) async throws -> Value {
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                guard wait(continuation) else { return continuation.resume(throwing: CancellationError()) }
+                if let result = wait(continuation) { return continuation.resume(with: result) }
                 begin()
             }
         } onCancel: {
@@ -36,7 +36,8 @@ package final class FirstResult<Value: Sendable>: Sendable {
     /// Reports a result; all results after the first are ignored.
     package func finish(_ result: Result<Value, any Error>) {
         let continuation = state.withLock { state -> CheckedContinuation<Value, any Error>? in
-            defer { state = .finished }
+            if case .finished = state { return nil }
+            defer { state = .finished(result) }
             if case .waiting(let continuation) = state { return continuation }
             return nil
         }
@@ -51,12 +52,12 @@ package final class FirstResult<Value: Sendable>: Sendable {
         }
     }
 
-    /// - Returns: Whether to wait: false when the task is already cancelled.
-    private func wait(_ continuation: CheckedContinuation<Value, any Error>) -> Bool {
+    /// - Returns: The result, if there is one already.
+    private func wait(_ continuation: CheckedContinuation<Value, any Error>) -> Result<Value, any Error>? {
         state.withLock { state in
-            guard case .idle = state else { return false }
+            if case .finished(let result) = state { return result }
             state = .waiting(continuation)
-            return true
+            return nil
         }
     }
 }

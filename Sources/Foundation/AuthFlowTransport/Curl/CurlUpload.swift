@@ -29,11 +29,11 @@ final class CurlUpload: Sendable {
         /// Whether the transfer has ended.
         var isOver = false
         var writer: CheckedContinuation<Void, Never>?
-        var observer: CheckedContinuation<Void, Never>?
     }
 
     private let body: UploadBody
     private let state = Mutex(State())
+    private let end = FirstResult<Void>()
 
     init(_ body: UploadBody) { self.body = body }
 
@@ -150,11 +150,7 @@ final class CurlUpload: Sendable {
     /// Stops reading the body, because the transfer has ended.
     func stop() {
         release { $0.isOver = true }
-        let observer = state.withLock { state in
-            defer { state.observer = nil }
-            return state.observer
-        }
-        observer?.resume()
+        end.finish(.success(()))
     }
 
     private func release(_ change: (inout State) -> Void) {
@@ -167,23 +163,6 @@ final class CurlUpload: Sendable {
     }
 
     /// Waits until the transfer has ended, or the task is cancelled.
-    func waitForEnd() async {
-        await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                let isOver = state.withLock { state in
-                    guard !state.isOver, !Task.isCancelled else { return true }
-                    state.observer = continuation
-                    return false
-                }
-                if isOver { continuation.resume() }
-            }
-        } onCancel: {
-            let observer = state.withLock { state in
-                defer { state.observer = nil }
-                return state.observer
-            }
-            observer?.resume()
-        }
-    }
+    func waitForEnd() async { try? await end.value(begin: {}) }
 }
 #endif

@@ -117,16 +117,15 @@ extension OAuthClient {
         for request: AuthorizationRequest,
         _ metadata: ProviderMetadata
     ) async throws -> TokenResponse {
-        var exchange = ProviderRequest(
-            purpose: .token,
-            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
-            parameters: parameters(of: .token),
-            protectedParameters: [
+        var exchange = try tokenRequest(
+            .token,
+            [
                 "grant_type": "authorization_code",
                 "code": code.exposed,
                 "redirect_uri": request.redirectURI,
                 "code_verifier": request.codeVerifier.exposed,
-            ]
+            ],
+            at: metadata
         )
         // RFC 8707 section 2.2: the access token is for the same resources as the grant.
         exchange.addResources(request.resources)

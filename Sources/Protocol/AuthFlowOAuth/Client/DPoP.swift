@@ -55,7 +55,7 @@ extension OAuthClient {
                 accessToken: accessToken
             )
             let response = try await server.send(proven)
-            let received = server.dpopNonces.record(from: response, origin: endpoint.origin)
+            let received = server.dpopNonces.record(from: response.head.headerFields, origin: endpoint.origin)
             return (response, received == nonce ? nil : received)
         }
         let first = try await attempt(nil)
@@ -88,8 +88,10 @@ extension OAuthClient {
         }
         let first = try await attempt()
         guard tokens.dpopKey != nil else { return first }
-        let head = TransportResponse(head: first.head)
-        guard server.dpopNonces.record(from: head, origin: endpoint.origin) != nil, head.requiresDPoPNonce else {
+        let response = TransportResponse(head: first.head)
+        guard server.dpopNonces.record(from: first.head.headerFields, origin: endpoint.origin) != nil,
+            response.requiresDPoPNonce
+        else {
             return first
         }
         first.body.cancel()

@@ -81,11 +81,7 @@ public struct OAuthClient: Sendable {
                 "The provider \(metadata.issuer) does not advertise certificate-bound tokens (RFC 8705 section 3.3). The security profile requires either certificate-bound tokens or DPoP."
             )
         }
-        return try usingMTLSEndpointAliases(metadata)
-    }
-
-    private func usingMTLSEndpointAliases(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
-        registration.usesCertificate ? try metadata.withMTLSEndpointAliases() : metadata
+        return registration.usesCertificate ? try metadata.withMTLSEndpointAliases() : metadata
     }
 
     /// Whether sign-ins identify the user. Without the `openid` scope (plain OAuth 2.0), no ID Token is issued.
@@ -98,6 +94,20 @@ public struct OAuthClient: Sendable {
 
     /// The parameters that the registration adds to requests with the given purpose.
     func parameters(of purpose: ProviderRequest.Purpose) -> FormParameters { registration.parameters[purpose] ?? [:] }
+
+    /// A request to the token endpoint, with the parameters that the registration adds.
+    func tokenRequest(
+        _ purpose: ProviderRequest.Purpose,
+        _ parameters: FormParameters,
+        at metadata: ProviderMetadata
+    ) throws(AuthError) -> ProviderRequest {
+        ProviderRequest(
+            purpose: purpose,
+            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
+            parameters: self.parameters(of: purpose),
+            protectedParameters: parameters
+        )
+    }
 }
 
 extension OAuthClient: ClientOperations {

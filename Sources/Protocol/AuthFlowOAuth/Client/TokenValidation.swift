@@ -72,72 +72,55 @@ extension OAuthClient {
         mayLackIDToken: Bool = false
     ) async throws -> Credential {
         try await revokingRejectedTokens(response.tokens) {
-            try await checkedCredential(
-                of: response,
-                expectation,
-                authorizedScopes: authorizedScopes,
-                metadata: metadata,
-                reporter: reporter,
-                mayLackIDToken: mayLackIDToken
-            )
-        }
-    }
-
-    private func checkedCredential(
-        of response: TokenResponse,
-        _ expectation: IDTokenValidation.Expectation,
-        authorizedScopes: [String],
-        metadata: ProviderMetadata,
-        reporter: FlowReporter,
-        mayLackIDToken: Bool
-    ) async throws -> Credential {
-        var tokens = try requireUsable(response)
-        // OIDC Core section 3.1.3.3: id_token is REQUIRED in the token response to an OpenID request.
-        let isOpenID = (authorizedScopes + response.requestedScopes).contains("openid")
-        if tokens.idToken != nil || isOpenID && !mayLackIDToken {
-            (tokens.idToken, tokens.verifiedIDToken) = try await reporter.step(.idTokenValidation) {
-                guard let idToken = tokens.idToken else {
-                    throw AuthError(
-                        .invalidIDToken,
-                        "The provider sent no ID Token although \"openid\" was requested (OpenID Connect Core section 3.1.3.3)."
-                    )
+            var tokens = try requireUsable(response)
+            // OIDC Core section 3.1.3.3: id_token is REQUIRED in the token response to an OpenID request.
+            let isOpenID = (authorizedScopes + response.requestedScopes).contains("openid")
+            if tokens.idToken != nil || isOpenID && !mayLackIDToken {
+                (tokens.idToken, tokens.verifiedIDToken) = try await reporter.step(.idTokenValidation) {
+                    guard let idToken = tokens.idToken else {
+                        throw AuthError(
+                            .invalidIDToken,
+                            "The provider sent no ID Token although \"openid\" was requested (OpenID Connect Core section 3.1.3.3)."
+                        )
+                    }
+                    return try await verifyIDToken(idToken, expectation, metadata: metadata, reporter: reporter)
                 }
-                return try await verifyIDToken(idToken, expectation, metadata: metadata, reporter: reporter)
             }
+            // Only an ID Token identifies the user's tenant.
+            guard metadata.tokenIssuer == nil || tokens.verifiedIDToken != nil else {
+                throw AuthError(
+                    .invalidIDToken,
+                    "The server serves users of several tenants, but sent no ID Token that identifies the tenant. Add the openid scope."
+                )
+            }
+            let identity = try await reporter.step(.identity) { () -> Identity? in
+                if let identity = try await self.identity(of: tokens) { return identity }
+                return isOpenID && mayLackIDToken ? try await self.identityFromUserInfo(tokens) : nil
+            }
+            // RFC 8628 section 3.5 specifies the response of RFC 6749 section 5.1, which has no ID Token, so another source
+            // must identify the user.
+            guard tokens.verifiedIDToken != nil || !isOpenID || identity != nil else {
+                throw AuthError(
+                    .invalidIDToken,
+                    "The provider sent no ID Token although \"openid\" was requested, so the user cannot be identified. Set \"identity\" to userinfo or access_token, if the provider supports one of them."
+                )
+            }
+            if identity == nil { reporter.report(.identity, details: ["user": "unknown"]) }
+            // This issuer cannot issue claims about another issuer's user.
+            let issuer =
+                metadata.tokenIssuer == nil ? metadata.issuer : tokens.verifiedIDToken?.issuer ?? metadata.issuer
+            guard identity?.issuer.isIdentical(to: issuer) != false else {
+                throw AuthError(
+                    .issuerMismatch,
+                    "The adapter returned a user of an issuer other than \(metadata.issuer)."
+                )
+            }
+            var credential = Credential(tokens: tokens, identity: identity, signedInAt: host.wholeSecond)
+            credential.binding = ProviderBinding(metadata)
+            try credential.requireStorableSize()
+            try await adapter.check(credential, in: providerContext)
+            return credential
         }
-        // Only an ID Token identifies the user's tenant.
-        guard metadata.tokenIssuer == nil || tokens.verifiedIDToken != nil else {
-            throw AuthError(
-                .invalidIDToken,
-                "The server serves users of several tenants, but sent no ID Token that identifies the tenant. Add the openid scope."
-            )
-        }
-        let identity = try await reporter.step(.identity) { () -> Identity? in
-            if let identity = try await self.identity(of: tokens) { return identity }
-            return isOpenID && mayLackIDToken ? try await self.identityFromUserInfo(tokens) : nil
-        }
-        // RFC 8628 section 3.5 specifies the response of RFC 6749 section 5.1, which has no ID Token, so another source
-        // must identify the user.
-        guard tokens.verifiedIDToken != nil || !isOpenID || identity != nil else {
-            throw AuthError(
-                .invalidIDToken,
-                "The provider sent no ID Token although \"openid\" was requested, so the user cannot be identified. Set \"identity\" to userinfo or access_token, if the provider supports one of them."
-            )
-        }
-        if identity == nil { reporter.report(.identity, details: ["user": "unknown"]) }
-        // This issuer cannot issue claims about another issuer's user.
-        let issuer = metadata.tokenIssuer == nil ? metadata.issuer : tokens.verifiedIDToken?.issuer ?? metadata.issuer
-        guard identity?.issuer.isIdentical(to: issuer) != false else {
-            throw AuthError(
-                .issuerMismatch,
-                "The adapter returned a user of an issuer other than \(metadata.issuer)."
-            )
-        }
-        var credential = Credential(tokens: tokens, identity: identity, signedInAt: host.wholeSecond)
-        credential.binding = ProviderBinding(metadata)
-        try credential.requireStorableSize()
-        try await adapter.check(credential, in: providerContext)
-        return credential
     }
 
     private func identity(of tokens: TokenSet) async throws -> Identity? {

@@ -20,11 +20,10 @@ extension OAuthClient {
             )
         }
         let metadata = try await metadata()
-        var request = ProviderRequest(
-            purpose: .clientCredentials,
-            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
-            parameters: parameters(of: .clientCredentials),
-            protectedParameters: ["grant_type": "client_credentials"]
+        var request = try tokenRequest(
+            .clientCredentials,
+            ["grant_type": "client_credentials"],
+            at: metadata
         )
         let scopes = scopes ?? ownScopes
         if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }

@@ -55,14 +55,13 @@ package struct DevicePolling: Sendable {
         let key = try await client.newDPoPKey(at: metadata)
         // This clock is monotonic, and continues to advance while the system is suspended.
         let elapsed = client.host.clock.stopwatch()
-        var request = ProviderRequest(
-            purpose: .deviceToken,
-            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
-            parameters: client.parameters(of: .deviceToken),
-            protectedParameters: [
+        var request = try client.tokenRequest(
+            .deviceToken,
+            [
                 "grant_type": "urn:ietf:params:oauth:grant-type:device_code",
                 "device_code": authorization.deviceCode.exposed,
-            ]
+            ],
+            at: metadata
         )
         request.addResources(authorization.resources)
         var interval = authorization.interval
@@ -161,7 +160,7 @@ package struct DevicePolling: Sendable {
     private func expiry(_ lastFailure: AuthError?, providerError: ProviderError? = nil) -> AuthError {
         AuthError(
             .timedOut,
-            "The code expired before the sign-in was complete. Start again to get a new code.\(lastFailure.map { " The last request failed: \($0.message)" } ?? "")",
+            "The code expired before the sign-in was complete.\(lastFailure.map { " The last request failed: \($0.message)" } ?? "") Start again to get a new code.",
             providerError: providerError,
             underlyingError: lastFailure
         )

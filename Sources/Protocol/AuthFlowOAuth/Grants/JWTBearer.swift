@@ -19,13 +19,12 @@ extension OAuthClient {
         resources: [String]? = nil
     ) async throws -> Credential {
         let metadata = try await metadata()
-        var request = ProviderRequest(
-            purpose: .jwtBearer,
-            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
-            parameters: parameters(of: .jwtBearer),
-            protectedParameters: [
+        var request = try tokenRequest(
+            .jwtBearer,
+            [
                 "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": assertion.jwt.exposed,
-            ]
+            ],
+            at: metadata
         )
         let wanted = scopes ?? assertion.scopes ?? ownScopes
         // If the assertion specifies scopes, no other scopes are requested, unless the caller specifies them.

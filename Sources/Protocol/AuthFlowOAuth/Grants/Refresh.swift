@@ -102,11 +102,10 @@ extension OAuthClient {
     ) async throws -> RefreshOutcome {
         let metadata = try await requireBinding(of: credential)
         if let error = senderConstraintError(of: credential) { throw error }
-        var request = ProviderRequest(
-            purpose: .refresh,
-            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
-            parameters: parameters(of: .refresh),
-            protectedParameters: ["grant_type": "refresh_token", "refresh_token": refreshToken.exposed]
+        var request = try tokenRequest(
+            .refresh,
+            ["grant_type": "refresh_token", "refresh_token": refreshToken.exposed],
+            at: metadata
         )
         if let scopes { request.parameters["scope"] = scopes.joined(separator: " ") }
         request.addResources(resources)

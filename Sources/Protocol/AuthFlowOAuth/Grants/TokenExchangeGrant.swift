@@ -70,15 +70,14 @@ extension OAuthClient {
         -> TokenResponse
     {
         let scopes = exchange.scopes ?? registration.scopes
-        var request = ProviderRequest(
-            purpose: .tokenExchange,
-            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
-            parameters: parameters(of: .tokenExchange),
-            protectedParameters: [
+        var request = try tokenRequest(
+            .tokenExchange,
+            [
                 "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
                 "subject_token": exchange.subjectToken.exposed,
                 "subject_token_type": exchange.subjectTokenType.rawValue,
-            ]
+            ],
+            at: metadata
         )
         // Section 2.1: actor_token_type "is REQUIRED when the actor_token parameter is present in the request but MUST NOT
         // be included otherwise".

@@ -16,12 +16,7 @@ public enum ResponseMode: String, Sendable, Hashable, CaseIterable {
     case formPostJWT = "form_post.jwt"
 
     /// Whether the response is a signed JWT (JARM).
-    package var isSigned: Bool {
-        switch self {
-        case .query, .fragment, .formPost: false
-        case .jwt, .queryJWT, .fragmentJWT, .formPostJWT: true
-        }
-    }
+    package var isSigned: Bool { delivery != self }
 
     /// The mode in which the user agent receives the response, regardless of whether it is a JWT.
     package var delivery: ResponseMode {

@@ -136,12 +136,7 @@ struct NormalizedURL: Hashable {
 
     /// RFC 3986 section 2.3: unreserved = ALPHA / DIGIT / "-" / "." / "_" / "~".
     private static func isUnreserved(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"):
-            true
-        default: "-._~".utf8.contains(byte)
-        }
+        byte.isLetterOrDigit || "-._~".utf8.contains(byte)
     }
 
     /// Removes dot segments (RFC 3986 section 5.2.4).

@@ -52,6 +52,7 @@ struct CurlCommand: AsyncParsableCommand {
 
     func run() async throws {
         guard let choice = resource.choice(options, scopes: scope.scopes) else { return }
+        if signIn { UnfinishedClients.note(.signIn) }
         let target = try Endpoint(choice.address, name: "address")
         let sender = try await sender(choice, target)
         let response = try await sender.send(try request(to: target))
@@ -123,51 +124,51 @@ struct CurlCommand: AsyncParsableCommand {
         if file.content.profileNames(for: choice.address).contains(profile.name) {
             return .resource(try choice.client(for: client, of: profile, signsInOnDemand: signIn))
         }
+        // The meaning of such a path depends on the server: it could be that of any resource.
+        guard !target.hasDotSegments else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The path has dot segments, whose meaning depends on the server. Send the URL without them."
+            )
+        }
         // A sign-in to a resource takes precedence, even if it has ended: a token with more access must not replace its token.
         for address in try await Self.resources(of: client, at: target) {
             choice.address = address
             let resource = try choice.client(for: client, of: profile, signsInOnDemand: signIn)
             guard try await resource.hasSignIn() else { continue }
-            guard !target.hasDotSegments else {
-                throw AuthError(
-                    .invalidConfiguration,
-                    "The path has dot segments, whose meaning depends on the server, and you have signed in to \(Redaction.url(address)). Send the URL without them."
-                )
-            }
+            await resource.list()
             return .resource(resource)
         }
         SignInAdvice.choose(file.choice.arguments, signIn: [])
         return .api(client, signsIn: signIn)
     }
 
-    /// The URLs of the resources that a request could be for, the most specific first. A path with dot segments could be for any resource of
-    /// the server.
+    /// The URLs of the resources that a request could be for, the most specific first.
     private static func resources(of client: AuthClient, at target: Endpoint) async throws -> [String] {
         let listed = try await KnownResources(store: client.credentials.store).addresses(
             registered: client.options.name
         )
-        .filter {
-            (try? Endpoint($0)).map { $0.origin == target.origin && (target.hasDotSegments || $0.mayCover(target)) }
-                ?? false
-        }
-        return listed.sorted { $0.utf8.count > $1.utf8.count } + parents(of: target).filter { !listed.contains($0) }
+        .filter { (try? Endpoint($0))?.mayCover(target) == true }
+        // The list may lack entries.
+        let all = listed + parents(of: target).filter { !listed.contains($0) }
+        return all.map { ((try? Endpoint($0))?.possibleSegments.count ?? 0, $0) }.sorted { $0.0 > $1.0 }.map(\.1)
     }
 
-    /// The URL itself, and the first parent paths: a list may lack entries.
+    /// The URL itself, and the first parent paths.
     private static func parents(of target: Endpoint) -> [String] {
         // The URL as the user entered it, and its normalized form.
         let written = target.url.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false).prefix(3)
             .joined(separator: "/")
-        var parents = [""]
-        for segment in target.path.split(separator: "/").prefix(32) {
-            parents.append("\(parents[parents.count - 1])/\(segment)")
-        }
-        // Metadata and users write a resource with or without the trailing slash.
-        let addresses = parents.reversed().flatMap { parent in
-            [written, target.origin].flatMap { ["\($0)\(parent)", "\($0)\(parent)/"] }
+        var addresses = [target.url]
+        for segments in [target.path.split(separator: "/").map(String.init), target.possibleSegments] {
+            for count in 0...min(segments.count, 32) {
+                let path = segments.prefix(count).map { "/\($0)" }.joined()
+                // Metadata and users write a resource with or without the trailing slash.
+                for origin in [written, target.origin] { addresses += ["\(origin)\(path)", "\(origin)\(path)/"] }
+            }
         }
         var known: Set<String> = []
-        return ([target.url] + addresses).filter { known.insert($0).inserted }
+        return addresses.filter { known.insert($0).inserted }
     }
 
     /// The profile and its file, if the profile names the origin of the URL as that of an API.

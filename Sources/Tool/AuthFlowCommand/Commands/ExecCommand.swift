@@ -62,10 +62,7 @@ struct ExecCommand: AsyncParsableCommand {
 
     /// Whether the text is a name (POSIX.1-2017, Base Definitions 3.235), which every shell accepts.
     private static func isName(_ text: String) -> Bool {
-        text.utf8.allSatisfy { byte in
-            (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20) || byte == UInt8(ascii: "_")
-                || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
-        } && text.utf8.first.map { !(UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) } ?? false
+        text.utf8.allSatisfy { $0.isLetterOrDigit || $0 == UInt8(ascii: "_") } && text.utf8.first?.isDigit == false
     }
 
     func run() async throws {

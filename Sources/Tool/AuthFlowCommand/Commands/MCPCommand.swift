@@ -133,7 +133,7 @@ struct MCPCommand: AsyncParsableCommand {
             } else if try await KnownResources(store: store).addresses().isEmpty {
                 Terminal.printMessage("You are not signed in to any protected resource.")
             }
-            try await RegistrationCommands.warnOfLostEntries(in: store)
+            RegistrationCommands.warnOfLostEntries(try await KnownResources(store: store).lacksResources())
         }
     }
 }

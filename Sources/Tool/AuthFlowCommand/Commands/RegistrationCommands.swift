@@ -45,9 +45,9 @@ enum RegistrationCommands {
         }
     }
 
-    static func warnOfLostEntries(in store: any TokenStore) async throws {
-        guard try await KnownResources(store: store).isIncomplete() else { return }
-        Terminal.printMessage("Warning: The list was damaged or is full, so that it may lack entries.")
+    static func warnOfLostEntries(_ mayLackEntries: Bool) {
+        guard mayLackEntries else { return }
+        Terminal.printMessage("Warning: The list was damaged or full, and may lack entries.")
     }
 
     struct Show: AsyncParsableCommand {
@@ -97,7 +97,7 @@ enum RegistrationCommands {
             } else if all.isEmpty {
                 Terminal.printMessage(address == nil ? "There are no registrations." : Context.absence(config))
             }
-            try await RegistrationCommands.warnOfLostEntries(in: context.store)
+            RegistrationCommands.warnOfLostEntries(try await KnownResources(store: context.store).lacksRegistrations())
         }
     }
 
@@ -119,7 +119,9 @@ enum RegistrationCommands {
             let choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
             let (new, old, signOut) = try await choice.client().renewRegistration()
             if let old {
-                _ = try await unregister(old, context, name: "The old registration")
+                if let error = try await unregister(old, context, name: "The old registration") {
+                    Terminal.printMessage("The old registration may remain at \(old.issuer): \(error)")
+                }
             } else {
                 Terminal.printMessage(
                     "The old registration, if any, is still used for other resources of the same server."
@@ -152,20 +154,18 @@ enum RegistrationCommands {
             let context = try Context(config: config)
             var all: [(registrations: StoredRegistrations, stored: StoredRegistration)] = []
             var origins = Set([try Endpoint(address, name: "URL").origin])
-            var isRemoved = false
+            var unreadable: [(registrations: StoredRegistrations, issuer: String)] = []
             for (issuer, origin) in try await context.registrations(address) {
                 let registrations = StoredRegistrations(store: context.store, for: origin)
+                origins.insert(origin)
                 do {
                     guard let stored = try await registrations.registration(at: issuer, for: context.redirectURI)
                     else { continue }
-                    origins.insert(origin)
                     all.append((registrations, stored))
-                } catch let error as AuthError where [.credentialUnusable, .storageFailed].contains(error.code) {
-                    try await registrations.remove(at: issuer, for: context.redirectURI)
-                    isRemoved = true
-                    Terminal.printMessage(
-                        "The registration with \(DisplayText.sanitized(issuer, limit: 300)) could not be read, and was removed from this machine. It may remain at the server."
-                    )
+                } catch let error as AuthError
+                    where local && [.credentialUnusable, .storageFailed].contains(error.code)
+                {
+                    unreadable.append((registrations, issuer))
                 }
             }
             var areRevoked = true
@@ -177,27 +177,41 @@ enum RegistrationCommands {
                 let client = try choice.client()
                 var isConcerned = false
                 for (_, stored) in all where !isConcerned { isConcerned = try await client.hasSignIn(with: stored) }
+                for (_, issuer) in unreadable where !isConcerned {
+                    isConcerned = try await client.hasSignIn(at: issuer)
+                }
                 guard isConcerned else { continue }
-                let signOut = try await client.signOut()
-                guard signOut.credential != nil else { continue }
+                if local {
+                    guard try await client.signOutLocally() else { continue }
+                } else {
+                    let signOut = try await client.signOut()
+                    guard signOut.credential != nil else { continue }
+                    if !RegistrationCommands.isRevoked(signOut, resource) { areRevoked = false }
+                }
                 Terminal.printMessage("Signed out of \(DisplayText.sanitized(resource)) on this machine.")
-                if !RegistrationCommands.isRevoked(signOut, resource) { areRevoked = false }
+            }
+            for (registrations, issuer) in unreadable {
+                try await registrations.remove(at: issuer, for: context.redirectURI)
+                Terminal.printMessage(
+                    "The registration with \(DisplayText.sanitized(issuer, limit: 300)) could not be read, and was removed from this machine."
+                )
             }
             var failure: (any Error)?
             for (registrations, stored) in all {
                 // The registration access token is needed until the server has deleted the registration.
-                if !local, let error = try await unregister(stored, context, name: "The registration"),
-                    error.code != .unsupported
-                {
+                if !local, let error = try await unregister(stored, context, name: "The registration") {
                     failure = failure ?? error
-                    Terminal.printMessage("It was kept on this machine. To remove it only there, use --local.")
+                    Terminal.printMessage(
+                        "The registration with \(stored.issuer) was kept on this machine. To remove it only there, use --local."
+                    )
                     continue
                 }
                 try await registrations.remove(at: stored.issuer, for: context.redirectURI, clientID: stored.clientID)
                 Terminal.printMessage("The registration with \(stored.issuer) was removed from this machine.")
             }
             if let failure { throw failure }
-            if !isRemoved, all.isEmpty {
+            RegistrationCommands.warnOfLostEntries(try await KnownResources(store: context.store).lacksRegistrations())
+            if all.isEmpty, unreadable.isEmpty {
                 Terminal.printMessage(Context.absence(config))
             }
             guard areRevoked else { throw ExitStatus.signedOutLocallyOnly }
@@ -211,17 +225,23 @@ enum RegistrationCommands {
         return false
     }
 
-    /// Deletes a registration at its server, and reports the outcome.
-    /// - Returns: The error; nil when the registration was deleted.
+    /// Deletes a registration at its server, if that is possible, and reports the outcome.
+    /// - Returns: The error, after which a later attempt may succeed; nil when there is nothing more to do.
     private static func unregister(_ stored: StoredRegistration, _ context: Context, name: String) async throws
         -> AuthError?
     {
         do {
-            try await stored.unregister(transport: context.transport, host: ToolEnvironment.host)
-            Terminal.printMessage("\(name) was removed at \(stored.issuer).")
+            let isConfirmed = try await stored.unregister(transport: context.transport, host: ToolEnvironment.host)
+            Terminal.printMessage(
+                isConfirmed
+                    ? "\(name) was removed at \(stored.issuer)."
+                    : "\(stored.issuer) no longer accepts the registration access token, so \(name.lowercased()) was probably removed there."
+            )
+            return nil
+        } catch let error as AuthError where error.code == .unsupported {
+            Terminal.printMessage("\(name) may remain at \(stored.issuer): \(error)")
             return nil
         } catch let error as AuthError {
-            Terminal.printMessage("\(name) may remain at \(stored.issuer): \(error)")
             return error
         }
     }

@@ -131,20 +131,22 @@ struct AWSKeys {
             "RoleSessionName": settings.session, "WebIdentityToken": token.exposed,
         ]
         if let lifetime = settings.lifetime { form.append("DurationSeconds", "\(lifetime.components.seconds)") }
-        let response = try await transport.send(
-            TransportRequest(
-                .post,
-                settings.endpoint,
-                headerFields: [.contentType: "application/x-www-form-urlencoded"],
-                body: Array(FormURLEncoding.encodeForm(form).utf8),
-                // A small limit, because libxml2 compares every attribute of an element with every other attribute.
-                maximumResponseSize: 64 * 1024
-            )
+        let request = TransportRequest(
+            .post,
+            settings.endpoint,
+            headerFields: [.contentType: "application/x-www-form-urlencoded"],
+            body: Array(FormURLEncoding.encodeForm(form).utf8),
+            // A small limit, because libxml2 compares every attribute of an element with every other attribute.
+            maximumResponseSize: 64 * 1024
         )
+        let response = try await ExchangeLimits.send(request, by: transport, clock: ToolEnvironment.host.clock)
         guard response.status == 200 else {
             // A proxy or a load balancer may respond with a page that is not XML.
             let code =
-                (try? XMLElement.root(of: response.body, from: "AWS"))?["Error", "Code"] ?? "status \(response.status)"
+                (try? XMLElement.root(of: response.body, from: "AWS"))?["Error", "Code"].map {
+                    [token].redacted(in: $0)
+                }
+                ?? "status \(response.status)"
             throw AuthError(
                 .providerRejected,
                 "AWS did not issue credentials for the role (\(DisplayText.sanitized(code, limit: 80))). The IAM identity provider in AWS must be configured with this issuer and the token's audience."

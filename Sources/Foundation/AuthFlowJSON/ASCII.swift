@@ -1,0 +1,13 @@
+extension UInt8 {
+    /// Whether the byte is a digit of ASCII.
+    package var isDigit: Bool { (0x30...0x39).contains(self) }
+
+    /// Whether the byte is a letter of ASCII.
+    package var isLetter: Bool { (0x61...0x7A).contains(self | 0x20) }
+
+    /// Whether the byte is a letter or digit of ASCII.
+    package var isLetterOrDigit: Bool { isLetter || isDigit }
+
+    /// `tchar` (RFC 9110 section 5.6.2).
+    package var isTokenCharacter: Bool { isLetterOrDigit || "!#$%&'*+-.^_`|~".utf8.contains(self) }
+}
