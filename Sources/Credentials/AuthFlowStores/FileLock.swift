@@ -32,10 +32,7 @@ final class FileLock: Sendable {
 
     /// Acquires the lock unless another holder has it.
     func acquire() throws(AuthError) -> Attempt {
-        let (result, code) = descriptor.withLock { descriptor -> (Int32, Int32) in
-            guard let descriptor else { return (-1, EBADF) }
-            return (flock(descriptor, LOCK_EX | LOCK_NB), errno)
-        }
+        let (result, code) = withDescriptor { (flock($0, LOCK_EX | LOCK_NB), errno) } ?? (-1, EBADF)
         guard result == 0 else {
             errno = code
             guard code == EWOULDBLOCK || code == EINTR else { throw PrivateFile(path).failure("cannot be locked") }
@@ -45,8 +42,7 @@ final class FileLock: Sendable {
         // The process ID is for the error message of a process whose wait times out. It is only informational: the
         // kernel manages the lock.
         let note = Array("\(getpid())\n".utf8)
-        descriptor.withLock { descriptor in
-            guard let descriptor else { return }
+        withDescriptor { descriptor in
             ftruncate(descriptor, 0)
             _ = unsafe note.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, 0) }
         }
@@ -55,31 +51,17 @@ final class FileLock: Sendable {
 
     /// Whether the file is still at its path. If not, it was removed, and a lock on it protects nothing.
     var isNamed: Bool {
-        var (own, named) = (stat(), stat())
-        let isKnown = descriptor.withLock { descriptor in
-            guard let descriptor else { return false }
-            return unsafe fstat(descriptor, &own) == 0
-        }
-        guard isKnown, unsafe lstat(path, &named) == 0 else { return false }
+        var named = stat()
+        guard let own = status, unsafe lstat(path, &named) == 0 else { return false }
         return own.st_ino == named.st_ino && own.st_dev == named.st_dev
     }
 
     /// Marks the lock as in use.
-    func renew() {
-        descriptor.withLock { descriptor in
-            guard let descriptor else { return }
-            futimens(descriptor, nil)
-        }
-    }
+    func renew() { withDescriptor { _ = futimens($0, nil) } }
 
     /// The timestamp of the last renewal: a changed value means that the lease was renewed.
     var renewedAt: Int64 {
-        var status = stat()
-        let isKnown = descriptor.withLock { descriptor in
-            guard let descriptor else { return false }
-            return unsafe fstat(descriptor, &status) == 0
-        }
-        guard isKnown else { return 0 }
+        guard let status else { return 0 }
         #if canImport(Darwin)
         let time = status.st_mtimespec
         #else
@@ -96,12 +78,24 @@ final class FileLock: Sendable {
     /// The ID of the process that holds the lock, as recorded by that process; nil when none is recorded.
     var holder: Int32? {
         var buffer = [UInt8](repeating: 0, count: 16)
-        let count = descriptor.withLock { descriptor -> Int in
-            guard let descriptor else { return 0 }
-            return unsafe buffer.withUnsafeMutableBytes { unsafe pread(descriptor, $0.baseAddress, $0.count, 0) }
+        let count = withDescriptor { descriptor in
+            unsafe buffer.withUnsafeMutableBytes { unsafe pread(descriptor, $0.baseAddress, $0.count, 0) }
         }
-        guard count > 0 else { return nil }
+        guard let count, count > 0 else { return nil }
         return Int32(String(decoding: buffer[..<count].prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self))
+    }
+
+    private var status: stat? {
+        var status = stat()
+        return withDescriptor { unsafe fstat($0, &status) } == 0 ? status : nil
+    }
+
+    @discardableResult
+    private func withDescriptor<Return: Sendable>(_ body: (Int32) -> Return) -> Return? {
+        descriptor.withLock { descriptor in
+            guard let descriptor else { return nil }
+            return body(descriptor)
+        }
     }
 
     /// Releases the lock.

@@ -7,11 +7,11 @@ struct HTMLForm: Sendable {
         let name: String
         /// The type in lower case: `text`, `password`, `hidden`, `submit`, `checkbox` ...
         let type: String
-        let value: String
+        var value: String
         /// Whether the field is submitted by default: false for an unchecked checkbox and for buttons.
         let isSent: Bool
         /// The text on a button.
-        let label: String
+        var label: String
         /// The URL that overrides the form's action when a button submits the form (`formaction`); nil for none.
         var action: String?
         /// The method that overrides the form's method when a button submits the form (`formmethod`), in lower case; nil for none.

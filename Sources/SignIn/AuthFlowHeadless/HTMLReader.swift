@@ -212,14 +212,12 @@ struct HTMLReader {
             page.title += text
             return
         }
-        if let (field, owner) = textArea {
+        if textArea != nil {
             // Section 13.2.6.4.7: a line break after the start tag is not content.
-            textArea = (field.with(value: text.first == "\n" ? String(text.dropFirst()) : text), owner)
+            textArea?.field.value = text.first == "\n" ? String(text.dropFirst()) : text
             return
         }
-        if let (field, owner) = button, field.label.utf8.count < Self.maximumText {
-            button = (field.with(label: field.label + text), owner)
-        }
+        if let label = button?.field.label, label.utf8.count < Self.maximumText { button?.field.label += text }
         select?.options.add(text)
         if page.text.utf8.count < Self.maximumText, words.utf8.count < Self.maximumText { words += text }
     }
@@ -239,7 +237,13 @@ struct HTMLReader {
 
     private mutating func endSelect() {
         guard let (field, owner, options) = select else { return }
-        if let owner { fields += options.values.map { (field.with(value: $0), owner) } }
+        if let owner {
+            for value in options.values {
+                var option = field
+                option.value = value
+                fields.append((option, owner))
+            }
+        }
         select = nil
     }
 
@@ -290,21 +294,6 @@ extension HTMLForm.Field {
             isFixed: tag[.readonly] != nil,
             autocomplete: (tag.keyword(.autocomplete) ?? "").split(whereSeparator: \.isWhitespace).map(String.init),
             isNumeric: tag.keyword(.inputmode) == "numeric"
-        )
-    }
-
-    fileprivate func with(value: String? = nil, label: String? = nil) -> Self {
-        Self(
-            name: name,
-            type: type,
-            value: value ?? self.value,
-            isSent: isSent,
-            label: label ?? self.label,
-            action: action,
-            method: method,
-            isFixed: isFixed,
-            autocomplete: autocomplete,
-            isNumeric: isNumeric
         )
     }
 }

@@ -106,9 +106,7 @@ final class CallbackInbox: Sendable {
         let requestPath = target.prefix { $0 != "?" }
         // A page whose host name was made to resolve to this server (DNS rebinding) sends that name in `Host`.
         guard authorities.contains(request.authority?.lowercased() ?? "") else {
-            return appearance.response(
-                StatusPage(status: .badRequest, title: "Wrong host", message: "This server does not serve that host.")
-            )
+            return appearance.page(.badRequest, "Wrong host", "This server does not serve that host.")
         }
         // A prefetch is not the redirect itself: the browser has not navigated here yet.
         if request.headerFields.contains(where: {
@@ -123,12 +121,10 @@ final class CallbackInbox: Sendable {
             return response
         }
         guard requestPath == path else {
-            return appearance.response(
-                StatusPage(
-                    status: .notFound,
-                    title: "Nothing here",
-                    message: "The sign-in in progress expects its response at another URL."
-                )
+            return appearance.page(
+                .notFound,
+                "Nothing here",
+                "The sign-in in progress expects its response at another URL."
             )
         }
         let response: Substring
@@ -153,14 +149,12 @@ final class CallbackInbox: Sendable {
         // sign-out.
         guard let received = expected.response(response, at: redirectURI) else {
             reportIgnoredRedirect()
-            return appearance.response(
-                StatusPage(
-                    status: .badRequest,
-                    title: expected.purpose == .signIn ? "Not this sign-in" : "Not this sign-out",
-                    message: expected.purpose == .signIn
-                        ? "This URL does not belong to the sign-in that is in progress. Go back to the page where you signed in."
-                        : "This URL does not identify the sign-out that it belongs to, so you may still be signed in. Go back to \(appearance.program), which shows the result."
-                )
+            return appearance.page(
+                .badRequest,
+                expected.purpose == .signIn ? "Not this sign-in" : "Not this sign-out",
+                expected.purpose == .signIn
+                    ? "This URL does not belong to the sign-in that is in progress. Go back to the page where you signed in."
+                    : "This URL does not identify the sign-out that it belongs to, so you may still be signed in. Go back to \(appearance.program), which shows the result."
             )
         }
         if let refusal = otherUserResponse { return refusal }
@@ -173,7 +167,7 @@ final class CallbackInbox: Sendable {
             callbackContinuation.yield(.response(received))
             callbackContinuation.finish()
         }
-        return appearance.response(await resultPage())
+        return await resultPage()
     }
 
     /// Whether a page of another origin sent the request. Only the page of this server forwards a fragment.
@@ -197,28 +191,20 @@ final class CallbackInbox: Sendable {
     /// start page from a command line, and could complete the sign-in with another account.
     private var otherUserResponse: TransportResponse? {
         guard LoopbackServer.peer?.isAnotherUser == true else { return nil }
-        return appearance.response(
-            StatusPage(
-                status: .forbidden,
-                title: "Not your sign-in",
-                message: "This sign-in belongs to another user of this machine."
-            )
-        )
+        return appearance.page(.forbidden, "Not your sign-in", "This sign-in belongs to another user of this machine.")
     }
 
     private var unexpectedRequestResponse: TransportResponse {
-        appearance.response(
-            StatusPage(
-                status: .methodNotAllowed,
-                title: "Unexpected response",
-                message: "This request is not a response in the expected response mode."
-            )
+        appearance.page(
+            .methodNotAllowed,
+            "Unexpected response",
+            "This request is not a response in the expected response mode."
         )
     }
 
     /// Waits for the outcome of the sign-in: the page must not show "signed in" before the code has been exchanged and the
     /// tokens have been validated.
-    private func resultPage() async -> StatusPage {
+    private func resultPage() async -> TransportResponse {
         try? await withDeadline(Self.waitTimeout, clock: expected.clock) {
             AuthError(.timedOut, "The outcome was not available in time.")
         } _: {
@@ -227,24 +213,24 @@ final class CallbackInbox: Sendable {
         let outcome = state.withLock { $0.outcome }
         switch outcome {
         case .succeeded?:
-            return StatusPage(
-                status: .ok,
-                mark: .done,
-                title: expected.purpose == .signIn ? "You are signed in" : "You are signed out",
-                message: "You can close this page and go back to \(appearance.program)."
+            return appearance.page(
+                .ok,
+                expected.purpose == .signIn ? "You are signed in" : "You are signed out",
+                "You can close this page and go back to \(appearance.program).",
+                mark: .done
             )
         case .failed(let message)?:
-            return StatusPage(
-                status: .ok,
-                mark: .failed,
-                title: expected.purpose == .signIn ? "The sign-in failed" : "You may still be signed in",
-                message: "\(message) Go back to \(appearance.program), and try again there."
+            return appearance.page(
+                .ok,
+                expected.purpose == .signIn ? "The sign-in failed" : "You may still be signed in",
+                "\(message) Go back to \(appearance.program), and try again there.",
+                mark: .failed
             )
         default:
-            return StatusPage(
-                status: .ok,
-                title: "The response was received",
-                message: "Go back to \(appearance.program), which shows the result."
+            return appearance.page(
+                .ok,
+                "The response was received",
+                "Go back to \(appearance.program), which shows the result."
             )
         }
     }

@@ -1,5 +1,6 @@
 public import AuthFlow
 public import AuthFlowDesktop
+import HTTPTypes
 import Synchronization
 
 /// Opens the user's browser and receives the redirect on a loopback port (RFC 8252 section 7.3).
@@ -35,8 +36,14 @@ public struct LoopbackUserAgent: Sendable {
         /// The name of the program to which the user is told to return.
         var program: String { applicationName.isEmpty ? "the program that opened it" : applicationName }
 
-        func response(_ page: StatusPage) -> TransportResponse {
-            var page = page
+        /// A page for the user.
+        func page(
+            _ status: HTTPResponse.Status,
+            _ title: String,
+            _ message: String,
+            mark: StatusPage.Mark = .none
+        ) -> TransportResponse {
+            var page = StatusPage(status: status, mark: mark, title: title, message: message)
             page.application = applicationName
             page.accentColor = accentColor
             return page.response

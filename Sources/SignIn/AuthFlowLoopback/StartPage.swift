@@ -49,13 +49,10 @@ final class StartPage: Sendable {
             return state.target
         }
         guard let target else {
-            return appearance.response(
-                StatusPage(
-                    status: .gone,
-                    title: "Already opened",
-                    message:
-                        "This sign-in was already opened in another browser, so it was stopped. Go back to \(appearance.program), and sign in again."
-                )
+            return appearance.page(
+                .gone,
+                "Already opened",
+                "This sign-in was already opened in another browser, so it was stopped. Go back to \(appearance.program), and sign in again."
             )
         }
         var fields: HTTPFields = [

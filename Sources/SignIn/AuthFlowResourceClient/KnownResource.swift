@@ -21,23 +21,9 @@ struct KnownResource: Sendable, Hashable {
     var isAssumed = false
     /// Whether the resource identifier is a prefix of the URL, not the URL itself, according to the host's protected resource metadata.
     var coversHost = false
+}
 
-    init(
-        resource: String,
-        issuer: String,
-        clientID: String,
-        identification: ClientIdentification,
-        scopes: [String],
-        usesDPoP: Bool
-    ) {
-        self.resource = resource
-        self.issuer = issuer
-        self.clientID = clientID
-        self.identification = identification
-        self.scopes = scopes
-        self.usesDPoP = usesDPoP
-    }
-
+extension KnownResource {
     /// Decodes the output of ``json``; nil when a required value is missing or invalid.
     init?(_ json: JSON) {
         guard let resource = json["resource"]?.string, let issuer = json["issuer"]?.string,
@@ -71,9 +57,7 @@ struct KnownResource: Sendable, Hashable {
         json["max_age"] = authentication.maxAge.map { .integer(Int64($0)) }
         return .object(json)
     }
-}
 
-extension KnownResource {
     /// Whether the tokens of two sign-ins are stored in the same record.
     func sharesTokens(with other: KnownResource) -> Bool {
         issuer.isIdentical(to: other.issuer) && clientID.isIdentical(to: other.clientID)

@@ -6,15 +6,11 @@ import Synchronization
 ///
 /// A resource on a company network may name servers there, regardless of the addresses that their names resolve to; a public resource
 /// must not make this client connect to loopback or private addresses (SSRF).
-struct ReachLimitedTransport: HTTPTransport {
+final class ReachLimitedTransport: HTTPTransport {
     private let base: any HTTPTransport
     private let home: Endpoint
-    private let known = Known()
-
     /// The network reach of the connections to the resource.
-    private final class Known: Sendable {
-        let reach = Mutex<NetworkReach?>(nil)
-    }
+    private let reach = Mutex<NetworkReach?>(nil)
 
     /// - Parameter home: The resource.
     init(_ base: any HTTPTransport, home: Endpoint) {
@@ -23,40 +19,31 @@ struct ReachLimitedTransport: HTTPTransport {
     }
 
     func send(_ call: TransportRequest) async throws -> TransportResponse {
-        guard !call.isFor(home) else {
-            let response = try await base.send(call)
-            record(response.reach)
-            return response
-        }
-        return try await base.send(limited(call))
+        let response = try await base.send(limited(call))
+        if call.isFor(home) { record(response.reach) }
+        return response
     }
 
     func stream(_ call: TransportRequest) async throws -> ResponseStream {
-        guard !call.isFor(home) else {
-            let response = try await base.stream(call)
-            record(response.reach)
-            return response
-        }
-        return try await base.stream(limited(call))
+        let response = try await base.stream(limited(call))
+        if call.isFor(home) { record(response.reach) }
+        return response
     }
 
     func stream(_ call: TransportRequest, body: UploadBody) async throws -> ResponseStream {
-        guard !call.isFor(home) else {
-            let response = try await base.stream(call, body: body)
-            record(response.reach)
-            return response
-        }
-        return try await base.stream(limited(call), body: body)
+        let response = try await base.stream(limited(call), body: body)
+        if call.isFor(home) { record(response.reach) }
+        return response
     }
 
     /// Records the network reach of a connection to the resource, including one that did not use this transport.
     func record(_ reach: NetworkReach?) {
         guard let reach else { return }
-        known.reach.withLock { $0 = max($0 ?? reach, reach) }
+        self.reach.withLock { $0 = max($0 ?? reach, reach) }
     }
 
     private func limited(_ call: TransportRequest) -> TransportRequest {
-        guard let reach = known.reach.withLock({ $0 }) else { return call }
+        guard !call.isFor(home), let reach = reach.withLock({ $0 }) else { return call }
         var call = call
         call.allowedReach = min(call.allowedReach, max(reach, home.reach))
         return call

@@ -208,13 +208,13 @@ public final class AuthClient: Sendable {
         }
         for (flow, reason) in methods.skipped { reportSkipped(flow.rawValue, reason, reporter) }
         for method in methods.methods.dropLast() {
-            let hasBegun = Flag()
+            let hasBegun = Atomic(false)
             do {
                 return try await signIn(by: method, policy, options, usesSharedSessions, reporter) {
-                    hasBegun.set()
+                    hasBegun.store(true, ordering: .relaxed)
                     try willShow()
                 }
-            } catch let error as AuthError where Self.mayTryAnother(error) && !hasBegun.isSet {
+            } catch let error as AuthError where Self.mayTryAnother(error) && !hasBegun.load(ordering: .relaxed) {
                 reportSkipped(method.flow.rawValue, error, reporter)
             }
         }
@@ -260,13 +260,6 @@ public final class AuthClient: Sendable {
         }
     }
 
-    /// A one-time event that several tasks observe.
-    private final class Flag: Sendable {
-        private let value = Atomic(false)
-        var isSet: Bool { value.load(ordering: .relaxed) }
-        func set() { value.store(true, ordering: .relaxed) }
-    }
-
     /// Whether to try the next sign-in method after one has failed with this error.
     private static func mayTryAnother(_ error: AuthError) -> Bool {
         [.unsupported, .userAgentFailed, .noUserAgent, .portBusy].contains(error.code)
@@ -284,11 +277,11 @@ public final class AuthClient: Sendable {
         switch method {
         case .userAgent(let userAgent):
             let timeout = options.timeout
-            let hasResponse = Flag()
+            let hasResponse = Atomic(false)
             let ignoredResponseReason = IgnoredResponseReason()
             return try await withDeadline(timeout, clock: client.host.clock) {
                 // Once the redirect has arrived, the tokens are stored even after the timeout, so allow more time.
-                hasResponse.isSet ? timeout : nil
+                hasResponse.load(ordering: .relaxed) ? timeout : nil
             } orThrow: {
                 AuthError(
                     .timedOut,
@@ -304,7 +297,7 @@ public final class AuthClient: Sendable {
                     unfinished: credentials.unfinished,
                     ignoredResponseReason: ignoredResponseReason,
                     willShow: willShow,
-                    didRespond: hasResponse.set
+                    didRespond: { hasResponse.store(true, ordering: .relaxed) }
                 )
                 return try await flow.run(with: userAgent) { credential, response in
                     try await self.save(credential, response.parameters, policy, reporter)

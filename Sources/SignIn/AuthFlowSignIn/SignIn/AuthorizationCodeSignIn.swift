@@ -14,7 +14,7 @@ import AuthFlowOAuth
 ///    `AuthorizationServer/IDTokenValidation.swift`);
 /// 7. store the credential (`AuthFlowCredentials/ManagedCredential+Record.swift`).
 struct AuthorizationCodeSignIn: Sendable {
-    var client: OAuthClient
+    let client: OAuthClient
     let reporter: FlowReporter
     let options: AuthorizationOptions
     /// Whether the user agent may use a session that another app has shared, which belongs to that app's user.
@@ -35,15 +35,7 @@ struct AuthorizationCodeSignIn: Sendable {
         with userAgent: any UserAgent,
         save: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
     ) async throws -> Return {
-        var flow = self
-        flow.client = try await reporter.step(.discovery) { try await client.withPinnedMetadata() }
-        return try await flow.signIn(with: userAgent, save: save)
-    }
-
-    private func signIn<Return: Sendable>(
-        with userAgent: any UserAgent,
-        save: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
-    ) async throws -> Return {
+        let client = try await reporter.step(.discovery) { try await self.client.withPinnedMetadata() }
         // RFC 9700 section 4.7: a new state for every request. The agent needs it to distinguish the response from the responses to other requests.
         let state = client.host.randomToken()
         var expected = RedirectOptions(
