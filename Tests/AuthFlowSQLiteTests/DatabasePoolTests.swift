@@ -100,7 +100,7 @@ import Testing
         #expect(responses.count == 500)
         #expect((1...3).contains(server.links.count))
         #expect(server.state.withLock { $0.maximumRunning } <= 3)
-        #expect(database.pending == 0)
+        while database.pending > 0 { await Task.yield() }
     }
 
     @Test func aRejectedRequestKeepsItsConnectionAndALostConnectionIsReplaced() async throws {
@@ -114,33 +114,84 @@ import Testing
         #expect(server.links.count == 2)
     }
 
-    @Test func aConnectionThatWasClosedWhileIdleIsReplacedBeforeTheRequestIsSent() async throws {
-        let server = Server()
-        let database = server.database(connections: 1)
-        _ = try await database.response(to: "a")
-        server.links[0].isBroken.store(true, ordering: .sequentiallyConsistent)
-        #expect(try await database.response(to: "b") == "b")
-        #expect(server.links.count == 2)
+    /// Opens several connections, which are idle afterward.
+    private static func warm(_ server: Server, _ pool: DatabasePool<Link>, _ count: Int) async throws {
+        let requests = (0..<count).map { _ in Task { try await pool.response(to: "block") } }
+        while server.state.withLock({ $0.running }) < count { await Task.yield() }
+        for _ in 0..<count { server.gate.signal() }
+        for request in requests { _ = try await request.value }
+        while pool.pending > 0 { await Task.yield() }
     }
 
-    @Test func aRequestWithoutAResponseEndsAtItsDeadlineAndOtherConnectionsAreReplaced() async throws {
-        let server = Server()
-        let pool = DatabasePool<Link>(
-            connections: 2,
-            requestTimeout: .milliseconds(100),
+    private static func pool(_ server: Server, connections: Int, timeout: Duration = .seconds(5)) -> DatabasePool<Link>
+    {
+        DatabasePool(
+            connections: connections,
+            requestTimeout: timeout,
             open: { (use) throws(DatabaseFailure) in try server.open(use) },
             onMessage: { _ in }
         )
-        async let first = Self.kind { try await pool.response(to: "hang") }
-        async let second = Self.kind { try await pool.response(to: "hang") }
-        async let third = Self.kind { try await pool.response(to: "hang") }
-        let kinds = await [first, second, third]
-        // Two were sent. The third waited for a connection, and may have been sent with the connection that replaced one of them.
-        #expect(kinds.filter { $0 == .unknownOutcome }.count >= 2)
-        #expect(kinds.allSatisfy { $0 == .unknownOutcome || $0 == .unreachable })
-        #expect(server.links.prefix(2).allSatisfy { $0.isInterrupted.load(ordering: .sequentiallyConsistent) })
+    }
+
+    @Test(.timeLimit(.minutes(1)), arguments: [1, 3])
+    func connectionsThatWereClosedWhileIdleAreReplacedBeforeTheRequestIsSent(_ count: Int) async throws {
+        let server = Server()
+        let pool = Self.pool(server, connections: count)
+        try await Self.warm(server, pool, count)
+        for link in server.links { link.isBroken.store(true, ordering: .sequentiallyConsistent) }
+        let start = ContinuousClock.now
+        #expect(try await pool.response(to: "b") == "b")
+        #expect(start.duration(to: .now) < .seconds(4))
+        #expect((count + 1...2 * count).contains(server.links.count))
+        pool.close()
+    }
+
+    @Test(.timeLimit(.minutes(1)))
+    func aRequestWithoutAResponseEndsAtItsDeadlineAndIdleConnectionsAreClosed() async throws {
+        let server = Server()
+        let pool = Self.pool(server, connections: 2, timeout: .milliseconds(200))
+        try await Self.warm(server, pool, 2)
+        #expect(await Self.kind { try await pool.response(to: "hang") } == .unknownOutcome)
+        while !server.links.allSatisfy({ $0.isClosed.load(ordering: .sequentiallyConsistent) }) { await Task.yield() }
         #expect(try await pool.response(to: "a") == "a")
         pool.close()
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aRequestThatFindsNoConnectionIsNotSent() async throws {
+        let server = Server()
+        let pool = Self.pool(server, connections: 1, timeout: .milliseconds(200))
+        async let first = Self.kind { try await pool.response(to: "block") }
+        while server.state.withLock({ $0.running }) == 0 { await Task.yield() }
+        async let second = Self.kind { try await pool.response(to: "b") }
+        let kinds = await [first, second]
+        #expect(kinds == [.unknownOutcome, .unreachable])
+        server.gate.signal()
+        pool.close()
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aCancelledRequestIsInterruptedAtItsDeadline() async throws {
+        let server = Server()
+        let pool = Self.pool(server, connections: 1, timeout: .milliseconds(200))
+        let request = Task { try await pool.response(to: "hang") }
+        while server.state.withLock({ $0.running }) == 0 { await Task.yield() }
+        request.cancel()
+        await #expect(throws: CancellationError.self) { try await request.value }
+        while !server.links[0].isClosed.load(ordering: .sequentiallyConsistent) { await Task.yield() }
+        #expect(try await pool.response(to: "a") == "a")
+        pool.close()
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aClosedPoolOpensNoConnections() async throws {
+        let server = Server()
+        let pool = Self.pool(server, connections: 1)
+        let requests = (0..<3).map { _ in Task { try await pool.response(to: "hang") } }
+        while server.state.withLock({ $0.running }) == 0 { await Task.yield() }
+        for request in requests { request.cancel() }
+        for request in requests { await #expect(throws: CancellationError.self) { try await request.value } }
+        pool.close()
+        while !server.links.allSatisfy({ $0.isClosed.load(ordering: .sequentiallyConsistent) }) { await Task.yield() }
+        for _ in 0..<1000 { await Task.yield() }
+        #expect(server.links.count == 1)
     }
 
     @Test func aCancelledRequestReturnsImmediately() async throws {

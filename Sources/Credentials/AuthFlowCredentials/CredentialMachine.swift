@@ -72,12 +72,23 @@ struct CredentialMachine {
         let epoch: Int
 
         var account: AccountID { credential.account }
+
+        /// Whether an entry contains tokens that were obtained with those of this credential.
+        func isFollowed(by entry: StoredAccounts.Entry?) -> Bool {
+            guard case .signedIn(let stored)? = entry, stored.signedInAt == credential.signedInAt,
+                stored.tokens != credential.tokens
+            else { return false }
+            // Nothing precedes the first tokens of a sign-in. Otherwise, the clocks of two processes may differ.
+            return credential.obtainedAt == credential.signedInAt || stored.obtainedAt > credential.obtainedAt
+        }
     }
 
     /// The store's entry for an account.
     enum KnownEntry: Equatable {
         /// Unknown until the next read.
         case unknown
+        /// The entry that this process has just written, and that the next read returns.
+        case written
         case entry(StoredAccounts.Entry?)
 
         /// Whether an entry has the same tokens. The application data and the number of rejected refreshes may differ.
@@ -248,7 +259,9 @@ extension CredentialMachine {
     ) -> ReadResult? {
         guard version == reading.version else { return nil }
         var found = ReadResult(stored: stored, known: stored, epoch: epoch)
-        for index in unsaved.indices where unsaved[index].replaces == .unknown {
+        // A write that failed may have been executed, and another process may have refreshed its tokens.
+        unsaved.removeAll { $0.replaces == .unknown && $0.isFollowed(by: stored.entry(of: $0.account)) }
+        for index in unsaved.indices where [.unknown, .written].contains(unsaved[index].replaces) {
             unsaved[index].replaces = .entry(stored.entry(of: unsaved[index].account))
         }
         // An entry that another process has stored in the meantime is newer than an unsaved credential.
@@ -300,7 +313,7 @@ extension CredentialMachine {
         version += 1
         unsaved.removeAll { $0.epoch <= epoch }
         // A newer unsaved credential replaces the entry that has just been written, whatever the next read returns.
-        for index in unsaved.indices { unsaved[index].replaces = .unknown }
+        for index in unsaved.indices { unsaved[index].replaces = .written }
     }
 
     /// A credential could not be written. It remains in memory, unless there is an unsaved credential of a later epoch.

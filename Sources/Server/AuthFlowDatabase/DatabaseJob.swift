@@ -38,17 +38,18 @@ final class DatabaseJob<Link: DatabaseLink>: Sendable {
     /// - Parameter reason: The reason why the request had to wait.
     /// - Returns: Whether the database did not respond in time.
     func expire(_ reason: String) -> Bool {
-        let wasSent = phase.withLock { phase in
+        phase.withLock { phase in
             defer { phase = .ended }
-            guard case .running(let link) = phase else { return false }
-            link.interrupt()
-            return true
+            switch phase {
+            case .ended: return false
+            case .waiting:
+                result.finish(.failure(DatabaseFailure(.unreachable, reason)))
+                return false
+            case .running(let link):
+                link.interrupt()
+                result.finish(.failure(DatabaseFailure(.unknownOutcome, "The database did not respond in time.")))
+                return true
+            }
         }
-        let failure =
-            wasSent
-            ? DatabaseFailure(.unknownOutcome, "The database did not respond in time.")
-            : DatabaseFailure(.unreachable, reason)
-        result.finish(.failure(failure))
-        return wasSent
     }
 }

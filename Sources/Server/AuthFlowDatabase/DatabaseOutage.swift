@@ -14,6 +14,8 @@ struct DatabaseOutage: Sendable {
     /// Records another failure.
     init(_ failure: DatabaseFailure, after previous: DatabaseOutage?) {
         let now = ContinuousClock.now
+        // Without requests, no attempt is made, and the database may have been available in the meantime.
+        let previous = previous.flatMap { $0.nextAttempt + .seconds(60) < now ? nil : $0 }
         self.failure = failure
         self.start = previous?.start ?? now
         self.count = (previous?.count ?? 0) + 1

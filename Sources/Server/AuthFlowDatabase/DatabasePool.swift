@@ -9,15 +9,24 @@ import Synchronization
 final class DatabasePool<Link: DatabaseLink>: Sendable {
     private typealias Job = DatabaseJob<Link>
 
-    /// The idle timeout of a connection, in seconds.
-    private static var idleTimeout: Double { 60 }
+    /// The idle timeout of a connection.
+    private static var idleTimeout: Duration { .seconds(60) }
+    /// The timeout for opening a connection, after which another connection may be opened.
+    private static var openTimeout: Duration { .seconds(10) }
     /// The maximum number of requests that wait for a connection.
     private static var maximumWaiting: Int { 10_000 }
 
     private struct State {
         var waiting: ArraySlice<DatabaseJob<Link>> = []
-        /// The threads for requests: those that are opening a connection, those that wait for a request, and the others.
-        var (threads, opening, idle) = (0, 0, 0)
+        /// The number of threads for requests, including those that are opening a connection or wait for a request.
+        var threads = 0
+        /// The attempts to open a connection, by number.
+        var openings: Set<Int> = []
+        var lastOpening = 0
+        /// The number of threads that wait for a request.
+        var idle = 0
+        /// The open connections.
+        var links: [Link] = []
         /// Increased when a request has timed out: older connections are probably broken, too.
         var generation = 0
         var outage: DatabaseOutage?
@@ -27,15 +36,18 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         var listener: Link?
         var isClosed = false
 
-        var isConnected: Bool { threads > opening }
+        var isConnected: Bool { threads > openings.count }
 
         /// Adds a thread if a waiting request needs another connection.
-        mutating func addThread(limit: Int) -> Bool {
-            guard waiting.count > idle + opening, threads < limit else { return false }
+        /// - Returns: The number of the attempt to open it.
+        mutating func addThread(limit: Int) -> Int? {
+            guard waiting.count > idle + openings.count, threads < limit, !isClosed else { return nil }
             // While the database is unavailable, one attempt at a time is enough.
-            if let outage { guard opening == 0, outage.mayRetry else { return false } }
-            (threads, opening) = (threads + 1, opening + 1)
-            return true
+            if let outage { guard openings.isEmpty, outage.mayRetry else { return nil } }
+            threads += 1
+            lastOpening += 1
+            openings.insert(lastOpening)
+            return lastOpening
         }
     }
 
@@ -44,7 +56,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     private let open: @Sendable (DatabaseLinkUse) throws(DatabaseFailure) -> Link
     private let onMessage: @Sendable (DatabaseMessage) -> Void
     private let state = Mutex(State())
-    /// Signalled once for each request that an idle thread should take.
+    /// Wakes idle threads. A thread that finds nothing to do waits again.
     private let available = DispatchSemaphore(value: 0)
 
     /// - Parameter requestTimeout: The timeout of a request, including the wait for a connection.
@@ -60,40 +72,50 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         self.onMessage = onMessage
     }
 
-    var pending: Int { state.withLock { $0.waiting.count { $0.isWaiting } + $0.threads - $0.opening - $0.idle } }
+    var pending: Int { state.withLock { $0.waiting.count { $0.isWaiting } + $0.threads - $0.openings.count - $0.idle } }
 
     func response(to request: Link.Request) async throws -> Link.Response {
         let job = Job(request)
         let cancelTimer = ContinuousClock().call({ self.expire(job) }, after: requestTimeout)
-        defer { cancelTimer() }
-        return try await job.result.value {
-            begin(job)
+        do {
+            let response = try await job.result.value { begin(job) }
+            cancelTimer()
+            return response
+        } catch let error as CancellationError {
+            // The request may still block a connection, which is interrupted at the deadline.
+            throw error
+        } catch {
+            cancelTimer()
+            throw error
         }
     }
 
-    /// Closes the connections. There are no requests, because each of them retains the ``Database``.
+    /// Closes the connections. Only cancelled requests can remain, because the others retain the ``Database``.
     func close() {
         state.withLock { state in
-            state.isClosed = true
+            (state.isClosed, state.waiting) = (true, [])
             state.listener?.interrupt()
+            for link in state.links { link.interrupt() }
             for _ in 0..<state.idle { available.signal() }
         }
     }
 
     private func begin(_ job: Job) {
-        let (failure, isAdded) = state.withLock { state -> (DatabaseFailure?, Bool) in
+        let (failure, opening) = state.withLock { state -> (DatabaseFailure?, Int?) in
+            if state.waiting.count >= Self.maximumWaiting { state.waiting.removeAll { !$0.isWaiting } }
             guard state.waiting.count < Self.maximumWaiting else {
-                return (DatabaseFailure(.unreachable, "Too many requests are pending."), false)
+                return (DatabaseFailure(.unreachable, "Too many requests are pending."), nil)
             }
-            if let outage = state.outage, outage.isLasting, !outage.mayRetry, !state.isConnected, state.opening == 0 {
-                return (outage.failure, false)
+            if let outage = state.outage, outage.isLasting, !outage.mayRetry, !state.isConnected, state.openings.isEmpty
+            {
+                return (outage.failure, nil)
             }
             state.waiting.append(job)
             if state.idle > 0 { available.signal() }
             return (nil, addThread(&state))
         }
         if let failure { job.end(.failure(failure)) }
-        if isAdded { startThread() }
+        if let opening { startThread(opening) }
     }
 
     private func expire(_ job: Job) {
@@ -108,90 +130,122 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     // MARK: Threads
 
     /// Adds a thread, which the caller must start, if it is needed. If it is too early for another attempt to connect, a timer is started.
-    private func addThread(_ state: inout State) -> Bool {
-        if state.addThread(limit: connections) { return true }
-        if let outage = state.outage, !state.waiting.isEmpty, state.opening == 0, !state.hasRetryTimer {
+    private func addThread(_ state: inout State) -> Int? {
+        if let opening = state.addThread(limit: connections) { return opening }
+        if let outage = state.outage, !state.waiting.isEmpty, state.openings.isEmpty, !state.hasRetryTimer {
             state.hasRetryTimer = true
             _ = ContinuousClock().call({ self.retry() }, after: outage.pause)
         }
-        return false
+        return nil
     }
 
     private func retry() {
-        let isAdded = state.withLock { state in
+        let opening = state.withLock { state in
             state.hasRetryTimer = false
             return addThread(&state)
         }
-        if isAdded { startThread() }
+        if let opening { startThread(opening) }
     }
 
-    private func startThread() {
-        guard !DetachedThread.run({ self.serve() }) else { return }
-        fail(DatabaseFailure(.unreachable, "The system cannot create another thread."))
+    private func startThread(_ opening: Int) {
+        guard !DetachedThread.run({ self.serve(opening) }) else { return }
+        fail(opening, DatabaseFailure(.unreachable, "The system cannot create another thread."))
     }
 
-    /// Records that no connection could be opened.
-    private func fail(_ failure: DatabaseFailure) {
-        let (jobs, isAdded) = state.withLock { state -> (ArraySlice<Job>, Bool) in
-            (state.threads, state.opening) = (state.threads - 1, state.opening - 1)
+    /// Records that a connection could not be opened, or not in time.
+    private func fail(_ opening: Int, _ failure: DatabaseFailure) {
+        let (jobs, next) = state.withLock { state -> (ArraySlice<Job>, Int?) in
+            guard state.openings.remove(opening) != nil else { return ([], nil) }
+            state.threads -= 1
             let outage = DatabaseOutage(failure, after: state.outage)
             state.outage = outage
-            guard outage.isLasting, !state.isConnected, state.opening == 0 else { return ([], addThread(&state)) }
+            guard outage.isLasting, !state.isConnected, state.openings.isEmpty else { return ([], addThread(&state)) }
             defer { state.waiting = [] }
-            return (state.waiting, false)
+            return (state.waiting, nil)
         }
         for job in jobs { job.end(.failure(failure)) }
-        if isAdded { startThread() }
+        if let next { startThread(next) }
     }
 
     /// Opens a connection, and serves requests with it.
-    private func serve() {
+    private func serve(_ opening: Int) {
         BrokenPipeSignal.blockInCurrentThread()
+        let cancelTimer = ContinuousClock().call(
+            {
+                self.fail(
+                    opening,
+                    DatabaseFailure(.unreachable, "The database accepts connections but does not respond.")
+                )
+            },
+            after: Self.openTimeout
+        )
         let link: Link
-        do throws(DatabaseFailure) { link = try open(.requests) } catch { return fail(error) }
-        var generation = state.withLock { state in
-            (state.opening, state.outage) = (state.opening - 1, nil)
-            return state.generation
+        do throws(DatabaseFailure) {
+            defer { cancelTimer() }
+            link = try open(.requests)
+        } catch {
+            return fail(opening, error)
         }
-        var isNew = true
-        while let job = nextJob(generation) {
+        let (generation, next) = state.withLock { state -> (Int?, Int?) in
+            guard state.openings.remove(opening) != nil, !state.isClosed else { return (nil, nil) }
+            state.outage = nil
+            state.links.append(link)
+            return (state.generation, addThread(&state))
+        }
+        if let next { startThread(next) }
+        guard let generation else { return link.close() }
+        serve(with: link, generation)
+        link.close()
+        let other = state.withLock { state in
+            state.threads -= 1
+            state.links.removeAll { $0 === link }
+            // Another thread must take the request that this one was woken for.
+            if !state.waiting.isEmpty, state.idle > 0 { available.signal() }
+            return addThread(&state)
+        }
+        if let other { startThread(other) }
+    }
+
+    private func serve(with link: Link, _ generation: Int) {
+        var generation = generation
+        var isChecked = true
+        while let job = nextJob(generation, &isChecked) {
             // A server or middlebox may have closed the connection while it was idle.
-            guard isNew || link.isIdle else {
-                state.withLock { $0.waiting = [job] + $0.waiting }
-                break
+            guard isChecked || link.isIdle else {
+                return state.withLock { $0.waiting = [job] + $0.waiting }
             }
             guard job.begin(on: link) else { continue }
             do throws(DatabaseFailure) {
                 job.end(try link.response(to: job.request).mapError { $0 })
             } catch {
-                job.end(.failure(DatabaseFailure(.unknownOutcome, error.message)))
-                break
+                return job.end(.failure(DatabaseFailure(.unknownOutcome, error.message)))
             }
-            isNew = false
+            isChecked = false
             generation = state.withLock { $0.generation }
         }
-        link.close()
-        let isAdded = state.withLock { state in
-            state.threads -= 1
-            return addThread(&state)
-        }
-        if isAdded { startThread() }
     }
 
     /// Waits for the next request.
+    /// - Parameter isChecked: Set to false when the connection has been idle.
     /// - Returns: nil when the connection must be closed.
-    private func nextJob(_ generation: Int) -> Job? {
-        var isIdleForTooLong = false
+    private func nextJob(_ generation: Int, _ isChecked: inout Bool) -> Job? {
+        // Continues while the system is suspended.
+        let idleUntil = ContinuousClock.now + Self.idleTimeout
         while true {
+            let rest = ContinuousClock.now.duration(to: idleUntil)
             let (job, isOver) = state.withLock { state -> (Job?, Bool) in
-                guard state.generation == generation, !state.isClosed else { return (nil, true) }
-                if let job = state.waiting.popFirst() { return (job, false) }
-                guard !isIdleForTooLong else { return (nil, true) }
+                guard state.generation == generation, !state.isClosed, rest > .zero else { return (nil, true) }
+                if let job = state.waiting.popFirst() {
+                    // The slice would retain the requests and their responses.
+                    if state.waiting.isEmpty { state.waiting = [] }
+                    return (job, false)
+                }
                 state.idle += 1
                 return (nil, false)
             }
             if job != nil || isOver { return job }
-            isIdleForTooLong = available.wait(timeout: .now() + Self.idleTimeout) == .timedOut
+            isChecked = false
+            _ = available.wait(timeout: .now() + rest.seconds)
             state.withLock { $0.idle -= 1 }
         }
     }

@@ -7,9 +7,11 @@ package final class DatabaseSocket: Sendable {
     private let descriptor: Mutex<Int32?>
 
     /// - Parameter original: The library's descriptor.
-    package init(_ original: Int32) {
+    /// - Throws: ``DatabaseFailure`` when the process has no file descriptors left.
+    package init(_ original: Int32) throws(DatabaseFailure) {
         let copy = fcntl(original, F_DUPFD_CLOEXEC, 0)
-        descriptor = Mutex(copy >= 0 ? copy : nil)
+        guard copy >= 0 else { throw DatabaseFailure(.unreachable, "The process has too many open files.") }
+        descriptor = Mutex(copy)
         _ = fcntl(original, F_SETFD, FD_CLOEXEC)
     }
 

@@ -30,11 +30,15 @@ typealias PostgreSQLRows = [[[UInt8]?]]
             throw DatabaseFailure(.unreachable, "Out of memory while connecting to PostgreSQL.")
         }
         unsafe self.connection = connection
-        self.socket = DatabaseSocket(unsafe authflow_pq_descriptor(connection))
-        guard unsafe authflow_pq_is_connected(connection) else {
-            let reason = Self.message(unsafe String(cString: authflow_pq_error(connection)))
-            close()
-            throw DatabaseFailure(.unreachable, "PostgreSQL cannot be reached: \(reason)")
+        do throws(DatabaseFailure) {
+            guard unsafe authflow_pq_is_connected(connection) else {
+                let reason = Self.message(unsafe String(cString: authflow_pq_error(connection)))
+                throw DatabaseFailure(.unreachable, "PostgreSQL cannot be reached: \(reason)")
+            }
+            self.socket = try DatabaseSocket(unsafe authflow_pq_descriptor(connection))
+        } catch {
+            unsafe authflow_pq_close(connection)
+            throw error
         }
     }
 

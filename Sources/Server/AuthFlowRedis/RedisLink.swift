@@ -44,13 +44,17 @@ typealias RedisCommand = [[UInt8]]
             throw DatabaseFailure(.unreachable, "Out of memory while connecting to Redis.")
         }
         unsafe self.context = context
-        self.socket = DatabaseSocket(unsafe authflow_redis_descriptor(context))
-        guard unsafe !authflow_redis_has_failed(context), unsafe authflow_redis_set_timeout(context, Self.timeout)
-        else {
-            let failure = DatabaseFailure(.unreachable, "Redis cannot be reached: \(unsafe Self.reason(context))")
-            close()
-            throw failure
+        let isConnected = unsafe !authflow_redis_has_failed(context)
+        do throws(DatabaseFailure) {
+            guard isConnected else {
+                throw DatabaseFailure(.unreachable, "Redis cannot be reached: \(unsafe Self.reason(context))")
+            }
+            self.socket = try DatabaseSocket(unsafe authflow_redis_descriptor(context))
+        } catch {
+            unsafe authflow_redis_close(context)
+            throw error
         }
+        try setTimeout(Self.timeout)
         let descriptor = unsafe authflow_redis_descriptor(context)
         var isOn: Int32 = 1
         _ = unsafe setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &isOn, socklen_t(MemoryLayout<Int32>.size))
@@ -84,10 +88,10 @@ typealias RedisCommand = [[UInt8]]
         return result
     }
 
-    /// Subscribes to a channel, and removes the timeout, because messages may be rare.
-    func subscribe(to channel: String) throws(DatabaseFailure) {
-        try run("SUBSCRIBE", channel)
-        guard unsafe authflow_redis_set_timeout(context, 0) else { throw lost() }
+    /// Sets the timeout of each call.
+    /// - Parameter milliseconds: The timeout; 0 for none.
+    func setTimeout(_ milliseconds: Int32) throws(DatabaseFailure) {
+        guard unsafe authflow_redis_set_timeout(context, milliseconds) else { throw lost() }
     }
 
     func messages() throws(DatabaseFailure) -> [String] {

@@ -24,7 +24,9 @@ struct RedisRecords: RecordTable {
                 }
                 if settings.database != 0 { try link.run("SELECT", "\(settings.database)") }
                 try Self.requireNoEviction(link)
-                if use == .messages { try link.subscribe(to: channel) }
+                if use == .messages { try link.run("SUBSCRIBE", channel) }
+                // Messages may be rare. A request has its own deadline, which is earlier.
+                try link.setTimeout(use == .messages ? 0 : 10_000)
                 return link
             },
             onMessage: onMessage

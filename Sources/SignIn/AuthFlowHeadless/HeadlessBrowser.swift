@@ -156,7 +156,7 @@ public actor HeadlessBrowser {
     func redacted(_ redirect: String) -> String {
         let parts = redirect.split(separator: "&", omittingEmptySubsequences: false).map { part -> String in
             let marks = ["error=", "error_description=", "error_uri="]
-            guard let start = marks.lazy.compactMap({ part.firstRange(of: $0)?.upperBound }).first,
+            guard let start = marks.compactMap({ part.firstRange(of: $0)?.upperBound }).min(),
                 let text = FormURLEncoding.percentDecoded(String(part[start...]))
             else { return String(part) }
             let clean = secrets.redacted(in: text)

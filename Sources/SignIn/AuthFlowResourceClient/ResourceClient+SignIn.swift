@@ -299,6 +299,7 @@ extension ResourceClient {
             end: host.now() + options.timeout.seconds + 300
         )
         do {
+            await finishInterrupted()
             try await changeRecord { $0.begin(unfinished, at: host.now()) }
             await list()
         } catch {
@@ -315,7 +316,7 @@ extension ResourceClient {
             )
         } catch {
             // A code exchange that has been cancelled is completed, and its tokens are stored.
-            if client.hasUnfinishedWork {
+            if client.hasUnfinishedWork || Task.isCancelled || error is CancellationError {
                 state.withLock { $0.interrupted.append((unfinished, registration)) }
             } else {
                 _ = try? await changeRecord { $0.fail(unfinished.id) }

@@ -438,25 +438,29 @@ public final class ResourceClient: Sendable {
 
     /// See ``AuthClient/drain(within:)``.
     public func drain(within waitTimeout: Duration = .seconds(3)) async -> Bool {
+        let elapsed = host.clock.stopwatch()
         var isDone = true
         let (clients, signIn) = state.withLock { ($0.clients, $0.signIn) }
         let isStoring = hasUnfinishedWork
-        for client in clients where await !client.drain(within: waitTimeout) { isDone = false }
+        for client in clients where await !client.drain(within: max(.zero, waitTimeout - elapsed())) { isDone = false }
         guard isDone else { return false }
-        // The sign-in of a request has yet to record its outcome.
-        if isStoring, let signIn {
-            try? await withDeadline(waitTimeout, clock: host.clock) {
-                AuthError(.timedOut, "The sign-in is still in progress.")
-            } _: {
-                try await signIn.value()
-            }
+        let recorded: Void? = try? await withDeadline(max(.seconds(1), waitTimeout - elapsed()), clock: host.clock) {
+            AuthError(.timedOut, "The sign-in is still in progress.")
+        } _: { [self] in
+            // The sign-in of a request has yet to record its outcome.
+            if isStoring, let signIn { try? await signIn.value() }
+            await finishInterrupted()
         }
+        return recorded != nil
+    }
+
+    /// Records the outcomes of the sign-ins that were cancelled.
+    func finishInterrupted() async {
         let interrupted = state.withLock { state in
             defer { state.interrupted = [] }
             return state.interrupted
         }
         for (unfinished, registration) in interrupted { await finish(unfinished, registration) }
-        return true
     }
 
     /// Records the outcome of a sign-in that was cancelled.

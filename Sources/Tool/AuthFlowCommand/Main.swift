@@ -33,7 +33,7 @@ import AuthFlowSystem
             try await work.value
             status = ExitStatus.success
             // A bridge exits when its host does, even if requests are in progress.
-            if UnfinishedClients.isBusy { _ = await UnfinishedClients.drain() }
+            _ = await UnfinishedClients.drain()
         } catch {
             // A refresh token that has been sent may already be invalid, so the response is stored first.
             if UnfinishedClients.isBusy {
@@ -42,6 +42,8 @@ import AuthFlowSystem
                 if let end = await UnfinishedClients.drain() ? messages.done : messages.timedOut {
                     Terminal.printMessage(end)
                 }
+            } else {
+                _ = await UnfinishedClients.drain()
             }
             status = ExitStatus.of(error)
             report(error, status)

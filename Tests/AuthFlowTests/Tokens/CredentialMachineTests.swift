@@ -238,6 +238,32 @@ import Testing
         #expect(found?.known.entry(nil)?.credential?.tokens.accessToken == Secret("newest"))
     }
 
+    /// The simulation found this: the write of a sign-in was executed although it was reported as failed, and another process then refreshed the
+    /// tokens.
+    @Test(arguments: [
+        (stored: 0.0, unsaved: 0.0, isNewer: true), (stored: 100, unsaved: 0, isNewer: true),
+        (stored: 0, unsaved: 50, isNewer: false), (stored: 100, unsaved: 50, isNewer: true),
+    ])
+    func tokensThatFollowThoseOfAFailedWriteAreNotOverwritten(_ stored: Double, _ unsaved: Double, _ isNewer: Bool) {
+        func credential(_ token: String, obtainedAfter seconds: Double) -> Credential {
+            var credential = Self.credential(token)
+            credential.obtainedAt = credential.signedInAt + seconds
+            return credential
+        }
+        var machine = CredentialMachine(account: nil)
+        machine.writeFailed(
+            credential("unsaved", obtainedAfter: unsaved),
+            replacing: .unknown,
+            isSignIn: true,
+            lostLease: nil,
+            machine.epoch
+        )
+        let found = read(&machine, credential("stored", obtainedAfter: stored), at: 1)
+        #expect(found?.known.entry(nil)?.credential?.tokens.accessToken == Secret(isNewer ? "stored" : "unsaved"))
+        #expect(machine.hasUnsaved == !isNewer)
+        #expect(found?.dropped.isEmpty == true)
+    }
+
     @Test(arguments: State.allCases) func aChangeOfUserClearsTheCacheAndBackoff(_ state: State) {
         var machine = machine(state)
         machine.failed(

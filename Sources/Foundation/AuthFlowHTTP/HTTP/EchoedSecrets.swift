@@ -78,11 +78,11 @@ struct EchoedSecrets {
                 secrets += [password, FormURLEncoding.percentDecoded(password) ?? ""]
             }
         }
+        // A larger body is not a request to an authorization server.
+        if request.body.count <= Self.maximumSize { secrets += Self.parameters(of: request.body) }
         for cookie in request.head.headerFields[.cookie]?.split(separator: ";") ?? [] {
             secrets.append(String(cookie.split(separator: "=", maxSplits: 1).last ?? ""))
         }
-        // A larger body is not a request to an authorization server.
-        if request.body.count <= Self.maximumSize { secrets += Self.parameters(of: request.body) }
         self.init(Array(secrets.prefix(Self.maximumCount)))
     }
 
@@ -134,8 +134,8 @@ struct EchoedSecrets {
         guard !secrets.isEmpty else { return error }
         return ProviderError(
             error: redacted(error.error, longerThan: Self.isCode(error.error) ? Self.longestCode : 0),
-            errorDescription: error.errorDescription.map { redacted(String($0.prefix(Self.maximumText))) },
-            errorURI: error.errorURI.map { redacted(String($0.prefix(Self.maximumText))) },
+            errorDescription: error.errorDescription.map { String(redacted($0).prefix(Self.maximumText)) },
+            errorURI: error.errorURI.map { String(redacted($0).prefix(Self.maximumText)) },
             status: error.status
         )
     }

@@ -168,7 +168,7 @@ struct CurlCommand: AsyncParsableCommand {
             }
         }
         var known: Set<String> = []
-        return addresses.filter { known.insert($0).inserted }
+        return addresses.filter { known.insert($0).inserted && (try? Endpoint($0)) != nil }
     }
 
     /// The profile and its file, if the profile names the origin of the URL as that of an API.
