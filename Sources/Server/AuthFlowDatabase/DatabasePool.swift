@@ -23,8 +23,10 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         /// The attempts to open a connection, by number.
         var openings: Set<Int> = []
         var lastOpening = 0
-        /// The number of threads that wait for a request.
-        var idle = 0
+        /// The threads that wait for a request. The last one is woken first, because the caches of its connection are warm.
+        var idle: [DispatchSemaphore] = []
+        /// The number of threads that were woken and have not looked for a request yet.
+        var woken = 0
         /// The open connections.
         var links: [Link] = []
         /// Increased when a request has timed out: older connections are probably broken, too.
@@ -38,10 +40,17 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
 
         var isConnected: Bool { threads > openings.count }
 
+        /// Wakes an idle thread.
+        mutating func wake() {
+            guard let thread = idle.popLast() else { return }
+            woken += 1
+            thread.signal()
+        }
+
         /// Adds a thread if a waiting request needs another connection.
         /// - Returns: The number of the attempt to open it.
         mutating func addThread(limit: Int) -> Int? {
-            guard waiting.count > idle + openings.count, threads < limit, !isClosed else { return nil }
+            guard waiting.count > idle.count + woken + openings.count, threads < limit, !isClosed else { return nil }
             // While the database is unavailable, one attempt at a time is enough.
             if let outage { guard openings.isEmpty, outage.mayRetry else { return nil } }
             threads += 1
@@ -56,8 +65,6 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     private let open: @Sendable (DatabaseLinkUse) throws(DatabaseFailure) -> Link
     private let onMessage: @Sendable (DatabaseMessage) -> Void
     private let state = Mutex(State())
-    /// Wakes idle threads. A thread that finds nothing to do waits again.
-    private let available = DispatchSemaphore(value: 0)
 
     /// - Parameter requestTimeout: The timeout of a request, including the wait for a connection.
     init(
@@ -72,7 +79,11 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         self.onMessage = onMessage
     }
 
-    var pending: Int { state.withLock { $0.waiting.count { $0.isWaiting } + $0.threads - $0.openings.count - $0.idle } }
+    var pending: Int {
+        state.withLock { state in
+            state.waiting.count { $0.isWaiting } + state.threads - state.openings.count - state.idle.count - state.woken
+        }
+    }
 
     func response(to request: Link.Request) async throws -> Link.Response {
         let job = Job(request)
@@ -96,7 +107,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
             (state.isClosed, state.waiting) = (true, [])
             state.listener?.interrupt()
             for link in state.links { link.interrupt() }
-            for _ in 0..<state.idle { available.signal() }
+            while !state.idle.isEmpty { state.wake() }
         }
     }
 
@@ -111,7 +122,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
                 return (outage.failure, nil)
             }
             state.waiting.append(job)
-            if state.idle > 0 { available.signal() }
+            state.wake()
             return (nil, addThread(&state))
         }
         if let failure { job.end(.failure(failure)) }
@@ -123,7 +134,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         guard job.expire(reason) else { return }
         state.withLock { state in
             state.generation += 1
-            for _ in 0..<state.idle { available.signal() }
+            while !state.idle.isEmpty { state.wake() }
         }
     }
 
@@ -200,7 +211,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
             state.threads -= 1
             state.links.removeAll { $0 === link }
             // Another thread must take the request that this one was woken for.
-            if !state.waiting.isEmpty, state.idle > 0 { available.signal() }
+            if !state.waiting.isEmpty { state.wake() }
             return addThread(&state)
         }
         if let other { startThread(other) }
@@ -231,6 +242,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     private func nextJob(_ generation: Int, _ isChecked: inout Bool) -> Job? {
         // Continues while the system is suspended.
         let idleUntil = ContinuousClock.now + Self.idleTimeout
+        let thread = DispatchSemaphore(value: 0)
         while true {
             let rest = ContinuousClock.now.duration(to: idleUntil)
             let (job, isOver) = state.withLock { state -> (Job?, Bool) in
@@ -240,13 +252,19 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
                     if state.waiting.isEmpty { state.waiting = [] }
                     return (job, false)
                 }
-                state.idle += 1
+                state.idle.append(thread)
                 return (nil, false)
             }
             if job != nil || isOver { return job }
             isChecked = false
-            _ = available.wait(timeout: .now() + rest.seconds)
-            state.withLock { $0.idle -= 1 }
+            _ = thread.wait(timeout: .now() + rest.seconds)
+            state.withLock { state in
+                if let index = state.idle.firstIndex(where: { $0 === thread }) {
+                    state.idle.remove(at: index)
+                } else {
+                    state.woken -= 1
+                }
+            }
         }
     }
 
