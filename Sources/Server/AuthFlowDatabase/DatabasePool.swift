@@ -62,19 +62,24 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
 
     private let connections: Int
     private let requestTimeout: Duration
+    private let patience: Duration
     private let open: @Sendable (DatabaseLinkUse) throws(DatabaseFailure) -> Link
     private let onMessage: @Sendable (DatabaseMessage) -> Void
     private let state = Mutex(State())
 
-    /// - Parameter requestTimeout: The timeout of a request, including the wait for a connection.
+    /// - Parameters:
+    ///   - requestTimeout: The timeout of a request, including the wait for a connection.
+    ///   - patience: The duration for which requests wait for a database that is unavailable.
     init(
         connections: Int,
         requestTimeout: Duration = .seconds(5),
+        patience: Duration = .seconds(2),
         open: @escaping @Sendable (DatabaseLinkUse) throws(DatabaseFailure) -> Link,
         onMessage: @escaping @Sendable (DatabaseMessage) -> Void
     ) {
         self.connections = connections
         self.requestTimeout = requestTimeout
+        self.patience = patience
         self.open = open
         self.onMessage = onMessage
     }
@@ -111,7 +116,8 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         }
     }
 
-    private func begin(_ job: Job) {
+    /// Queues a request.
+    func begin(_ job: DatabaseJob<Link>) {
         let (failure, opening) = state.withLock { state -> (DatabaseFailure?, Int?) in
             if state.waiting.count >= Self.maximumWaiting { state.waiting.removeAll { !$0.isWaiting } }
             guard state.waiting.count < Self.maximumWaiting else {
@@ -129,7 +135,8 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         if let opening { startThread(opening) }
     }
 
-    private func expire(_ job: Job) {
+    /// Ends a request at its deadline.
+    func expire(_ job: DatabaseJob<Link>) {
         let reason = state.withLock { $0.outage?.failure.message } ?? "The database has no free connection."
         guard job.expire(reason) else { return }
         state.withLock { state in
@@ -168,7 +175,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         let (jobs, next) = state.withLock { state -> (ArraySlice<Job>, Int?) in
             guard state.openings.remove(opening) != nil else { return ([], nil) }
             state.threads -= 1
-            let outage = DatabaseOutage(failure, after: state.outage)
+            let outage = DatabaseOutage(failure, after: state.outage, patience: patience)
             state.outage = outage
             guard outage.isLasting, !state.isConnected, state.openings.isEmpty else { return ([], addThread(&state)) }
             defer { state.waiting = [] }
