@@ -10,22 +10,6 @@ import Testing
 
 /// Sign-ins of several processes, and sign-ins that fail, at one protected resource.
 @Suite struct ConcurrentSignInTests {
-    private static func settings(_ change: (inout ResourceSettings) -> Void = { _ in }) -> ResourceSettings {
-        var settings = ResourceSettings()
-        settings.refreshes = true
-        change(&settings)
-        return settings
-    }
-
-    private static func send(_ client: ResourceClient) async throws -> Int {
-        let fields: HTTPFields = [
-            .contentType: "application/json", .accept: "application/json, text/event-stream",
-            HTTPField.Name("MCP-Protocol-Version")!: "2025-11-25",
-        ]
-        let body = Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#.utf8)
-        return try await client.send(TransportRequest(.post, client.address, headerFields: fields, body: body)).status
-    }
-
     /// A sign-in of the user that another process makes redundant, or does not.
     struct Race: CustomTestStringConvertible, Sendable {
         let testDescription: String
@@ -60,7 +44,7 @@ import Testing
 
     @Test(arguments: Race.all)
     func aUserSignsInAgainOnlyIfTheConcurrentSignInOfAnotherProcessIsInsufficient(_ race: Race) async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let shared = MemoryTokenStore()
             let time = VirtualTime(start: Date())
             let store = InterruptedStore(shared, before: .signInLock) {
@@ -74,34 +58,34 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(1))) func aSignInWhoseLockIsLostRepeatedlyEndsAtItsTimeout() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let time = VirtualTime(start: Date())
             let store = LostLockStore { time.advance(by: .seconds(50)) }
             var options = ResourceClient.Options()
             options.timeout = .seconds(90)
             let client = try environment.client(store: store, options: options, host: time.host)
-            await expectError(.leaseLost) { _ = try await Self.send(client) }
+            await expectError(.leaseLost) { _ = try await listTools(client) }
             #expect(environment.emulator.authorizations.isEmpty)
         }
     }
 
     /// Otherwise, a sign-out would not find the tokens of a process that is killed during its sign-in.
     @Test func aUserSignInWhoseRecordCannotBeWrittenOpensNoPage() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let client = try environment.client(store: ReadOnlyRecordStore(.protectedResource))
-            await expectError(.storageFailed) { _ = try await Self.send(client) }
+            await expectError(.storageFailed) { _ = try await listTools(client) }
             #expect(environment.emulator.authorizations.isEmpty)
         }
     }
 
     @Test func aPreregisteredClientIsNotReplacedByADynamicRegistration() async throws {
-        let settings = Self.settings { $0.registeredClients = ["pre-registered": "secret"] }
+        let settings = refreshing { $0.registeredClients = ["pre-registered": "secret"] }
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let registered = try environment.registered("pre-registered") {
                 $0.authentication = .clientSecretBasic(Secret("another secret"))
             }
             let client = try environment.client(registered: registered)
-            await expectError(.providerRejected) { _ = try await Self.send(client) }
+            await expectError(.providerRejected) { _ = try await listTools(client) }
             #expect(environment.emulator.registrations == 0)
         }
     }
@@ -118,12 +102,12 @@ import Testing
             let client = try environment.client(methods: [.clientCredentials], registered: registered, options: options)
             environment.emulator.settings.rejectsTokens = true
             for _ in 0..<2 {
-                let error = await #expect(throws: AuthError.self) { _ = try await Self.send(client) }
+                let error = await #expect(throws: AuthError.self) { _ = try await listTools(client) }
                 #expect(error?.code == .accessTokenRejected)
                 #expect(error?.message.contains("page") == false)
             }
             environment.emulator.settings.rejectsTokens = false
-            #expect(try await Self.send(client) == 200)
+            #expect(try await listTools(client) == 200)
         }
     }
 
@@ -138,7 +122,7 @@ import Testing
         interceptor.respond { call in
             call.head.path == "/token" ? jsonResponse(.badRequest, ["error": "invalid_grant"]) : nil
         }
-        let error = await #expect(throws: AuthError.self) { _ = try await Self.send(client) }
+        let error = await #expect(throws: AuthError.self) { _ = try await listTools(client) }
         #expect(error?.code == .loginRequired)
         #expect(error?.providerError?.error == "invalid_grant")
     }
@@ -146,7 +130,7 @@ import Testing
     /// `authflow curl --profile` asks this before it sends a token with more access.
     @Test(arguments: [false, true])
     func anInterruptedSignInCountsOnlyIfItStoredTokens(_ storesTokens: Bool) async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
             let client = try environment.client(store: store)
             _ = try await client.signIn()
@@ -171,7 +155,7 @@ import Testing
     /// The code exchange is completed, because the tokens could otherwise not be revoked.
     @Test(arguments: [(isUser: true, succeeds: true), (true, false), (false, true)])
     func aSignInThatIsInterruptedDuringTheCodeExchangeIsRecorded(_ isUser: Bool, _ succeeds: Bool) async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
             let (began, gate) = (AsyncStream<Void>.makeStream(), AsyncStream<Void>.makeStream())
             let transport = BeforeFirstRequest(base: environment.transport, to: "/token") {
@@ -186,7 +170,7 @@ import Testing
             }
             let waiting = try ResourceEnvironment(emulator: environment.emulator, transport: transport)
                 .client(store: store)
-            let signIn = Task { if isUser { _ = try await waiting.signIn() } else { _ = try await Self.send(waiting) } }
+            let signIn = Task { if isUser { _ = try await waiting.signIn() } else { _ = try await listTools(waiting) } }
             for await _ in began.stream {}
             signIn.cancel()
             await #expect(throws: (any Error).self) { try await signIn.value }
@@ -196,7 +180,7 @@ import Testing
             #expect((try await other.status() != nil) == succeeds)
             #expect(try await other.hasSignIn() == succeeds)
             #expect(try await !other.hasSignInInProgress())
-            #expect(try await Self.send(other) == 200)
+            #expect(try await listTools(other) == 200)
             #expect(environment.emulator.authorizations.count == (succeeds ? 1 : 2))
         }
     }

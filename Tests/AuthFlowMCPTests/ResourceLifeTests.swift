@@ -10,42 +10,13 @@ import Testing
 
 /// The lifecycle of a resource's tokens after sign-in, including failures that are common in MCP clients.
 @Suite struct ResourceLifeTests {
-    private static func settings(_ change: (inout ResourceSettings) -> Void = { _ in }) -> ResourceSettings {
-        var settings = ResourceSettings()
-        settings.refreshes = true
-        change(&settings)
-        return settings
-    }
-
-    private static func list(_ client: ResourceClient) async throws -> Int {
-        try await send(#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#, client)
-    }
-
-    private static func callTool(_ client: ResourceClient) async throws -> Int {
-        try await send(#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool"}}"#, client)
-    }
-
-    private static func send(_ message: String, _ client: ResourceClient) async throws -> Int {
-        try await client.send(
-            TransportRequest(
-                .post,
-                client.address,
-                headerFields: [
-                    .contentType: "application/json", .accept: "application/json, text/event-stream",
-                    HTTPField.Name("MCP-Protocol-Version")!: "2025-11-25",
-                ],
-                body: Array(message.utf8)
-            )
-        ).status
-    }
-
     @Test(arguments: EmulatorEnvironment.Setting.allCases)
     func concurrentClientsShareOneRegistrationAndOneSignIn(_ setting: EmulatorEnvironment.Setting) async throws {
-        try await ResourceEnvironment.with(setting, Self.settings()) { environment in
+        try await ResourceEnvironment.with(setting, refreshing()) { environment in
             let store = MemoryTokenStore()
             let clients = try (0..<10).map { _ in try environment.client(store: store) }
             try await withThrowingTaskGroup(of: Int.self) { group in
-                for client in clients { for _ in 0..<3 { group.addTask { try await Self.list(client) } } }
+                for client in clients { for _ in 0..<3 { group.addTask { try await listTools(client) } } }
                 for try await status in group { #expect(status == 200) }
             }
             #expect(environment.emulator.authorizations.count == 1)
@@ -55,23 +26,23 @@ import Testing
     }
 
     @Test func bearerTokensAreNotUsedOnceTheClientRequiresDPoP() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             var options = ResourceClient.Options()
             options.usesDPoP = true
             let client = try environment.client(store: store, options: options)
             // The user signs in again, and this server does not issue bound tokens.
-            await expectError(.unsupported) { try await Self.list(client) }
+            await expectError(.unsupported) { try await listTools(client) }
             #expect(environment.emulator.authorizations.count == 2)
             #expect(try await client.signOutLocally())
         }
     }
 
     @Test func signOutRemovesTheTokensOfAnInterruptedSignIn() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             let key = RecordKey(name: environment.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
             try await store.withLease(on: key) { lease in
                 let record = try JSON(parsing: try #require(try await store.bytes(under: lease)))
@@ -80,30 +51,30 @@ import Testing
             let client = try environment.client(store: store)
             #expect(try await client.issuer() == nil)
             #expect(try await client.signOut().credential != nil)
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             #expect(environment.emulator.authorizations.count == 2)
         }
     }
 
     @Test func aSignInWithAnotherClientRemovesThePreviousClientsTokens() async throws {
-        var settings = Self.settings()
+        var settings = refreshing()
         settings.registeredClients = ["pre-registered": "secret"]
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let store = MemoryTokenStore()
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             let registered = try environment.registered("pre-registered") {
                 $0.authentication = .clientSecretBasic(Secret("secret"))
             }
-            #expect(try await Self.list(try environment.client(registered: registered, store: store)) == 200)
+            #expect(try await listTools(try environment.client(registered: registered, store: store)) == 200)
             #expect(environment.emulator.authorizations.count == 2)
             // The first client must not use its old tokens without a new sign-in.
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             #expect(environment.emulator.authorizations.count == 3)
         }
     }
 
     @Test func aTokenForAnotherResourceIsNotReturned() async throws {
-        let settings = Self.settings { ($0.metadataPlace, $0.challengeNamesMetadata) = (.none, false) }
+        let settings = refreshing { ($0.metadataPlace, $0.challengeNamesMetadata) = (.none, false) }
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let store = MemoryTokenStore()
             var options = ResourceClient.Options()
@@ -117,12 +88,12 @@ import Testing
     }
 
     @Test func signOutPreservesTheRecordOfASignInCompletedDuringRevocation() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             // A sign-out sends its first request, for the revocation, after it has removed the tokens.
             let transport = BeforeFirstRequest(base: environment.transport, to: "/") {
-                let status = try await Self.list(try environment.client(store: store))
+                let status = try await listTools(try environment.client(store: store))
                 #expect(status == 200)
             }
             let client = try ResourceEnvironment(emulator: environment.emulator, transport: transport).client(
@@ -138,7 +109,7 @@ import Testing
     /// A process that signs in may be killed after it has stored the tokens, so the record must name them even if another process signs out
     /// while the page is open.
     @Test func signOutPreservesTheRecordOfASignInInProgress() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
             let key = RecordKey(name: environment.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
             let record = Mutex<[UInt8]?>(nil)
@@ -151,7 +122,7 @@ import Testing
             let client = try ResourceEnvironment(emulator: environment.emulator, transport: transport).client(
                 store: store
             )
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             // The record at the time of the kill.
             try await store.withLease(on: key) { try await store.write(record.withLock { $0 }, under: $0) }
             #expect(try await environment.client(store: store).signOut().credential != nil)
@@ -160,9 +131,9 @@ import Testing
 
     /// The first lease on the sign-in lock is lost before the page is opened, as after a pause.
     @Test func aPageIsNotOpenedUnderALostLease() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = LostSignInLockStore()
-            let status = try await Self.list(try environment.client(store: store))
+            let status = try await listTools(try environment.client(store: store))
             #expect(status == 200)
             #expect(environment.emulator.authorizations.count == 1)
             #expect(store.acquisitions == 2)
@@ -193,26 +164,26 @@ import Testing
     }
 
     @Test func signOutRemovesUserTokensAfterASwitchToClientCredentials() async throws {
-        var settings = Self.settings()
+        var settings = refreshing()
         settings.registeredClients = ["pre-registered": "secret"]
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let store = MemoryTokenStore()
             let registered = try environment.registered("pre-registered") {
                 $0.authentication = .clientSecretBasic(Secret("secret"))
             }
-            #expect(try await Self.list(try environment.client(registered: registered, store: store)) == 200)
+            #expect(try await listTools(try environment.client(registered: registered, store: store)) == 200)
             let machine = try environment.client(methods: [.clientCredentials], registered: registered, store: store)
             #expect(try await machine.signOut().credential != nil)
-            #expect(try await Self.list(try environment.client(registered: registered, store: store)) == 200)
+            #expect(try await listTools(try environment.client(registered: registered, store: store)) == 200)
             #expect(environment.emulator.authorizations.count == 2)
         }
     }
 
     @Test func aLocalSignOutRemovesARecordThatCannotBeRead() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let inner = MemoryTokenStore()
             let store = EncryptedTokenStore(inner, key: .store(MemoryTokenStore()))
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             let key = RecordKey(name: environment.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
             try await inner.set(Array("damaged".utf8), for: key)
             let client = try environment.client(store: store)
@@ -243,9 +214,9 @@ import Testing
         Damage(testDescription: "another sign-in that is damaged", change: replacing("others", [["issuer": "x"]])),
     ])
     func aDamagedRecordPreventsTheSignOutAndALocalSignOutRemovesTheTokens(_ damage: Damage) async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             let key = RecordKey(name: environment.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
             try await store.set(
                 try damage.change(try JSON(parsing: try #require(try await store.bytes(for: key)))),
@@ -253,11 +224,11 @@ import Testing
             )
             let client = try environment.client(store: store)
             await expectError(.credentialUnusable) { _ = try await client.signOut() }
-            await expectError(.credentialUnusable) { _ = try await Self.list(client) }
+            await expectError(.credentialUnusable) { _ = try await listTools(client) }
             #expect(try await client.signOutLocally())
             #expect(try await client.signOut().credential == nil)
             // The removed tokens are not used again.
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             #expect(environment.emulator.authorizations.count == 2)
         }
     }
@@ -272,32 +243,32 @@ import Testing
 
     /// Tokens that no record names remained after a sign-out. A later sign-in that fails does not make them its own.
     @Test(arguments: [false, true]) func tokensThatTheRecordDoesNotNameAreNotUsed(_ fails: Bool) async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
             let time = VirtualTime()
-            #expect(try await Self.list(try environment.client(store: store, host: time.host)) == 200)
+            #expect(try await listTools(try environment.client(store: store, host: time.host)) == 200)
             let key = Self.recordKey(environment.emulator.resource)
             try await store.withLease(on: key) { try await store.write(nil, under: $0) }
             time.advance(by: .seconds(90))
             if fails {
                 environment.emulator.settings.denies = true
                 await expectError(.accessDenied) {
-                    try await Self.list(try environment.client(store: store, host: time.host))
+                    try await listTools(try environment.client(store: store, host: time.host))
                 }
                 environment.emulator.settings.denies = false
             }
             time.advance(by: .seconds(90))
-            #expect(try await Self.list(try environment.client(store: store, host: time.host)) == 200)
+            #expect(try await listTools(try environment.client(store: store, host: time.host)) == 200)
             #expect(environment.emulator.authorizations.count >= (fails ? 3 : 2))
         }
     }
 
     /// The key may be lost, so that no record can ever be read again.
     @Test func aLocalSignOutSucceedsWithoutTheKeyOfTheStore() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let inner = MemoryTokenStore()
             let first = EncryptedTokenStore(inner, key: .store(MemoryTokenStore()))
-            #expect(try await Self.list(try environment.client(store: first)) == 200)
+            #expect(try await listTools(try environment.client(store: first)) == 200)
             let keys = MemoryTokenStore()
             // Creates another key.
             try await EncryptedTokenStore(MemoryTokenStore(), key: .store(keys)).set([1], for: Self.recordKey("x"))
@@ -311,23 +282,23 @@ import Testing
 
     /// The tokens of clients with different names are stored separately.
     @Test func aLocalSignOutOfADamagedRecordRemovesTheTokensOfItsOwnName() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
             var options = ResourceClient.Options()
             options.name = "other"
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
-            #expect(try await Self.list(try environment.client(store: store, options: options)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store, options: options)) == 200)
             try await Self.damage(environment.emulator.resource, in: store)
             #expect(try await environment.client(store: store).signOutLocally())
             #expect(try await environment.client(store: store, options: options).status()?.credential != nil)
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             #expect(environment.emulator.authorizations.count == 3)
         }
     }
 
     /// `authflow curl --profile` asks this before it sends a token with more access.
     @Test func aFailedSignInDoesNotCountAsASignIn() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.denies = true }) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing { $0.denies = true }) { environment in
             let client = try environment.client()
             await expectError(.accessDenied) { try await client.signIn() }
             #expect(try await !client.hasSignIn())
@@ -339,24 +310,24 @@ import Testing
 
     /// Metadata may name a resource with a trailing slash.
     @Test func aLocalSignOutFindsTheTokensOfAResourceWithATrailingSlash() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
             environment.emulator.settings.resource = environment.emulator.resource + "/"
             let client = try environment.client(store: store)
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             try await Self.damage(environment.emulator.resource, in: store)
             #expect(try await environment.client(store: store).signOutLocally())
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             #expect(environment.emulator.authorizations.count == 2)
         }
     }
 
     /// A record that another resource's sign-in names stays.
     @Test func aLocalSignOutOfADamagedRecordKeepsTheTokensOfOtherResources() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
             let client = try environment.client(store: store)
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             let part = environment.emulator.resource + "/part"
             let other = try ResourceClient(
                 part,
@@ -372,24 +343,24 @@ import Testing
 
     /// If the record were removed first, the next sign-out would report that there were no tokens.
     @Test func aDamagedRecordRemainsUntilItsTokensHaveBeenRemoved() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = RecordFailingStore(.credential)
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             try await Self.damage(environment.emulator.resource, in: store)
             store.fails.store(true, ordering: .relaxed)
             await expectError(.storageFailed) { try await environment.client(store: store).signOutLocally() }
             store.fails.store(false, ordering: .relaxed)
             #expect(try await environment.client(store: store).signOutLocally())
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             #expect(environment.emulator.authorizations.count == 2)
         }
     }
 
     /// The tokens are no longer in the store, so no later sign-out reports that they were not revoked.
     @Test func aSignOutWhoseRecordCannotBeWrittenReportsTheRevocation() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = RecordFailingStore(.protectedResource)
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             store.fails.store(true, ordering: .relaxed)
             let client = try environment.client(store: store)
             let error = await #expect(throws: AuthError.self) { _ = try await client.signOut() }
@@ -423,13 +394,13 @@ import Testing
     }
 
     @Test func signOutRemovesTokensIssuedToAClientOtherThanTheConfiguredOne() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             let another = try environment.registered("another-client") { _ in }
             #expect(try await environment.client(registered: another, store: store).signOutLocally())
             #expect(try await environment.client(store: store).issuer() == nil)
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             #expect(environment.emulator.authorizations.count == 2)
         }
     }
@@ -437,7 +408,7 @@ import Testing
     /// The tokens that were issued to a registered client can be found only through the list of resources.
     @Test(arguments: [true, false])
     func aResourceRemainsListedUntilItsLastNamedSessionIsSignedOut(_ isRegistered: Bool) async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.registeredClients = ["work": "x"] }) {
+        try await ResourceEnvironment.with(.inProcess, refreshing { $0.registeredClients = ["work": "x"] }) {
             environment in
             let store = MemoryTokenStore()
             let client = try environment.client(store: store)
@@ -467,7 +438,7 @@ import Testing
     @Test func aResourceClientRejectsAClientConfiguredForOneAccount() throws {
         var options = AuthClient.Options()
         options.account = "alice"
-        let emulator = ProtectedResourceEmulator(origin: "https://api.example.com", settings: Self.settings())
+        let emulator = ProtectedResourceEmulator(origin: "https://api.example.com", settings: refreshing())
         let environment = ResourceEnvironment(emulator: emulator, transport: InProcessTransport(emulator))
         let client = AuthClient(
             client: try environment.registered("work") { _ in },
@@ -483,7 +454,7 @@ import Testing
     /// RFC 9700 section 4.4: the resource's server presents another server's authorization endpoint as its own.
     @Test(arguments: [true, false])
     func aMixUpAttackFailsBeforeTheAuthorizationRequest(_ hasDocument: Bool) async throws {
-        var settings = Self.settings {
+        var settings = refreshing {
             ($0.advertisesIssuer, $0.issuer, $0.supportsMetadataDocuments) = (false, .missing, true)
         }
         let honest = ProtectedResourceEmulator(origin: "https://honest.example.com", settings: settings)
@@ -493,7 +464,7 @@ import Testing
         var options = ResourceClient.Options()
         if hasDocument { options.clientMetadataDocument = "https://client.example.com/client.json" }
         let client = try environment.client(options: options)
-        let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+        let error = await #expect(throws: AuthError.self) { _ = try await listTools(client) }
         #expect(error?.code == .unsupported)
         #expect(honest.authorizations.isEmpty)
         #expect(hostile.registrations == 0)
@@ -501,13 +472,13 @@ import Testing
     }
 
     @Test func aServerWithoutTheIssParameterGetsADistinctRedirectURI() async throws {
-        let settings = Self.settings { ($0.advertisesIssuer, $0.issuer) = (false, .missing) }
+        let settings = refreshing { ($0.advertisesIssuer, $0.issuer) = (false, .missing) }
         let store = MemoryTokenStore()
         var uris: Set<String> = []
         for origin in ["https://one.example.com", "https://two.example.com"] {
             let emulator = ProtectedResourceEmulator(origin: origin, settings: settings)
             let environment = ResourceEnvironment(emulator: emulator, transport: InProcessTransport(emulator))
-            #expect(try await Self.list(try environment.client(store: store)) == 200)
+            #expect(try await listTools(try environment.client(store: store)) == 200)
             let stored = try await StoredRegistrations(store: store, for: origin).registration(at: origin)
             uris.formUnion(
                 Set(try #require(stored).redirectURIs.map { $0.uri.split(separator: "/").last.map(String.init) ?? "" })
@@ -517,14 +488,14 @@ import Testing
     }
 
     @Test func aRegistrationIsNotReusedForAResourceOfAnotherOrigin() async throws {
-        let honest = ProtectedResourceEmulator(origin: "https://api.example.com", settings: Self.settings())
+        let honest = ProtectedResourceEmulator(origin: "https://api.example.com", settings: refreshing())
         let other = ProtectedResourceEmulator(
             origin: "https://other.example.com",
-            settings: Self.settings { $0.authorizationServer = honest.origin }
+            settings: refreshing { $0.authorizationServer = honest.origin }
         )
         let (store, transport) = (MemoryTokenStore(), InProcessTransport(honest, other))
         let first = ResourceEnvironment(emulator: honest, transport: transport)
-        #expect(try await Self.list(try first.client(store: store)) == 200)
+        #expect(try await listTools(try first.client(store: store)) == 200)
         let signIns = Mutex<[[String: String]]>([])
         let environment = ResourceEnvironment(emulator: other, transport: transport)
         let client = try ResourceClient(
@@ -537,28 +508,28 @@ import Testing
                 signIns.withLock { $0.append(event.details) }
             }
         }
-        _ = try? await Self.list(client)
+        _ = try? await listTools(client)
         #expect(honest.registrations == 2)
         #expect(signIns.withLock { $0.first?["issuer"] } == honest.origin)
         #expect(signIns.withLock { $0.first?["resource"] } == other.resource)
     }
 
     @Test func aResourceCanTriggerOnlyALimitedNumberOfSignInsPerHour() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.growsScopes = true }) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing { $0.growsScopes = true }) { environment in
             let (time, store) = (VirtualTime(), MemoryTokenStore())
             for _ in 0..<10 {
                 let client = try environment.client(store: store, host: time.host)
-                await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+                await #expect(throws: AuthError.self) { _ = try await listTools(client) }
             }
             let pages = environment.emulator.authorizations.count
             #expect(pages == 6)
             let client = try environment.client(store: store, host: time.host)
-            let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            let error = await #expect(throws: AuthError.self) { _ = try await listTools(client) }
             #expect(error?.code == .loginRequired)
             // A sign-in that the user starts always opens a page, and resets the count, so requests open pages again.
             _ = try? await client.signIn()
             #expect(environment.emulator.authorizations.count == pages + 1)
-            await expectError(.insufficientScope) { _ = try await Self.list(client) }
+            await expectError(.insufficientScope) { _ = try await listTools(client) }
             #expect(environment.emulator.authorizations.count > pages + 1)
         }
     }
@@ -575,7 +546,7 @@ import Testing
             }
             let store = MemoryTokenStore()
             let machine = try client("machine", store)
-            #expect(try await Self.list(machine) == 200)
+            #expect(try await listTools(machine) == 200)
             let demand = AuthenticationChallenge(
                 scheme: "Bearer",
                 parameters: ["error": "insufficient_scope", "scope": "more"]
@@ -599,21 +570,21 @@ import Testing
             }
             let client = try environment.client(methods: [.clientCredentials], registered: registered, options: options)
             environment.emulator.settings.tokenStatus = status
-            let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            let error = await #expect(throws: AuthError.self) { _ = try await listTools(client) }
             #expect(error?.message.contains("page") == false)
             environment.emulator.settings.tokenStatus = nil
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
         }
     }
 
     @Test func waitingRequestsShareADeniedSignIn() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.denies = true }) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing { $0.denies = true }) { environment in
             let store = MemoryTokenStore()
             let clients = try (0..<5).map { _ in try environment.client(store: store) }
             await withTaskGroup(of: AuthError.Code?.self) { group in
                 for client in clients {
                     group.addTask {
-                        do { _ = try await Self.list(client) } catch { return (error as? AuthError)?.code }
+                        do { _ = try await listTools(client) } catch { return (error as? AuthError)?.code }
                         return nil
                     }
                 }
@@ -625,21 +596,21 @@ import Testing
             options.cooldownAfterFailure = .seconds(60)
             let before = environment.emulator.authorizations.count
             let resting = try environment.client(store: store, options: options)
-            await expectError(.accessDenied) { _ = try await Self.list(resting) }
+            await expectError(.accessDenied) { _ = try await listTools(resting) }
             #expect(environment.emulator.authorizations.count == before)
             // A sign-in that the user requests opens a page immediately.
             environment.emulator.settings.denies = false
             _ = try await resting.signIn()
-            #expect(try await Self.list(resting) == 200)
+            #expect(try await listTools(resting) == 200)
         }
     }
 
     @Test func aTokenRejectedBeforeItsExpiryIsRefreshedOnceAndTheRequestRetried() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let client = try environment.client()
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             environment.emulator.revokeAccessTokens()
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             #expect(environment.emulator.refreshes == (1, 0))
             #expect(environment.emulator.authorizations.count == 1)
             #expect(environment.emulator.violations.isEmpty)
@@ -649,64 +620,64 @@ import Testing
     @Test(arguments: [500, 502, 503, 429]) func aTransientRefreshFailureDoesNotEndTheSession(_ status: Int)
         async throws
     {
-        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.tokenLifetime = 1 }) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing { $0.tokenLifetime = 1 }) { environment in
             let time = VirtualTime()
             let store = MemoryTokenStore()
             let client = try environment.client(store: store, host: time.host)
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             time.advance(by: .seconds(3600))
             environment.emulator.settings.tokenStatus = status
-            let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            let error = await #expect(throws: AuthError.self) { _ = try await listTools(client) }
             #expect(error?.code != .loginRequired)
             #expect(environment.emulator.authorizations.count == 1)
             #expect(try await client.status()?.credential != nil)
             time.advance(by: .seconds(3600))
             environment.emulator.settings.tokenStatus = nil
             environment.emulator.settings.tokenLifetime = 36_000
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             #expect(environment.emulator.authorizations.count == 1)
         }
     }
 
     @Test func aDeletedRegistrationCostsOneNewRegistrationAndOneSignIn() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let time = VirtualTime()
             let store = MemoryTokenStore()
             let client = try environment.client(store: store, host: time.host)
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             time.advance(by: .seconds(120))
             environment.emulator.removeClients()
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             #expect(environment.emulator.registrations == 2)
             #expect(environment.emulator.authorizations.count == 2)
-            #expect(try await Self.list(try environment.client(store: store, host: time.host)) == 200)
+            #expect(try await listTools(try environment.client(store: store, host: time.host)) == 200)
             #expect(environment.emulator.registrations == 2)
         }
     }
 
     @Test func aDeletedRegistrationIsDetectedWhenTheTokenHasExpired() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.tokenLifetime = 60 }) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing { $0.tokenLifetime = 60 }) { environment in
             let time = VirtualTime()
             let client = try environment.client(host: time.host)
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             time.advance(by: .seconds(120))
             environment.emulator.removeClients()
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             #expect(environment.emulator.registrations == 2)
             #expect(environment.emulator.authorizations.count == 2)
         }
     }
 
     @Test func aDeletedRegistrationIsDetectedBeforeASignInPageOpens() async throws {
-        var settings = Self.settings { $0.tokenLifetime = 60 }
+        var settings = refreshing { $0.tokenLifetime = 60 }
         settings.refreshes = false
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let time = VirtualTime()
             let client = try environment.client(host: time.host)
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             time.advance(by: .seconds(120))
             environment.emulator.removeClients()
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             #expect(environment.emulator.registrations == 2)
             // The second of the three requests is the probe, which is not visible to the user.
             #expect(environment.emulator.authorizations.count == 3)
@@ -714,17 +685,17 @@ import Testing
     }
 
     @Test func anExpiredTokenWithoutARefreshTokenIsReplacedByASignIn() async throws {
-        var settings = Self.settings { $0.tokenLifetime = 60 }
+        var settings = refreshing { $0.tokenLifetime = 60 }
         settings.refreshes = false
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let time = VirtualTime()
             let client = try environment.client(host: time.host)
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             time.advance(by: .seconds(30))
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             #expect(environment.emulator.authorizations.count == 1)
             time.advance(by: .seconds(60))
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             // The two additional requests are the probe and the sign-in.
             #expect(environment.emulator.authorizations.count == 3)
             #expect(environment.emulator.registrations == 1)
@@ -733,23 +704,23 @@ import Testing
 
     @Test func growingScopeChallengesOpenALimitedNumberOfSignInPages() async throws {
         // The tokens have already expired when they are issued, so each request is sent without a token.
-        var settings = Self.settings { ($0.tokenLifetime, $0.growsScopes) = (0, true) }
+        var settings = refreshing { ($0.tokenLifetime, $0.growsScopes) = (0, true) }
         settings.refreshes = false
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let client = try environment.client()
-            await expectError(.accessTokenRejected) { _ = try await Self.list(client) }
+            await expectError(.accessTokenRejected) { _ = try await listTools(client) }
             #expect(environment.emulator.authorizations.count <= 3)
         }
-        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.growsScopes = true }) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing { $0.growsScopes = true }) { environment in
             let client = try environment.client()
-            await expectError(.insufficientScope) { _ = try await Self.list(client) }
+            await expectError(.insufficientScope) { _ = try await listTools(client) }
             #expect(environment.emulator.authorizations.count <= 3)
         }
     }
 
     /// One request contains at most 100 scopes.
     @Test func configuredScopesTakePrecedenceIfScopesExceedTheRequestLimit() async throws {
-        let settings = Self.settings {
+        let settings = refreshing {
             ($0.challengeScopes, $0.supportedScopes) = (nil, (0..<120).map { "scope-\($0)" })
         }
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
@@ -771,17 +742,17 @@ import Testing
     }
 
     @Test func alwaysRejectedTokensOpenOnlyOneSignInPageWithinTheCooldown() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.rejectsTokens = true }) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing { $0.rejectsTokens = true }) { environment in
             var options = ResourceClient.Options()
             options.cooldownAfterFailure = .seconds(60)
             let client = try environment.client(options: options)
-            for _ in 0..<5 { await #expect(throws: AuthError.self) { _ = try await Self.list(client) } }
+            for _ in 0..<5 { await #expect(throws: AuthError.self) { _ = try await listTools(client) } }
             #expect(environment.emulator.authorizations.count == 1)
         }
     }
 
     @Test func aRequestThatIsCancelledDoesNotEndTheSignIn() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let gate = AsyncStream<Void>.makeStream()
             let began = AsyncStream<Void>.makeStream()
             let inner = try environment.userAgent()
@@ -790,22 +761,22 @@ import Testing
                 methods: [.userAgent(GatedUserAgent(base: inner, began: began.continuation, gate: gate.stream))],
                 store: store
             )
-            let request = Task { try await Self.list(client) }
+            let request = Task { try await listTools(client) }
             for await _ in began.stream { break }
             request.cancel()
             await #expect(throws: CancellationError.self) { _ = try await request.value }
             // The user completes the pending sign-in, and the next request uses its result.
             gate.continuation.finish()
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             #expect(environment.emulator.authorizations.count == 1)
         }
     }
 
     @Test func aRegistrationIsReplacedOnlyWhenTheNewOneWorks() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
             let client = try environment.client(store: store)
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             let before = try await StoredRegistrations(store: store, for: environment.emulator.origin).registration(
                 at: environment.emulator.origin
             )
@@ -813,24 +784,24 @@ import Testing
             environment.emulator.settings.unknownScopes = ["nonsense"]
             environment.emulator.settings.toolScopes = ["nonsense"]
             await expectError(.providerRejected) {
-                _ = try await Self.callTool(client)
+                _ = try await callTool(client)
             }
             let after = try await StoredRegistrations(store: store, for: environment.emulator.origin).registration(
                 at: environment.emulator.origin
             )
             #expect(after?.clientID == before?.clientID)
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
         }
     }
 
     @Test func concurrentStepUpsLoseNoScope() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
             let first = try environment.client(store: store)
-            #expect(try await Self.list(first) == 200)
+            #expect(try await listTools(first) == 200)
             let clients = try (0..<4).map { _ in try environment.client(store: store) }
             // Each client has read the known scopes before the other clients request more scopes.
-            for client in clients { _ = try await Self.list(client) }
+            for client in clients { _ = try await listTools(client) }
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for (number, client) in clients.enumerated() {
                     group.addTask {
@@ -851,7 +822,7 @@ import Testing
     @Test(arguments: EmulatorEnvironment.Setting.allCases)
     func anExplicitSignInRequestsTheScopesOfTheResourcesChallenge(_ setting: EmulatorEnvironment.Setting) async throws {
         // The resource accepts only POST requests, and the scopes in its metadata differ from those it requires.
-        try await ResourceEnvironment.with(setting, Self.settings { $0.supportedScopes = ["mcp:profile", "mcp:all"] }) {
+        try await ResourceEnvironment.with(setting, refreshing { $0.supportedScopes = ["mcp:profile", "mcp:all"] }) {
             environment in
             _ = try await environment.client().signIn()
             #expect(environment.emulator.authorizations == [["mcp:basic"]])
@@ -888,13 +859,13 @@ import Testing
     }
 
     @Test func aBearerStepUpChallengeStillYieldsADPoPBoundToken() async throws {
-        var settings = Self.settings { $0.toolScopes = ["mcp:write"] }
+        var settings = refreshing { $0.toolScopes = ["mcp:write"] }
         settings.dpop = .required
         settings.stepsUpAsBearer = true
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let client = try environment.client()
-            #expect(try await Self.list(client) == 200)
-            #expect(try await Self.callTool(client) == 200)
+            #expect(try await listTools(client) == 200)
+            #expect(try await callTool(client) == 200)
             #expect(try await client.status()?.credential?.tokens.tokenType == "DPoP")
         }
     }
@@ -903,10 +874,10 @@ import Testing
         let scenario = try #require(ResourceScenario.named("12"))
         try await ResourceEnvironment.with(.inProcess, scenario.settings) { environment in
             let client = try environment.client()
-            let first = await #expect(throws: AuthError.self) { _ = try await Self.callTool(client) }
+            let first = await #expect(throws: AuthError.self) { _ = try await callTool(client) }
             #expect(first?.code == .insufficientScope)
             let pages = environment.emulator.authorizations.count
-            _ = try? await Self.callTool(client)
+            _ = try? await callTool(client)
             #expect(environment.emulator.authorizations.count == pages)
         }
     }
@@ -922,13 +893,13 @@ import Testing
     }
 
     @Test func aChangedResourceIdentifierRequiresANewSignIn() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let client = try environment.client()
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             // From now on, the metadata contains the origin, so a token for the old identifier is no longer sufficient.
             environment.emulator.settings.resource = environment.emulator.origin
             environment.emulator.revokeAccessTokens()
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             #expect(try await client.status()?.resource == environment.emulator.origin)
             #expect(environment.emulator.refreshes.used == 0)
         }
@@ -948,11 +919,11 @@ import Testing
     }
 
     @Test func aForbiddenResponseToARequestWithATokenDoesNotTriggerASignIn() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let client = try environment.client()
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             environment.emulator.settings.forbids = true
-            #expect(try await Self.list(client) == 403)
+            #expect(try await listTools(client) == 403)
             #expect(environment.emulator.authorizations.count == 1)
             #expect(environment.emulator.refreshes.used == 0)
         }
@@ -961,7 +932,7 @@ import Testing
     @Test func discoveryDoesNotFallBackToTheOriginIfMetadataNamesAServer() async throws {
         try await ResourceEnvironment.with(
             .inProcess,
-            Self.settings {
+            refreshing {
                 $0.issuerPaths = ["/tenant"]
                 $0.serverMetadata = []
             }
@@ -969,20 +940,20 @@ import Testing
             var options = ResourceClient.Options()
             options.assumesAuthorizationServerAtOrigin = true
             let client = try environment.client(options: options)
-            let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            let error = await #expect(throws: AuthError.self) { _ = try await listTools(client) }
             #expect(error?.code == .discoveryFailed)
             #expect(environment.emulator.registrations == 0)
         }
     }
 
     @Test func renewRegistrationRejectsAMetadataDocumentAndKeepsTheSession() async throws {
-        var settings = Self.settings()
+        var settings = refreshing()
         settings.supportsMetadataDocuments = true
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             var options = ResourceClient.Options()
             options.clientMetadataDocument = "https://client.example.com/client.json"
             let client = try environment.client(options: options)
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             let error = await #expect(throws: AuthError.self) { _ = try await client.renewRegistration() }
             #expect(error?.code == .unsupported)
             #expect(try await client.status()?.credential != nil)
@@ -998,7 +969,7 @@ import Testing
         let documents = InProcessTransport(origin: "https://client.example.com") { _, _ in
             TransportResponse(head: HTTPResponse(status: .ok), body: try document.json.serialized())
         }
-        var settings = Self.settings()
+        var settings = refreshing()
         settings.supportsMetadataDocuments = true
         let emulator = ProtectedResourceEmulator(
             origin: "https://api.example.com",
@@ -1011,23 +982,23 @@ import Testing
         options.redirectURIs = ["http://127.0.0.1:8400/callback"]
         let client = try environment.client(options: options)
         if isListed {
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             #expect(try await client.status()?.clientID == address)
         } else {
-            await expectError(.userAgentFailed) { _ = try await Self.list(client) }
+            await expectError(.userAgentFailed) { _ = try await listTools(client) }
         }
         #expect(emulator.registrations == 0)
     }
 
     @Test func aRenewedRegistrationIsUsedAtTheNextSignIn() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
             let client = try environment.client(store: store)
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             let (new, old, _) = try await client.renewRegistration()
             #expect(new.clientID != old?.clientID)
             #expect(try await client.status() == nil)
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             #expect(try await client.status()?.clientID == new.clientID)
             #expect(environment.emulator.registrations == 2)
         }
@@ -1038,7 +1009,7 @@ import Testing
             var options = ResourceClient.Options()
             options.signsInOnDemand = false
             let client = try environment.client(options: options)
-            let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            let error = await #expect(throws: AuthError.self) { _ = try await listTools(client) }
             #expect(error?.code == .loginRequired)
             #expect(environment.emulator.authorizations.isEmpty)
             #expect(environment.emulator.registrations == 0)
@@ -1048,7 +1019,7 @@ import Testing
 
     /// The response may come from a server that has not yet received the registration, so data that cannot be obtained again is not deleted.
     @Test func anInvalidClientErrorRetiresTheRegistrationButKeepsTheTokens() async throws {
-        var settings = Self.settings()
+        var settings = refreshing()
         settings.refreshes = true
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let store = MemoryTokenStore()
@@ -1075,12 +1046,12 @@ import Testing
 
     /// A sign-in for more scopes preserves the authentication requirements of an earlier challenge.
     @Test func aScopeStepUpKeepsTheACRValuesOfAnEarlierChallenge() async throws {
-        var settings = Self.settings()
+        var settings = refreshing()
         settings.requiredACR = "mfa"
         settings.toolScopes = ["mcp:write"]
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let client = try environment.client(store: MemoryTokenStore())
-            #expect(try await Self.callTool(client) == 200)
+            #expect(try await callTool(client) == 200)
         }
     }
 
@@ -1088,7 +1059,7 @@ import Testing
     @Test(arguments: [true, false]) func anErrorReportsTheCurrentFailureInsteadOfAnEarlierOne(_ refreshes: Bool)
         async throws
     {
-        var settings = Self.settings()
+        var settings = refreshing()
         settings.refreshes = refreshes
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             let store = MemoryTokenStore()
@@ -1097,23 +1068,23 @@ import Testing
             let time = VirtualTime(start: Date())
             let client = try environment.client(store: store, options: options, host: time.host)
             _ = try await environment.client(store: store).signIn()
-            #expect(try await Self.list(client) == 200)
+            #expect(try await listTools(client) == 200)
             environment.emulator.settings.rejectsTokens = true
             if refreshes { environment.emulator.removeClients() }
-            let first = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            let first = await #expect(throws: AuthError.self) { _ = try await listTools(client) }
             #expect(first?.code == .loginRequired)
             environment.emulator.settings.rejectsTokens = false
             _ = try await environment.client(store: store).signIn()
             time.advance(by: .seconds(11))
             environment.emulator.settings.toolScopes = ["mcp:write"]
-            let second = await #expect(throws: AuthError.self) { _ = try await Self.callTool(client) }
+            let second = await #expect(throws: AuthError.self) { _ = try await callTool(client) }
             #expect(second?.message.contains("requires more scopes: mcp:write") == true, "\(second as Any)")
         }
     }
 
     /// Otherwise, the challenge of another origin would start a sign-in.
     @Test func aRequestToAnotherOriginIsNotSentEvenWithoutAToken() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let client = try environment.client()
             await expectError(.invalidConfiguration) {
                 _ = try await client.send(TransportRequest(.get, "https://other.example.com/mcp"))
@@ -1140,7 +1111,7 @@ import Testing
     }
 
     @Test func signOutRemovesTheTokenAndKeepsTheRegistration() async throws {
-        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
             let client = try environment.client(store: store)
             _ = try await client.signIn()
@@ -1166,7 +1137,7 @@ import Testing
                 registration: try ClientRegistration(clientID: "x")
             )
             let client = try environment.client(registered: registered)
-            let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            let error = await #expect(throws: AuthError.self) { _ = try await listTools(client) }
             #expect(error?.code == .issuerMismatch)
             #expect(!environment.emulator.requests.contains { $0.hasSuffix("/authorize") || $0.hasSuffix("/token") })
         }

@@ -78,7 +78,7 @@ struct CredentialMachine {
             guard case .signedIn(let stored)? = entry, stored.signedInAt == credential.signedInAt,
                 stored.tokens != credential.tokens
             else { return false }
-            // Nothing precedes the first tokens of a sign-in. Otherwise, the clocks of two processes may differ.
+            // Nothing precedes the first tokens of a sign-in. Later tokens are ordered by time, as far as the clocks agree.
             return credential.obtainedAt == credential.signedInAt || stored.obtainedAt > credential.obtainedAt
         }
     }

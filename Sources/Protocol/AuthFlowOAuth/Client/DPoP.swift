@@ -163,9 +163,7 @@ extension OAuthClient {
     /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
     ///   provider limits the request rate or reports a server error, `invalid_reply` for any other status.
     func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
-        var sent = request
-        sent.head.headerFields[.authorization] = tokens.authorization
-        let response = try await send(request, with: tokens).redactingSecrets(of: sent)
+        let response = try await send(request, with: tokens)
         // RFC 6750 section 3.1: for invalid_token, the server "SHOULD respond with the HTTP 401".
         if response.status == 401 || response.status == 400 && response.providerError?.error == "invalid_token" {
             throw AuthError(

@@ -105,7 +105,6 @@ extension OAuthClient {
     ) async throws -> (response: TransportResponse, clientAssertion: String?) {
         let metadata = try await metadata()
         var assertion: String?
-        var sent: TransportRequest?
         let response = try await send(provenBy: key) {
             var attempt = request
             for pair in try await signed?().pairs ?? [] { attempt.protectedParameters[pair.name] = pair.value }
@@ -134,11 +133,10 @@ extension OAuthClient {
                 body: Array(FormURLEncoding.encodeForm(try attempt.allParameters()).utf8)
             )
             if let check { request.addCheckBeforeSending(check) }
-            sent = request
             return request
         }
         _ = server.updateClockOffset(from: response)
-        return (sent.map(response.redactingSecrets) ?? response, assertion)
+        return (response, assertion)
     }
 
     /// Whether the response indicates that the server rejected a JWT that contains a timestamp.
