@@ -275,7 +275,7 @@ let package = Package(
         // Presets, as data, for providers that need no separate adapter.
         .target(name: "AuthFlowPresets", dependencies: engine, path: "Providers/Presets"),
 
-        // The code that the database stores share: connections on one thread, leases, waiting.
+        // The code that the database stores share: connections, leases, waiting.
         module("Server/AuthFlowDatabase", engine),
         // The PostgreSQL store.
         module("Server/AuthFlowPostgreSQL", engine + ["AuthFlowDatabase", "CPostgreSQL"]),

@@ -184,6 +184,31 @@ import Testing
             #expect(environment.emulator.authorizations.count == (succeeds ? 1 : 2))
         }
     }
+
+    /// The program exits while the user still looks at the page.
+    @Test(arguments: [true, false]) func aSignInThatIsInterruptedOnThePageIsRecordedAsFailed(_ isUser: Bool)
+        async throws
+    {
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
+            let store = MemoryTokenStore()
+            let (began, gate) = (AsyncStream<Void>.makeStream(), AsyncStream<Void>.makeStream())
+            let agent = GatedUserAgent(
+                base: try environment.userAgent(),
+                began: began.continuation,
+                gate: gate.stream
+            )
+            let client = try environment.client(methods: [.userAgent(agent)], store: store)
+            let signIn = Task { if isUser { _ = try await client.signIn() } else { _ = try await listTools(client) } }
+            for await _ in began.stream {}
+            signIn.cancel()
+            await #expect(throws: CancellationError.self) { try await signIn.value }
+            #expect(await client.drain())
+            let other = try environment.client(store: store)
+            #expect(try await !other.hasSignInInProgress())
+            #expect(try await !other.hasSignIn())
+            gate.continuation.finish()
+        }
+    }
 }
 
 /// A store in which something happens before the first lease on a record of one kind.

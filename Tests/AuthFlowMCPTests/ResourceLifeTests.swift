@@ -1150,7 +1150,7 @@ import Testing
 }
 
 /// A user agent whose user waits before completing the sign-in.
-private struct GatedUserAgent<Base: UserAgent>: UserAgent {
+struct GatedUserAgent<Base: UserAgent>: UserAgent {
     let base: Base
     let began: AsyncStream<Void>.Continuation
     let gate: AsyncStream<Void>

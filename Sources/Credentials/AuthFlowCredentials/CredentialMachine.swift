@@ -78,7 +78,8 @@ struct CredentialMachine {
             guard case .signedIn(let stored)? = entry, stored.signedInAt == credential.signedInAt,
                 stored.tokens != credential.tokens
             else { return false }
-            // Nothing precedes the first tokens of a sign-in. Later tokens are ordered by time, as far as the clocks agree.
+            // Nothing precedes the first tokens of a sign-in, except for another sign-in to the account within the same second. Later tokens
+            // are ordered by time, as far as the clocks agree.
             return credential.obtainedAt == credential.signedInAt || stored.obtainedAt > credential.obtainedAt
         }
     }
@@ -90,6 +91,9 @@ struct CredentialMachine {
         /// The entry that this process has just written, and that the next read returns.
         case written
         case entry(StoredAccounts.Entry?)
+
+        /// Whether the next read determines the entry.
+        var needsRead: Bool { if case .entry = self { false } else { true } }
 
         /// Whether an entry has the same tokens. The application data and the number of rejected refreshes may differ.
         func hasSameTokens(as other: StoredAccounts.Entry?) -> Bool {
@@ -261,7 +265,7 @@ extension CredentialMachine {
         var found = ReadResult(stored: stored, known: stored, epoch: epoch)
         // A write that failed may have been executed, and another process may have refreshed its tokens.
         unsaved.removeAll { $0.replaces == .unknown && $0.isFollowed(by: stored.entry(of: $0.account)) }
-        for index in unsaved.indices where [.unknown, .written].contains(unsaved[index].replaces) {
+        for index in unsaved.indices where unsaved[index].replaces.needsRead {
             unsaved[index].replaces = .entry(stored.entry(of: unsaved[index].account))
         }
         // An entry that another process has stored in the meantime is newer than an unsaved credential.

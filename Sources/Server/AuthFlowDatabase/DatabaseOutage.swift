@@ -8,16 +8,12 @@ struct DatabaseOutage: Sendable {
     private let count: Int
     private let nextAttempt: ContinuousClock.Instant
 
-    private let patience: Duration
-
     /// Records another failure.
-    /// - Parameter patience: The duration for which requests wait for the database, because a restart is brief. After that, they fail immediately.
-    init(_ failure: DatabaseFailure, after previous: DatabaseOutage?, patience: Duration = .seconds(2)) {
+    init(_ failure: DatabaseFailure, after previous: DatabaseOutage?) {
         let now = ContinuousClock.now
         // Without requests, no attempt is made, and the database may have been available in the meantime.
         let previous = previous.flatMap { $0.nextAttempt + .seconds(60) < now ? nil : $0 }
         self.failure = failure
-        self.patience = patience
         self.start = previous?.start ?? now
         self.count = (previous?.count ?? 0) + 1
         self.pause = min(.milliseconds(50) * (1 << min(count, 6)), .seconds(2))
@@ -28,5 +24,8 @@ struct DatabaseOutage: Sendable {
     var mayRetry: Bool { .now >= nextAttempt }
 
     /// Whether a request fails now instead of waiting for the next attempt.
-    var isLasting: Bool { failure.kind == .unusable || start.duration(to: .now) >= patience }
+    /// - Parameter patience: The duration for which requests wait, because a restart is brief.
+    func isLasting(_ patience: Duration) -> Bool {
+        failure.kind == .unusable || start.duration(to: .now) >= patience
+    }
 }

@@ -11,8 +11,6 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
 
     /// The idle timeout of a connection.
     private static var idleTimeout: Duration { .seconds(60) }
-    /// The timeout for opening a connection, after which another connection may be opened.
-    private static var openTimeout: Duration { .seconds(10) }
     /// The maximum number of requests that wait for a connection.
     private static var maximumWaiting: Int { 10_000 }
 
@@ -20,8 +18,9 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         var waiting: ArraySlice<DatabaseJob<Link>> = []
         /// The number of threads for requests, including those that are opening a connection or wait for a request.
         var threads = 0
-        /// The attempts to open a connection, by number.
+        /// The attempts to open a connection, by number, and the number of those that have timed out but not returned.
         var openings: Set<Int> = []
+        var stuck = 0
         var lastOpening = 0
         /// The threads that wait for a request. The last one is woken first, because the caches of its connection are warm.
         var idle: [DispatchSemaphore] = []
@@ -38,7 +37,9 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         var listener: Link?
         var isClosed = false
 
-        var isConnected: Bool { threads > openings.count }
+        var isConnected: Bool { threads > openings.count + stuck }
+        /// The last time that requests without a caller were removed.
+        var cleaned = ContinuousClock.now
 
         /// Wakes an idle thread.
         mutating func wake() {
@@ -62,6 +63,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
 
     private let connections: Int
     private let requestTimeout: Duration
+    private let openTimeout: Duration
     private let patience: Duration
     private let open: @Sendable (DatabaseLinkUse) throws(DatabaseFailure) -> Link
     private let onMessage: @Sendable (DatabaseMessage) -> Void
@@ -69,16 +71,19 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
 
     /// - Parameters:
     ///   - requestTimeout: The timeout of a request, including the wait for a connection.
+    ///   - openTimeout: The timeout for opening a connection, after which another connection may be opened.
     ///   - patience: The duration for which requests wait for a database that is unavailable.
     init(
         connections: Int,
         requestTimeout: Duration = .seconds(5),
+        openTimeout: Duration = .seconds(10),
         patience: Duration = .seconds(2),
         open: @escaping @Sendable (DatabaseLinkUse) throws(DatabaseFailure) -> Link,
         onMessage: @escaping @Sendable (DatabaseMessage) -> Void
     ) {
         self.connections = connections
         self.requestTimeout = requestTimeout
+        self.openTimeout = openTimeout
         self.patience = patience
         self.open = open
         self.onMessage = onMessage
@@ -86,9 +91,13 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
 
     var pending: Int {
         state.withLock { state in
-            state.waiting.count { $0.isWaiting } + state.threads - state.openings.count - state.idle.count - state.woken
+            state.waiting.count { $0.isWaiting } + state.threads - state.openings.count - state.stuck
+                - state.idle.count - state.woken
         }
     }
+
+    /// The number of threads for requests.
+    var threadCount: Int { state.withLock(\.threads) }
 
     func response(to request: Link.Request) async throws -> Link.Response {
         let job = Job(request)
@@ -119,11 +128,15 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     /// Queues a request.
     func begin(_ job: DatabaseJob<Link>) {
         let (failure, opening) = state.withLock { state -> (DatabaseFailure?, Int?) in
-            if state.waiting.count >= Self.maximumWaiting { state.waiting.removeAll { !$0.isWaiting } }
+            if state.waiting.count >= Self.maximumWaiting, state.cleaned.duration(to: .now) > .seconds(1) {
+                state.waiting.removeAll { !$0.isWaiting }
+                state.cleaned = .now
+            }
             guard state.waiting.count < Self.maximumWaiting else {
                 return (DatabaseFailure(.unreachable, "Too many requests are pending."), nil)
             }
-            if let outage = state.outage, outage.isLasting, !outage.mayRetry, !state.isConnected, state.openings.isEmpty
+            if let outage = state.outage, outage.isLasting(patience), !outage.mayRetry, !state.isConnected,
+                state.openings.isEmpty
             {
                 return (outage.failure, nil)
             }
@@ -150,7 +163,9 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     /// Adds a thread, which the caller must start, if it is needed. If it is too early for another attempt to connect, a timer is started.
     private func addThread(_ state: inout State) -> Int? {
         if let opening = state.addThread(limit: connections) { return opening }
-        if let outage = state.outage, !state.waiting.isEmpty, state.openings.isEmpty, !state.hasRetryTimer {
+        if let outage = state.outage, !state.waiting.isEmpty, state.openings.isEmpty, !state.hasRetryTimer,
+            !state.isClosed
+        {
             state.hasRetryTimer = true
             _ = ContinuousClock().call({ self.retry() }, after: outage.pause)
         }
@@ -167,17 +182,26 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
 
     private func startThread(_ opening: Int) {
         guard !DetachedThread.run({ self.serve(opening) }) else { return }
-        fail(opening, DatabaseFailure(.unreachable, "The system cannot create another thread."))
+        fail(opening, DatabaseFailure(.unreachable, "The system cannot create another thread."), isStuck: false)
     }
 
-    /// Records that a connection could not be opened, or not in time.
-    private func fail(_ opening: Int, _ failure: DatabaseFailure) {
+    /// Records that a connection could not be opened.
+    /// - Parameter isStuck: Whether the attempt has timed out, and its thread still exists.
+    private func fail(_ opening: Int, _ failure: DatabaseFailure, isStuck: Bool) {
         let (jobs, next) = state.withLock { state -> (ArraySlice<Job>, Int?) in
-            guard state.openings.remove(opening) != nil else { return ([], nil) }
-            state.threads -= 1
-            let outage = DatabaseOutage(failure, after: state.outage, patience: patience)
+            let isFirst = state.openings.remove(opening) != nil
+            if isStuck {
+                guard isFirst else { return ([], nil) }
+                state.stuck += 1
+            } else {
+                state.threads -= 1
+                if !isFirst { state.stuck -= 1 }
+            }
+            let outage = DatabaseOutage(failure, after: state.outage)
             state.outage = outage
-            guard outage.isLasting, !state.isConnected, state.openings.isEmpty else { return ([], addThread(&state)) }
+            guard outage.isLasting(patience), !state.isConnected, state.openings.isEmpty else {
+                return ([], addThread(&state))
+            }
             defer { state.waiting = [] }
             return (state.waiting, nil)
         }
@@ -192,26 +216,29 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
             {
                 self.fail(
                     opening,
-                    DatabaseFailure(.unreachable, "The database accepts connections but does not respond.")
+                    DatabaseFailure(.unreachable, "The database accepts connections but does not respond."),
+                    isStuck: true
                 )
             },
-            after: Self.openTimeout
+            after: openTimeout
         )
         let link: Link
         do throws(DatabaseFailure) {
             defer { cancelTimer() }
             link = try open(.requests)
         } catch {
-            return fail(opening, error)
+            return fail(opening, error, isStuck: false)
         }
-        let (generation, next) = state.withLock { state -> (Int?, Int?) in
-            guard state.openings.remove(opening) != nil, !state.isClosed else { return (nil, nil) }
+        let (generation, next) = state.withLock { state -> (Int, Int?) in
+            if state.openings.remove(opening) == nil { state.stuck -= 1 }
             state.outage = nil
             state.links.append(link)
+            // This thread takes the first request.
+            state.woken += 1
+            defer { state.woken -= 1 }
             return (state.generation, addThread(&state))
         }
         if let next { startThread(next) }
-        guard let generation else { return link.close() }
         serve(with: link, generation)
         link.close()
         let other = state.withLock { state in
@@ -225,9 +252,10 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     }
 
     private func serve(with link: Link, _ generation: Int) {
+        let thread = DispatchSemaphore(value: 0)
         var generation = generation
         var isChecked = true
-        while let job = nextJob(generation, &isChecked) {
+        while let job = nextJob(thread, generation, &isChecked) {
             // A server or middlebox may have closed the connection while it was idle.
             guard isChecked || link.isIdle else {
                 return state.withLock { $0.waiting = [job] + $0.waiting }
@@ -244,12 +272,13 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     }
 
     /// Waits for the next request.
-    /// - Parameter isChecked: Set to false when the connection has been idle.
+    /// - Parameters:
+    ///   - thread: Wakes this thread.
+    ///   - isChecked: Set to false when the connection has been idle.
     /// - Returns: nil when the connection must be closed.
-    private func nextJob(_ generation: Int, _ isChecked: inout Bool) -> Job? {
+    private func nextJob(_ thread: DispatchSemaphore, _ generation: Int, _ isChecked: inout Bool) -> Job? {
         // Continues while the system is suspended.
         let idleUntil = ContinuousClock.now + Self.idleTimeout
-        let thread = DispatchSemaphore(value: 0)
         while true {
             let rest = ContinuousClock.now.duration(to: idleUntil)
             let (job, isOver) = state.withLock { state -> (Job?, Bool) in

@@ -299,8 +299,10 @@ extension ResourceClient {
             end: host.now() + options.timeout.seconds + 300
         )
         do {
-            await finishInterrupted()
+            await finishPendingSignIns()
             try await changeRecord { $0.begin(unfinished, at: host.now()) }
+            let pending = PendingSignIn(unfinished: unfinished, client: client, registration: registration)
+            state.withLock { $0.pendingSignIns = ($0.pendingSignIns + [pending]).suffix(16) }
             await list()
         } catch {
             // A machine-to-machine client shows no page, and can work without the store.
@@ -315,18 +317,14 @@ extension ResourceClient {
                 willShow: willShow
             )
         } catch {
-            // A code exchange that has been cancelled is completed, and its tokens are stored.
-            if client.hasUnfinishedWork || Task.isCancelled || error is CancellationError {
-                state.withLock { $0.interrupted.append((unfinished, registration)) }
-            } else {
-                _ = try? await changeRecord { $0.fail(unfinished.id) }
-            }
+            await finishPendingSignIns()
             throw error
         }
         var storageError = signIn.storageError
         do {
             if let registration { try await registrations.save(registration, for: redirectURI) }
             try await save(known, finishing: unfinished.id)
+            state.withLock { $0.pendingSignIns.removeAll { $0.unfinished.id == unfinished.id } }
             await signOutOthers()
         } catch let error as AuthError {
             // The sign-in is valid, but only in this process.

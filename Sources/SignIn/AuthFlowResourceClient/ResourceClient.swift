@@ -108,8 +108,7 @@ public final class ResourceClient: Sendable {
         /// Every client that may have operations in progress.
         var clients: [AuthClient] = []
         var isStopping = false
-        /// Sign-ins that were cancelled while their tokens may have been on the way.
-        var interrupted: [(unfinished: ResourceRecord.Unfinished, registration: StoredRegistration?)] = []
+        var pendingSignIns: [PendingSignIn] = []
         var servers: [String: AuthorizationServer] = [:]
         /// The sign-in that a request has started, shared by all requests of this process.
         var signIn: SharedTask<Void>?
@@ -440,41 +439,47 @@ public final class ResourceClient: Sendable {
     public func drain(within waitTimeout: Duration = .seconds(3)) async -> Bool {
         let elapsed = host.clock.stopwatch()
         var isDone = true
-        let (clients, signIn) = state.withLock { ($0.clients, $0.signIn) }
-        let isStoring = hasUnfinishedWork
-        for client in clients where await !client.drain(within: max(.zero, waitTimeout - elapsed())) { isDone = false }
-        guard isDone else { return false }
-        let recorded: Void? = try? await withDeadline(max(.seconds(1), waitTimeout - elapsed()), clock: host.clock) {
-            AuthError(.timedOut, "The sign-in is still in progress.")
+        for client in state.withLock({ $0.clients })
+        where await !client.drain(within: max(.zero, waitTimeout - elapsed())) {
+            isDone = false
+        }
+        guard isDone, state.withLock({ !$0.pendingSignIns.isEmpty }) else { return isDone }
+        let finished: Void? = try? await withDeadline(max(.zero, waitTimeout - elapsed()), clock: host.clock) {
+            AuthError(.timedOut, "The outcome of the sign-in was not recorded in time.")
         } _: { [self] in
-            // The sign-in of a request has yet to record its outcome.
-            if isStoring, let signIn { try? await signIn.value() }
-            await finishInterrupted()
+            await finishPendingSignIns()
         }
-        return recorded != nil
+        return finished != nil
     }
+}
 
-    /// Records the outcomes of the sign-ins that were cancelled.
-    func finishInterrupted() async {
-        let interrupted = state.withLock { state in
-            defer { state.interrupted = [] }
-            return state.interrupted
-        }
-        for (unfinished, registration) in interrupted { await finish(unfinished, registration) }
-    }
+/// A sign-in whose outcome the resource's record does not contain yet. It is recorded by the sign-in itself, or after an interruption.
+struct PendingSignIn: Sendable {
+    let unfinished: ResourceRecord.Unfinished
+    let client: AuthClient
+    /// The registration to store if the sign-in has succeeded; nil for a registration that is stored already.
+    let registration: StoredRegistration?
+}
 
-    /// Records the outcome of a sign-in that was cancelled.
-    private func finish(_ unfinished: ResourceRecord.Unfinished, _ registration: StoredRegistration?) async {
-        do {
-            if let registration { try await registrations.save(registration, for: redirectURI) }
-            let stored = try await client(of: unfinished.signIn)?.credential()
-            if let stored, stored.signedInAt >= unfinished.start {
-                try await save(unfinished.signIn, finishing: unfinished.id)
-            } else {
-                try await changeRecord { $0.fail(unfinished.id) }
+extension ResourceClient {
+    /// Records the outcomes of sign-ins that have ended. A code exchange that was cancelled is completed first, and its tokens are stored.
+    func finishPendingSignIns() async {
+        for pending in state.withLock({ $0.pendingSignIns }) where !pending.client.hasUnfinishedWork {
+            do {
+                let unfinished = pending.unfinished
+                let stored = try await pending.client.credential()
+                let hasTokens = stored.map { $0.signedInAt >= unfinished.start } ?? false
+                if hasTokens, let registration = pending.registration {
+                    try await registrations.save(registration, for: redirectURI)
+                }
+                let record = try await changeRecord { $0.finish(unfinished, hasTokens: hasTokens) }
+                state.withLock { state in
+                    state.pendingSignIns.removeAll { $0.unfinished.id == unfinished.id }
+                    if hasTokens { (state.known, state.isLoaded) = (record.current, true) }
+                }
+            } catch {
+                // The sign-in remains unfinished, so that a sign-out finds its tokens.
             }
-        } catch {
-            // The sign-in remains unfinished, so that a sign-out finds its tokens.
         }
     }
 }

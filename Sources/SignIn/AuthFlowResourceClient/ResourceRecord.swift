@@ -131,6 +131,16 @@ struct ResourceRecord: Sendable, Hashable {
         unfinished.removeAll { $0.id == id }
     }
 
+    /// Records the outcome of a sign-in that did not record it itself, unless a later sign-in has stored its tokens in the same record.
+    mutating func finish(_ signIn: Unfinished, hasTokens: Bool) {
+        guard unfinished.contains(where: { $0.id == signIn.id }) else { return }
+        if hasTokens, current?.sharesTokens(with: signIn.signIn) != true {
+            use(signIn.signIn, finishing: signIn.id)
+        } else {
+            fail(signIn.id)
+        }
+    }
+
     /// Records the failure of a sign-in.
     mutating func fail(_ id: String) {
         guard let failed = unfinished.first(where: { $0.id == id })?.signIn else { return }

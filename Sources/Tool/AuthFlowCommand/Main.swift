@@ -36,15 +36,10 @@ import AuthFlowSystem
             _ = await UnfinishedClients.drain()
         } catch {
             // A refresh token that has been sent may already be invalid, so the response is stored first.
-            if UnfinishedClients.isBusy {
-                let messages = UnfinishedClients.messages
-                if let began = messages.began { Terminal.printMessage(began) }
-                if let end = await UnfinishedClients.drain() ? messages.done : messages.timedOut {
-                    Terminal.printMessage(end)
-                }
-            } else {
-                _ = await UnfinishedClients.drain()
-            }
+            let messages = UnfinishedClients.isBusy ? UnfinishedClients.messages : nil
+            if let began = messages?.began { Terminal.printMessage(began) }
+            let isDone = await UnfinishedClients.drain()
+            if let end = isDone ? messages?.done : messages?.timedOut { Terminal.printMessage(end) }
             status = ExitStatus.of(error)
             report(error, status)
         }

@@ -167,6 +167,49 @@ import Testing
         #expect(other.map { "\($0)" }?.contains("refresh") != true)
     }
 
+    /// The provider chooses the code and the text, so the time of a redaction must not be proportional to the product of their lengths.
+    @Test(.timeLimit(.minutes(1)), arguments: [0, 100, 4000])
+    func aLongSecretIsRedactedInALongText(_ offset: Int) async throws {
+        let secret = String(repeating: "a", count: 60_000) + "b"
+        let request = TransportRequest(
+            .post,
+            Endpoint("https://id.example.com/token"),
+            body: Array(FormURLEncoding.encodeForm(["code": secret]).utf8)
+        )
+        let text = String(repeating: "x", count: offset) + String(repeating: "a", count: 1_000_000)
+        let body = try JSON.object(["error": "invalid_grant", "error_description": .string(text)]).serialized()
+        let received = try await ExchangeLimits.send(
+            request,
+            by: Echo { _ in
+                TransportResponse(
+                    head: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
+                    body: body
+                )
+            },
+            clock: ContinuousClock()
+        )
+        let description = try #require(received.providerError?.errorDescription)
+        #expect(description == String(repeating: "x", count: offset) + "<redacted>")
+    }
+
+    /// The text is cut before it is redacted.
+    @Test func aSecretAtTheEndOfAShortenedTextIsRedacted() async throws {
+        let request = TransportRequest(
+            .post,
+            Endpoint("https://id.example.com/token"),
+            body: Array(FormURLEncoding.encodeForm(["code": "the-authorization-code"]).utf8)
+        )
+        let text = String(repeating: "x", count: 4086) + "the-authorization-code"
+        let body = try JSON.object(["error": "invalid_grant", "error_description": .string(text)]).serialized()
+        let received = try await ExchangeLimits.send(
+            request,
+            by: Echo { _ in TransportResponse(head: HTTPResponse(status: .badRequest), body: body) },
+            clock: ContinuousClock()
+        )
+        let description = try #require(received.providerError?.errorDescription)
+        #expect(description == String(repeating: "x", count: 4086) + "<redacted>")
+    }
+
     @Test(arguments: ["body", "challenge"])
     func theErrorOfADeletedRegistrationContainsNoRegistrationAccessToken(_ location: String) async throws {
         let token = "registration-access-token"

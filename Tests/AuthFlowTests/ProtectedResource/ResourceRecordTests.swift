@@ -158,4 +158,38 @@ import Testing
         record.begin(Self.unfinished(Self.known, id: "2"), at: Self.now)
         #expect(record.names(Self.known, signedInAt: Self.now + 1)?.signIn.authentication == RequiredAuthentication())
     }
+
+    struct Outcome: CustomTestStringConvertible {
+        let testDescription: String
+        let hasTokens: Bool
+        /// A later sign-in, whose tokens are in the same record.
+        var isReplaced = false
+        let isCurrent: Bool
+    }
+
+    @Test(arguments: [
+        Outcome(testDescription: "tokens were stored", hasTokens: true, isCurrent: true),
+        Outcome(testDescription: "no tokens were stored", hasTokens: false, isCurrent: false),
+        Outcome(
+            testDescription: "the tokens are those of a later sign-in",
+            hasTokens: true,
+            isReplaced: true,
+            isCurrent: false
+        ),
+    ]) func anInterruptedSignInIsFinishedLater(_ outcome: Outcome) throws {
+        var interrupted = Self.known
+        interrupted.scopes = ["read", "write"]
+        var record = ResourceRecord()
+        let unfinished = Self.unfinished(interrupted)
+        record.begin(unfinished, at: Self.now)
+        if outcome.isReplaced { record.use(Self.known) }
+        record.finish(unfinished, hasTokens: outcome.hasTokens)
+        #expect((record.current == interrupted) == outcome.isCurrent)
+        #expect(record.unfinished.isEmpty)
+        #expect(record.all.contains { $0.sharesTokens(with: interrupted) })
+        // The sign-in has recorded its outcome itself.
+        record.remove(interrupted, at: nil)
+        record.finish(unfinished, hasTokens: true)
+        #expect(record.all.isEmpty)
+    }
 }

@@ -58,7 +58,7 @@ struct EchoedSecrets {
     /// The members of a JSON request that are secrets. Other names have other meanings in APIs.
     private static let jsonNames: Set<String> = ["access_token", "refresh_token", "token", "client_secret", "password"]
 
-    /// The maximum size of a body that is searched for secrets, and the maximum number of secrets: the time of a search is proportional to both.
+    /// The maximum size of a body that is searched for secrets, and the maximum number of secrets.
     private static let (maximumSize, maximumCount) = (64 * 1024, 32)
 
     /// The maximum length of an error's text, in characters.
@@ -134,10 +134,15 @@ struct EchoedSecrets {
         guard !secrets.isEmpty else { return error }
         return ProviderError(
             error: redacted(error.error, longerThan: Self.isCode(error.error) ? Self.longestCode : 0),
-            errorDescription: error.errorDescription.map { String(redacted($0).prefix(Self.maximumText)) },
-            errorURI: error.errorURI.map { String(redacted($0).prefix(Self.maximumText)) },
+            errorDescription: error.errorDescription.map(shortened),
+            errorURI: error.errorURI.map(shortened),
             status: error.status
         )
+    }
+
+    private func shortened(_ text: String) -> String {
+        let start = text.prefix(Self.maximumText)
+        return redacted(String(start), isCut: start.endIndex < text.endIndex)
     }
 
     /// RFC 6749 section 5.2: `error` is a code, on which the program depends. Text with spaces is not a code.
@@ -163,20 +168,30 @@ struct EchoedSecrets {
         }
     }
 
-    fileprivate func redacted(_ text: String, longerThan length: Int = 0) -> String {
+    /// - Parameter isCut: Whether the text may end within a secret.
+    fileprivate func redacted(_ text: String, longerThan length: Int = 0, isCut: Bool = false) -> String {
         let secrets = secrets.filter { $0.count > length }
         var rest = Array(text.utf8)[...]
         var clean: [UInt8] = []
         // Single pass: the provider chooses its tokens, so a token may be a substring of the placeholder.
         while let byte = rest.first {
-            if let secret = secrets.first(where: { $0[0] == byte && rest.starts(with: $0) }) {
+            if let secret = secrets.first(where: { Self.begins(rest, with: $0, isCut: isCut) }) {
                 clean += "<redacted>".utf8
-                rest = rest.dropFirst(secret.count)
+                rest = rest.dropFirst(zip(rest, secret).prefix { $0 == $1 }.count)
             } else {
                 clean.append(byte)
                 rest = rest.dropFirst()
             }
         }
         return String(decoding: clean, as: UTF8.self)
+    }
+
+    /// Whether a text begins with a secret, or with the beginning of a long one: comparing the whole secret at every position of a text
+    /// that the provider has chosen, too, could take minutes.
+    private static func begins(_ text: ArraySlice<UInt8>, with secret: [UInt8], isCut: Bool) -> Bool {
+        guard text.first == secret[0] else { return false }
+        let beginning = secret.prefix(64)
+        return text.starts(with: beginning)
+            || isCut && text.count < beginning.count && beginning.starts(with: text)
     }
 }

@@ -145,13 +145,15 @@ struct CurlCommand: AsyncParsableCommand {
 
     /// The URLs of the resources that a request could be for, the most specific first.
     private static func resources(of client: AuthClient, at target: Endpoint) async throws -> [String] {
-        let listed = try await KnownResources(store: client.credentials.store).addresses(
-            registered: client.options.name
-        )
-        .filter { (try? Endpoint($0))?.mayCover(target) == true }
+        let lists = KnownResources(store: client.credentials.store)
         // The list may lack entries.
-        let all = listed + parents(of: target).filter { !listed.contains($0) }
-        return all.map { ((try? Endpoint($0))?.possibleSegments.count ?? 0, $0) }.sorted { $0.0 > $1.0 }.map(\.1)
+        let addresses = try await lists.addresses(registered: client.options.name) + parents(of: target)
+        var known: Set<String> = []
+        return addresses.compactMap { address -> (address: String, count: Int)? in
+            guard known.insert(address).inserted, let endpoint = try? Endpoint(address), endpoint.mayCover(target)
+            else { return nil }
+            return (address, endpoint.possibleSegments.count)
+        }.sorted { $0.count > $1.count }.map(\.address)
     }
 
     /// The URL itself, and the first parent paths.
@@ -167,8 +169,7 @@ struct CurlCommand: AsyncParsableCommand {
                 for origin in [written, target.origin] { addresses += ["\(origin)\(path)", "\(origin)\(path)/"] }
             }
         }
-        var known: Set<String> = []
-        return addresses.filter { known.insert($0).inserted && (try? Endpoint($0)) != nil }
+        return addresses
     }
 
     /// The profile and its file, if the profile names the origin of the URL as that of an API.
