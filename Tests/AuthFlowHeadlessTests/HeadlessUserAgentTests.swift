@@ -333,7 +333,7 @@ import Testing
     }
 
     @Test(arguments: [
-        // A page of Auth0 has a password field without a name.
+        // An Auth0 page has a password field without a name.
         (
             "<form method=post><input name=username><input type=password><button>Continue</button></form>",
             "username=alice"

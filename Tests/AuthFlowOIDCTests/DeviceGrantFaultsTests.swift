@@ -74,7 +74,7 @@ import Testing
             code: .invalidResponse
         ),
         BadResponse(
-            name: "interval set to a word",
+            name: "non-numeric interval",
             fault: .deviceAuthorization(.member("interval", "often")),
             code: .invalidResponse
         ),

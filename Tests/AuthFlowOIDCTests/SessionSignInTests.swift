@@ -286,7 +286,8 @@ import Testing
             })
             let browser = WebBrowser()
             try await browser.signIn(web, at: server)
-            // The request contains the session cookie: it is Lax, or this is the second step with Strict.
+            // The request contains the session cookie: either the cookie is SameSite=Lax, or it is SameSite=Strict
+            // and this is the second request of the sign-in.
             let response = try await browser.send(.get, "/login?\(query)", to: server, Self.fromElsewhere)
             #expect(response.status == 200)
             let page = String(decoding: response.body, as: UTF8.self)

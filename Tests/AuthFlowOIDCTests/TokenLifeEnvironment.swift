@@ -42,7 +42,7 @@ final class FlakyTransport: HTTPTransport {
 /// A store whose writes can be made to fail.
 final class FailingStore: TokenStore {
     private let base = MemoryTokenStore()
-    private let failures = Mutex(0)
+    private let failures = Mutex((count: 0, code: AuthError.Code.storageFailed))
     private let failsAfterWriting = Mutex(false)
 
     /// - Parameter afterWriting: Whether the bytes are written before a failure is reported.
@@ -50,15 +50,15 @@ final class FailingStore: TokenStore {
         failsAfterWriting.withLock { $0 = afterWriting }
         fail(times: isBroken ? .max : 0)
     }
-    func fail(times: Int) { failures.withLock { $0 = times } }
+    func fail(times: Int, with code: AuthError.Code = .storageFailed) { failures.withLock { $0 = (times, code) } }
     func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
     func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
-        let fails = failures.withLock { failures in
-            defer { failures = max(failures - 1, 0) }
-            return failures > 0
+        let code = failures.withLock { failures in
+            defer { failures.count = max(failures.count - 1, 0) }
+            return failures.count > 0 ? failures.code : nil
         }
-        if fails, failsAfterWriting.withLock({ $0 }) { try await base.write(bytes, under: lease) }
-        if fails { throw AuthError(.storageFailed, "No space is left.") }
+        if code != nil, failsAfterWriting.withLock({ $0 }) { try await base.write(bytes, under: lease) }
+        if let code { throw AuthError(code, "No space is left.") }
         try await base.write(bytes, under: lease)
     }
     func withLease<Return: Sendable>(

@@ -119,6 +119,14 @@ import Testing
         #expect(revoked.contains(unsaved.refreshToken?.exposed ?? ""))
     }
 
+    /// The process was paused, and another process has used the store in the meantime.
+    @Test func aSignInWhoseLeaseWasLostIsStoredUnderANewLease() async throws {
+        store.fail(times: 1, with: .leaseLost)
+        let signIn = try await client().signIn()
+        #expect(signIn.storageError == nil)
+        #expect(try await client().freshTokens().accessToken == signIn.credential.tokens.accessToken)
+    }
+
     @Test func anUnsavedSessionCanBeSignedOut() async throws {
         let client = try client()
         _ = try await client.signIn()

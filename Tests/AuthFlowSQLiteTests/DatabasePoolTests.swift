@@ -104,13 +104,42 @@ import Testing
         while database.pending > 0 { await Task.yield() }
     }
 
-    @Test(.timeLimit(.minutes(1))) func aSingleRequestOpensASingleConnection() async throws {
+    @Test(.timeLimit(.minutes(1))) func oneRequestAtATimeNeedsOnlyOneConnection() async throws {
         let server = Server()
         let pool = Self.pool(server, connections: 4)
-        for _ in 0..<20 { _ = try await pool.response(to: "a") }
-        while pool.pending > 0 { await Task.yield() }
+        for _ in 0..<1000 { _ = try await pool.response(to: "a") }
+        #expect(pool.pending == 0)
         #expect(server.links.count == 1)
         #expect(pool.threadCount == 1)
+        pool.close()
+    }
+
+    /// A client may cancel its requests faster than the database responds.
+    @Test(.timeLimit(.minutes(1)), arguments: ["cancelled", "expired"])
+    func requestsThatHaveEndedDoNotCountAsPending(_ end: String) async throws {
+        let server = Server()
+        let pool = Self.pool(server, connections: 1)
+        let first = Task { try await pool.response(to: "block") }
+        while server.state.withLock({ $0.running }) == 0 { await Task.yield() }
+        for _ in 0..<30 {
+            if end == "expired" {
+                let requests = (0..<1000).map { _ in Self.send("a", pool) }
+                while pool.pending < 1001 { await Task.yield() }
+                for (job, _) in requests { pool.expire(job) }
+                for (_, outcome) in requests { #expect(await outcome.value == .unreachable) }
+            } else {
+                let requests = (0..<1000).map { _ in Task { try await pool.response(to: "a") } }
+                while pool.pending < 1001 { await Task.yield() }
+                for request in requests { request.cancel() }
+                for request in requests { await #expect(throws: CancellationError.self) { try await request.value } }
+            }
+            #expect(pool.queueCount <= 1000)
+        }
+        let last = Task { try await pool.response(to: "a") }
+        while pool.pending < 2 { await Task.yield() }
+        server.gate.signal()
+        #expect(try await first.value == "block")
+        #expect(try await last.value == "a")
         pool.close()
     }
 

@@ -46,7 +46,7 @@ import Testing
         #expect(text.contains("\nhttps://id.example.com/device\n"))
         #expect(text.contains("enter this code:  "))
         #expect(text.contains("?user_code="))
-        // Standard error is not a terminal during the tests, so the user might not see any of this text.
+        // If standard error is not a terminal, the timeout is five minutes, because the user might not see the code.
         #expect(text.contains("5 min") || text.contains("10 min"))
         #expect(!text.contains("\u{1B}"))
     }

@@ -26,7 +26,7 @@ struct SessionRules {
     private let provider: SimulatedProvider
     private let hasKills: Bool
     private var lives: [Int: Life] = [:]
-    /// The grants of sessions whose end was requested.
+    /// The grants of the sessions whose termination was requested.
     private var mayEnd: Set<Int> = []
     /// The grants of the sessions, by their cookies.
     private var grants: [String: Int] = [:]

@@ -107,7 +107,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         return (grant, serial, parts.count == 4 && parts[3] != "-" ? String(parts[3]) : nil)
     }
 
-    /// Whether there is a reason why the response to a refresh request was not stored.
+    /// Whether a lost response or a failed write explains why the response to a refresh request was not stored.
     package func isLossExplained(_ grant: Int, from serial: Int) -> Bool {
         grants[grant].rotations.dropFirst(serial).contains { rotation in
             !rotation.isDelivered || world.couldNotWrite(rotation.process, since: rotation.sentAt)

@@ -149,11 +149,7 @@ public final class CredentialManager: Sendable {
         }
         try await unfinished.finish { [self] in
             try await using(key) { managed in
-                do {
-                    try await managed.save(credential, .replaceAccount, reporter(), attributes: attributes)
-                } catch let error as AuthError where error.code == .leaseLost {
-                    try await managed.save(credential, .replaceAccount, reporter(), attributes: attributes)
-                }
+                try await managed.save(credential, .replaceAccount, reporter(), attributes: attributes)
             }
         }
     }

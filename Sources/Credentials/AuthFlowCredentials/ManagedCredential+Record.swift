@@ -207,16 +207,24 @@ extension ManagedCredential {
                 "\(credential.displayName) has signed in, but the account \(DisplayText.sanitized(account, limit: 200)) was requested. Sign in as that user."
             )
         }
-        try await store.withLease(on: key) { lease in
-            var (_, accounts, epoch) = try await read(under: lease)
-            if let other = try accountToReplace(by: credential, in: accounts, policy) { accounts.remove(other) }
-            accounts.set(.signedIn(credential), isCurrent: true)
-            try await reporter.step(.storing) { [accounts] in
-                try await write(accounts, lease, epoch, attributes: attributes)
+        func save() async throws {
+            try await store.withLease(on: key) { lease in
+                var (_, accounts, epoch) = try await read(under: lease)
+                if let other = try accountToReplace(by: credential, in: accounts, policy) { accounts.remove(other) }
+                accounts.set(.signedIn(credential), isCurrent: true)
+                try await reporter.step(.storing) { [accounts] in
+                    try await write(accounts, lease, epoch, attributes: attributes)
+                }
+                let (new, isSameEpoch) = state.withLock { $0.machine.signedIn(current: accounts.current, since: epoch) }
+                // A credential that another task of this process is removing is not returned from memory.
+                if isSameEpoch { adopt(credential, new) }
             }
-            let (new, isSameEpoch) = state.withLock { $0.machine.signedIn(current: accounts.current, since: epoch) }
-            // A credential that another task of this process is removing is not returned from memory.
-            if isSameEpoch { adopt(credential, new) }
+        }
+        do {
+            try await save()
+        } catch let error as AuthError where error.code == .leaseLost {
+            // The process was paused, and nothing was written.
+            try await save()
         }
         publish(.signedIn(credential.identity), of: credential.account)
     }
@@ -332,12 +340,15 @@ extension ManagedCredential {
     /// Retries writing the unsaved credentials until a write succeeds or none are left, for as long as this object is
     /// in use.
     private func retryWrites() {
+        // Registered and removed under the lock: otherwise, an attempt that has just saved the last credential could remove the registration
+        // of the next one.
         let isFirst = state.withLock { state in
-            defer { state.isRetrying = true }
-            return !state.isRetrying
+            guard !state.isRetrying else { return false }
+            unfinished.registerUnsavedWrite(of: self) { [weak self] in await self?.writeUnsaved() ?? true }
+            state.isRetrying = true
+            return true
         }
         guard isFirst else { return }
-        unfinished.registerUnsavedWrite(of: self) { [weak self] in await self?.writeUnsaved() ?? true }
         Task { [weak self, clock = client.host.clock] in
             var pause = Duration.seconds(1)
             while true {
@@ -367,12 +378,12 @@ extension ManagedCredential {
             }
             try await store.withLease(on: key) { lease in _ = try await latestAccounts(lease) }
         }
-        let isWritten = state.withLock { state in
-            if !state.machine.hasUnsaved { state.isRetrying = false }
-            return !state.machine.hasUnsaved
+        return state.withLock { state in
+            guard !state.machine.hasUnsaved else { return false }
+            state.isRetrying = false
+            unfinished.removeUnsavedWrite(of: self)
+            return true
         }
-        if isWritten { unfinished.removeUnsavedWrite(of: self) }
-        return isWritten
     }
 
     /// Replaces the tokens under an exclusive lease.

@@ -67,7 +67,8 @@ final class FileLock: Sendable {
         #else
         let time = status.st_mtim
         #endif
-        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+        // Overflows for a timestamp after the year 2262. Only a change matters.
+        return Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
     }
 
     /// Removes the file. A process that has the file open detects its removal with ``isNamed``.

@@ -12,8 +12,8 @@ package struct EncryptionKey: Sendable {
     /// Whether the key is explicitly marked as an encryption key, by its `use`, its `key_ops` or its `alg`.
     package let isMarkedForEncryption: Bool
 
-    /// The algorithms for which the key can be used, in order of preference. RSA-OAEP with SHA-1 must be specified
-    /// by the key or its owner.
+    /// The algorithms for which the key can be used, in order of preference. RSA-OAEP with SHA-1 is used only if
+    /// the key, the provider's metadata or the client's configuration specifies it.
     package let algorithms: [KeyManagementAlgorithm]
 
     /// swift-crypto's RSA encryption key type is not `Sendable`, so a key is created from these bytes for each use.

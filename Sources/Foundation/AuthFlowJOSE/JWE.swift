@@ -20,7 +20,8 @@ package struct JWE: Sendable {
 
     /// Whether a token has the five parts of an encrypted token.
     package static func isEncrypted(_ token: Secret) -> Bool {
-        token.exposed.utf8.reduce(0) { $1 == UInt8(ascii: ".") ? $0 + 1 : $0 } == 4
+        // An array: iterating over the bytes of a `String` takes ten times as long.
+        Array(token.exposed.utf8).count { $0 == UInt8(ascii: ".") } == 4
     }
 
     /// Parses a token.

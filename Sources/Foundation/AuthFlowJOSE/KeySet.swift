@@ -76,8 +76,9 @@ package struct JWKSet: Sendable {
 
     /// The candidate keys for a signature with this header, by key ID, type, use and algorithm.
     ///
-    /// A set may contain several keys with the same ID (for several algorithms, or maliciously): the ID narrows the choice,
-    /// and the type identifies the key. If the header has no key ID, every key of the type is tried.
+    /// A set may contain several keys with the same ID (for several algorithms, or maliciously), so the ID only narrows
+    /// the selection: a key must also match the algorithm. If the header has no key ID, every key that matches the
+    /// algorithm is a candidate, up to a maximum number.
     func candidates(for header: JWSHeader) -> some Sequence<JWK> {
         keys.lazy
             .filter { $0.supports(header.algorithm) && (header.keyID == nil || $0.keyID == header.keyID) }

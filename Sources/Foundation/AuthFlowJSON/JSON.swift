@@ -34,8 +34,8 @@ extension JSON {
         return members[index].value
     }
 
-    /// Returns a copy of this object with one member changed or added, or removed if `value` is nil; returns the value unchanged if
-    /// it is not an object, or if it has a member whose name differs from `name` only in Unicode normalization.
+    /// Returns a copy of this object with one member changed or added, or removed if `value` is nil. Returns this JSON value
+    /// unchanged if it is not an object, or if it has a member whose name differs from `name` only in Unicode normalization.
     public func replacing(_ name: String, with value: JSON?) -> JSON {
         guard case .object(var members) = self else { return self }
         // A name that differs only in its Unicode normalization is a different name.

@@ -3,7 +3,7 @@ import Synchronization
 
 /// A request that waits for a connection, and then for its response.
 final class DatabaseJob<Link: DatabaseLink>: Sendable {
-    private enum Phase {
+    enum Phase {
         case waiting
         case running(Link)
         case ended
@@ -18,7 +18,7 @@ final class DatabaseJob<Link: DatabaseLink>: Sendable {
     /// Whether the request still needs a connection.
     var isWaiting: Bool { phase.withLock { if case .waiting = $0 { true } else { false } } && !result.isFinished }
 
-    /// Records that a connection sends the request now.
+    /// Records that a connection is about to send the request.
     /// - Returns: Whether to send it; false when its caller no longer waits.
     func begin(on link: Link) -> Bool {
         phase.withLock { phase in
@@ -33,23 +33,31 @@ final class DatabaseJob<Link: DatabaseLink>: Sendable {
         result.finish(outcome)
     }
 
+    /// Ends the request unless it has been sent.
+    /// - Returns: Whether the request was waiting for a connection.
+    func cancel() -> Bool {
+        phase.withLock { phase in
+            guard case .waiting = phase else { return false }
+            phase = .ended
+            return true
+        }
+    }
+
     /// Ends the request at its deadline. Its connection, if any, is interrupted, because a late response must not be mistaken for
     /// the response to the next request.
     /// - Parameter reason: The reason why the request had to wait.
-    /// - Returns: Whether the database did not respond in time.
-    func expire(_ reason: String) -> Bool {
+    /// - Returns: The phase in which the request was.
+    func expire(_ reason: String) -> Phase {
         phase.withLock { phase in
             defer { phase = .ended }
             switch phase {
-            case .ended: return false
-            case .waiting:
-                result.finish(.failure(DatabaseFailure(.unreachable, reason)))
-                return false
+            case .ended: break
+            case .waiting: result.finish(.failure(DatabaseFailure(.unreachable, reason)))
             case .running(let link):
                 link.interrupt()
                 result.finish(.failure(DatabaseFailure(.unknownOutcome, "The database did not respond in time.")))
-                return true
             }
+            return phase
         }
     }
 }

@@ -16,6 +16,8 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
 
     private struct State {
         var waiting: ArraySlice<DatabaseJob<Link>> = []
+        /// The number of requests that have ended while they were waiting, since they were last removed.
+        var ended = 0
         /// The number of threads for requests, including those that are opening a connection or wait for a request.
         var threads = 0
         /// The attempts to open a connection, by number, and the number of those that have timed out but not returned.
@@ -24,8 +26,8 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         var lastOpening = 0
         /// The threads that wait for a request. The last one is woken first, because the caches of its connection are warm.
         var idle: [DispatchSemaphore] = []
-        /// The number of threads that were woken and have not looked for a request yet.
-        var woken = 0
+        /// The number of threads that are about to look for a request.
+        var looking = 0
         /// The open connections.
         var links: [Link] = []
         /// Increased when a request has timed out: older connections are probably broken, too.
@@ -38,20 +40,27 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         var isClosed = false
 
         var isConnected: Bool { threads > openings.count + stuck }
-        /// The last time that requests without a caller were removed.
-        var cleaned = ContinuousClock.now
 
         /// Wakes an idle thread.
         mutating func wake() {
             guard let thread = idle.popLast() else { return }
-            woken += 1
+            looking += 1
             thread.signal()
+        }
+
+        /// Counts a request that has ended while it was waiting. When half of the requests have ended, they are removed: the average time
+        /// for each is constant.
+        mutating func countEnded() {
+            ended += 1
+            guard 2 * ended >= waiting.count else { return }
+            waiting.removeAll { !$0.isWaiting }
+            ended = 0
         }
 
         /// Adds a thread if a waiting request needs another connection.
         /// - Returns: The number of the attempt to open it.
         mutating func addThread(limit: Int) -> Int? {
-            guard waiting.count > idle.count + woken + openings.count, threads < limit, !isClosed else { return nil }
+            guard waiting.count > idle.count + looking + openings.count, threads < limit, !isClosed else { return nil }
             // While the database is unavailable, one attempt at a time is enough.
             if let outage { guard openings.isEmpty, outage.mayRetry else { return nil } }
             threads += 1
@@ -92,9 +101,12 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     var pending: Int {
         state.withLock { state in
             state.waiting.count { $0.isWaiting } + state.threads - state.openings.count - state.stuck
-                - state.idle.count - state.woken
+                - state.idle.count - state.looking
         }
     }
+
+    /// The number of requests in the queue, including some that have ended.
+    var queueCount: Int { state.withLock(\.waiting.count) }
 
     /// The number of threads for requests.
     var threadCount: Int { state.withLock(\.threads) }
@@ -107,7 +119,11 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
             cancelTimer()
             return response
         } catch let error as CancellationError {
-            // The request may still block a connection, which is interrupted at the deadline.
+            // Otherwise the request still blocks a connection, which is interrupted at the deadline.
+            if job.cancel() {
+                cancelTimer()
+                state.withLock { $0.countEnded() }
+            }
             throw error
         } catch {
             cancelTimer()
@@ -118,7 +134,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     /// Closes the connections. Only cancelled requests can remain, because the others retain the ``Database``.
     func close() {
         state.withLock { state in
-            (state.isClosed, state.waiting) = (true, [])
+            (state.isClosed, state.waiting, state.ended) = (true, [], 0)
             state.listener?.interrupt()
             for link in state.links { link.interrupt() }
             while !state.idle.isEmpty { state.wake() }
@@ -128,11 +144,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     /// Queues a request.
     func begin(_ job: DatabaseJob<Link>) {
         let (failure, opening) = state.withLock { state -> (DatabaseFailure?, Int?) in
-            if state.waiting.count >= Self.maximumWaiting, state.cleaned.duration(to: .now) > .seconds(1) {
-                state.waiting.removeAll { !$0.isWaiting }
-                state.cleaned = .now
-            }
-            guard state.waiting.count < Self.maximumWaiting else {
+            guard state.waiting.count - state.ended < Self.maximumWaiting else {
                 return (DatabaseFailure(.unreachable, "Too many requests are pending."), nil)
             }
             if let outage = state.outage, outage.isLasting(patience), !outage.mayRetry, !state.isConnected,
@@ -151,10 +163,14 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     /// Ends a request at its deadline.
     func expire(_ job: DatabaseJob<Link>) {
         let reason = state.withLock { $0.outage?.failure.message } ?? "The database has no free connection."
-        guard job.expire(reason) else { return }
-        state.withLock { state in
-            state.generation += 1
-            while !state.idle.isEmpty { state.wake() }
+        switch job.expire(reason) {
+        case .ended: break
+        case .waiting: state.withLock { $0.countEnded() }
+        case .running:
+            state.withLock { state in
+                state.generation += 1
+                while !state.idle.isEmpty { state.wake() }
+            }
         }
     }
 
@@ -202,7 +218,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
             guard outage.isLasting(patience), !state.isConnected, state.openings.isEmpty else {
                 return ([], addThread(&state))
             }
-            defer { state.waiting = [] }
+            defer { (state.waiting, state.ended) = ([], 0) }
             return (state.waiting, nil)
         }
         for job in jobs { job.end(.failure(failure)) }
@@ -233,9 +249,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
             if state.openings.remove(opening) == nil { state.stuck -= 1 }
             state.outage = nil
             state.links.append(link)
-            // This thread takes the first request.
-            state.woken += 1
-            defer { state.woken -= 1 }
+            state.looking += 1
             return (state.generation, addThread(&state))
         }
         if let next { startThread(next) }
@@ -260,14 +274,23 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
             guard isChecked || link.isIdle else {
                 return state.withLock { $0.waiting = [job] + $0.waiting }
             }
-            guard job.begin(on: link) else { continue }
+            guard job.begin(on: link) else {
+                state.withLock { $0.looking += 1 }
+                continue
+            }
+            let response: Result<Link.Response, DatabaseFailure>
             do throws(DatabaseFailure) {
-                job.end(try link.response(to: job.request).mapError { $0 })
+                response = try link.response(to: job.request)
             } catch {
                 return job.end(.failure(DatabaseFailure(.unknownOutcome, error.message)))
             }
             isChecked = false
-            generation = state.withLock { $0.generation }
+            // Before the caller continues: its next request needs no other connection.
+            generation = state.withLock { state in
+                state.looking += 1
+                return state.generation
+            }
+            job.end(response.mapError { $0 })
         }
     }
 
@@ -282,6 +305,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         while true {
             let rest = ContinuousClock.now.duration(to: idleUntil)
             let (job, isOver) = state.withLock { state -> (Job?, Bool) in
+                state.looking -= 1
                 guard state.generation == generation, !state.isClosed, rest > .zero else { return (nil, true) }
                 if let job = state.waiting.popFirst() {
                     // The slice would retain the requests and their responses.
@@ -295,11 +319,10 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
             isChecked = false
             _ = thread.wait(timeout: .now() + rest.seconds)
             state.withLock { state in
-                if let index = state.idle.firstIndex(where: { $0 === thread }) {
-                    state.idle.remove(at: index)
-                } else {
-                    state.woken -= 1
-                }
+                // Otherwise ``State/wake()`` has counted this thread.
+                guard let index = state.idle.firstIndex(where: { $0 === thread }) else { return }
+                state.idle.remove(at: index)
+                state.looking += 1
             }
         }
     }

@@ -22,6 +22,9 @@ struct PostgreSQLRecords: RecordTable {
             connections: connections,
             open: { (use: DatabaseLinkUse) throws(DatabaseFailure) in
                 let link = try PostgreSQLLink(settings)
+                // A pooler may accept connections although its database does not respond.
+                let cancelTimer = ContinuousClock().call({ link.interrupt() }, after: .seconds(5))
+                defer { cancelTimer() }
                 try link.run(settings.sessionStatements)
                 try PostgreSQLSchema.check(link, schema: settings.schema)
                 if use == .messages { try link.run("LISTEN \(PostgreSQLSettings.quoted(settings.schema))") }

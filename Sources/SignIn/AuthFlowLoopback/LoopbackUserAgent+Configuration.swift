@@ -5,8 +5,8 @@ extension UserAgentFactory {
     /// `loopback`: the user's browser, and a loopback port for the redirect.
     public static var loopback: UserAgentFactory { loopback(applicationName: "") }
 
-    /// Like ``loopback``, with the name of the program.
-    /// - Parameter applicationName: The name on the final pages in the browser, unless the configuration contains another name.
+    /// Like ``loopback``, with an application name on the final pages in the browser.
+    /// - Parameter applicationName: The application's name, unless the configuration contains another name.
     public static func loopback(applicationName: String) -> UserAgentFactory {
         let keys: [any AnyConfigurationKey] = BrowserLauncher.keys + [nameKey, colorKey]
         return UserAgentFactory("loopback", keys: keys, availability: availability) { options, context in

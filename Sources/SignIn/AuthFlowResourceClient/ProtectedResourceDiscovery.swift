@@ -14,7 +14,7 @@ struct ProtectedResourceDiscovery: Sendable {
 
     /// Finds the document: at the URL in the resource's challenge, or else at the well-known URLs.
     /// - Parameter named: The `resource_metadata` parameter of the challenge; nil when absent.
-    /// - Returns: The metadata; nil when the challenge named no URL and there is no document at the well-known URLs.
+    /// - Returns: The metadata; nil when the challenge contains no URL and no document exists at the well-known URLs.
     /// - Throws: ``AuthError`` with `discovery_failed` when a document must not be used, or with a network error code.
     func metadata(named: String?) async throws -> ProtectedResourceMetadata? {
         if let named {

@@ -300,8 +300,13 @@ extension ResourceClient {
         )
         do {
             await finishPendingSignIns()
-            try await changeRecord { $0.begin(unfinished, at: host.now()) }
-            let pending = PendingSignIn(unfinished: unfinished, client: client, registration: registration)
+            let record = try await changeRecord { $0.begin(unfinished, at: host.now()) }
+            let pending = PendingSignIn(
+                unfinished: unfinished,
+                client: client,
+                registration: registration,
+                previous: record.current
+            )
             state.withLock { $0.pendingSignIns = ($0.pendingSignIns + [pending]).suffix(16) }
             await list()
         } catch {
@@ -310,6 +315,12 @@ extension ResourceClient {
         }
         let signIn: SignIn
         do {
+            defer {
+                state.withLock { state in
+                    let index = state.pendingSignIns.firstIndex { $0.unfinished.id == unfinished.id }
+                    if let index { state.pendingSignIns[index].hasEnded = true }
+                }
+            }
             signIn = try await client.signIn(
                 .replaceAccount,
                 options: request,
@@ -333,6 +344,7 @@ extension ResourceClient {
         }
         state.withLock { state in
             state.client = (cacheKey(known), client)
+            state.add(client)
             state.storageError = storageError
         }
     }
@@ -352,7 +364,7 @@ extension ResourceClient {
         guard let client = try await makeClient(known, made) else {
             throw AuthError(.storageFailed, "The registration with \(known.issuer) could not be used.")
         }
-        state.withLock { $0.clients.append(client) }
+        state.withLock { $0.add(client) }
         // An unrecognized registration is useless, so it is replaced now: an unfinished sign-in must not cause yet another registration.
         if isUnregistered {
             try await registrations.save(made, for: redirectURI)

@@ -261,7 +261,11 @@ extension ResourceClient {
             let registration = try ClientRegistration(clientID: known.clientID) { $0.resources = [known.resource] }
             client = authClient(registration, known)
         }
-        guard isWithoutUser else { return [client] }
-        return [client, authClient(client.registration, known, methods: SignInMethods(methods: []))]
+        var clients = [client]
+        if isWithoutUser {
+            clients.append(authClient(client.registration, known, methods: SignInMethods(methods: [])))
+        }
+        state.withLock { state in clients.forEach { state.add($0) } }
+        return clients
     }
 }

@@ -105,8 +105,8 @@ public final class ResourceClient: Sendable {
         var known: KnownResource?
         var isLoaded = false
         var client: (known: KnownResource, client: AuthClient)?
-        /// Every client that may have operations in progress.
-        var clients: [AuthClient] = []
+        /// Every client that may have operations in progress, and the clients that were used last, which may begin one.
+        private(set) var clients: [AuthClient] = []
         var isStopping = false
         var pendingSignIns: [PendingSignIn] = []
         var servers: [String: AuthorizationServer] = [:]
@@ -116,6 +116,21 @@ public final class ResourceClient: Sendable {
         var rejectedScopeSets: Set<Set<String>> = []
         /// The reason why the last sign-in could not be stored.
         var storageError: AuthError?
+
+        /// Adds a client whose operations must complete before the process exits.
+        mutating func add(_ client: AuthClient) {
+            guard !clients.contains(where: { $0 === client }) else { return }
+            if isStopping { client.stopSending() }
+            clients.append(client)
+            guard clients.count > 16 else { return }
+            let oldest = clients.firstIndex { client in
+                !client.hasUnfinishedWork && !pendingSignIns.contains { $0.client === client }
+            }
+            if let oldest { clients.remove(at: oldest) }
+        }
+
+        /// The sign-ins that have ended, whose outcomes can be recorded. A process that is about to exit abandons the others.
+        var endedSignIns: [PendingSignIn] { pendingSignIns.filter { $0.hasEnded || isStopping } }
     }
 
     /// Creates a client.
@@ -257,8 +272,7 @@ public final class ResourceClient: Sendable {
         return state.withLock { state in
             if let made = state.client, made.known == key { return made.client }
             state.client = (key, client)
-            state.clients = state.clients.filter(\.hasUnfinishedWork) + [client]
-            if state.isStopping { client.stopSending() }
+            state.add(client)
             return client
         }
     }
@@ -443,13 +457,13 @@ public final class ResourceClient: Sendable {
         where await !client.drain(within: max(.zero, waitTimeout - elapsed())) {
             isDone = false
         }
-        guard isDone, state.withLock({ !$0.pendingSignIns.isEmpty }) else { return isDone }
-        let finished: Void? = try? await withDeadline(max(.zero, waitTimeout - elapsed()), clock: host.clock) {
+        guard isDone, state.withLock({ !$0.endedSignIns.isEmpty }) else { return isDone }
+        try? await withDeadline(max(.zero, waitTimeout - elapsed()), clock: host.clock) {
             AuthError(.timedOut, "The outcome of the sign-in was not recorded in time.")
         } _: { [self] in
             await finishPendingSignIns()
         }
-        return finished != nil
+        return state.withLock(\.endedSignIns.isEmpty)
     }
 }
 
@@ -459,12 +473,15 @@ struct PendingSignIn: Sendable {
     let client: AuthClient
     /// The registration to store if the sign-in has succeeded; nil for a registration that is stored already.
     let registration: StoredRegistration?
+    /// The last successful sign-in before this one.
+    let previous: KnownResource?
+    var hasEnded = false
 }
 
 extension ResourceClient {
     /// Records the outcomes of sign-ins that have ended. A code exchange that was cancelled is completed first, and its tokens are stored.
     func finishPendingSignIns() async {
-        for pending in state.withLock({ $0.pendingSignIns }) where !pending.client.hasUnfinishedWork {
+        for pending in state.withLock(\.endedSignIns) where !pending.client.hasUnfinishedWork {
             do {
                 let unfinished = pending.unfinished
                 let stored = try await pending.client.credential()
@@ -472,7 +489,9 @@ extension ResourceClient {
                 if hasTokens, let registration = pending.registration {
                     try await registrations.save(registration, for: redirectURI)
                 }
-                let record = try await changeRecord { $0.finish(unfinished, hasTokens: hasTokens) }
+                let record = try await changeRecord {
+                    $0.finish(unfinished, hasTokens: hasTokens, replacing: pending.previous)
+                }
                 state.withLock { state in
                     state.pendingSignIns.removeAll { $0.unfinished.id == unfinished.id }
                     if hasTokens { (state.known, state.isLoaded) = (record.current, true) }

@@ -132,9 +132,10 @@ struct ResourceRecord: Sendable, Hashable {
     }
 
     /// Records the outcome of a sign-in that did not record it itself, unless a later sign-in has stored its tokens in the same record.
-    mutating func finish(_ signIn: Unfinished, hasTokens: Bool) {
+    /// - Parameter previous: The last successful sign-in before this one.
+    mutating func finish(_ signIn: Unfinished, hasTokens: Bool, replacing previous: KnownResource?) {
         guard unfinished.contains(where: { $0.id == signIn.id }) else { return }
-        if hasTokens, current?.sharesTokens(with: signIn.signIn) != true {
+        if hasTokens, current == previous || current?.sharesTokens(with: signIn.signIn) != true {
             use(signIn.signIn, finishing: signIn.id)
         } else {
             fail(signIn.id)

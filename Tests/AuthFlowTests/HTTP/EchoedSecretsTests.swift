@@ -52,6 +52,24 @@ import Testing
         #expect(words?.contains("abc") == false)
     }
 
+    /// Only the beginning of a long secret is compared at each position of the text.
+    @Test(
+        arguments: [
+            // One secret in two encodings.
+            ["refresh_token": "\(header)/payload+signature=="],
+            // Two tokens with the same header.
+            ["subject_token": "\(header).payload-a", "actor_token": "\(header).payload"],
+        ] as [FormParameters]
+    ) func aLongSecretIsRedactedCompletely(_ sent: FormParameters) throws {
+        for secret in sent.pairs.map(\.value) {
+            let body: JSON = ["error": "invalid_grant", "error_description": .string("bad \(secret) token")]
+            let text = try redacted(String(decoding: try body.serialized(), as: UTF8.self), sent: sent)
+            #expect(try JSON(parsing: Array(text.utf8))["error_description"]?.string == "bad <redacted> token")
+        }
+    }
+
+    private static let header = String(repeating: "eyJhbGciOiJSUzI1NiJ9", count: 4)
+
     @Test func redactsSecretsOfAJSONRequestBodyInErrorMessages() throws {
         let body: JSON = ["access_token": "abc.def-ghi", "note": "visible"]
         let request = TransportRequest(

@@ -65,7 +65,7 @@ import Testing
     }
 
     static let readable = [
-        Readable(name: "SEC 1 after its parameters", text: sec1, algorithm: .es256),
+        Readable(name: "SEC 1, preceded by EC parameters", text: sec1, algorithm: .es256),
         Readable(name: "SEC 1, P-384", text: p384, algorithm: .es384),
         Readable(name: "PKCS #8, Ed25519", text: ed25519, algorithm: .edDSA),
         Readable(name: "together with a certificate", text: "\(certificate)\n\(ed25519)", algorithm: .edDSA),

@@ -162,6 +162,8 @@ import Testing
     struct Outcome: CustomTestStringConvertible {
         let testDescription: String
         let hasTokens: Bool
+        /// An earlier sign-in, whose tokens this sign-in has replaced.
+        var isStepUp = false
         /// A later sign-in, whose tokens are in the same record.
         var isReplaced = false
         let isCurrent: Bool
@@ -170,6 +172,18 @@ import Testing
     @Test(arguments: [
         Outcome(testDescription: "tokens were stored", hasTokens: true, isCurrent: true),
         Outcome(testDescription: "no tokens were stored", hasTokens: false, isCurrent: false),
+        Outcome(
+            testDescription: "tokens replaced those of an earlier sign-in",
+            hasTokens: true,
+            isStepUp: true,
+            isCurrent: true
+        ),
+        Outcome(
+            testDescription: "those of an earlier sign-in remain",
+            hasTokens: false,
+            isStepUp: true,
+            isCurrent: false
+        ),
         Outcome(
             testDescription: "the tokens are those of a later sign-in",
             hasTokens: true,
@@ -181,15 +195,17 @@ import Testing
         interrupted.scopes = ["read", "write"]
         var record = ResourceRecord()
         let unfinished = Self.unfinished(interrupted)
+        if outcome.isStepUp { record.use(Self.known) }
+        let previous = record.current
         record.begin(unfinished, at: Self.now)
         if outcome.isReplaced { record.use(Self.known) }
-        record.finish(unfinished, hasTokens: outcome.hasTokens)
+        record.finish(unfinished, hasTokens: outcome.hasTokens, replacing: previous)
         #expect((record.current == interrupted) == outcome.isCurrent)
         #expect(record.unfinished.isEmpty)
         #expect(record.all.contains { $0.sharesTokens(with: interrupted) })
         // The sign-in has recorded its outcome itself.
         record.remove(interrupted, at: nil)
-        record.finish(unfinished, hasTokens: true)
+        record.finish(unfinished, hasTokens: true, replacing: nil)
         #expect(record.all.isEmpty)
     }
 }

@@ -156,6 +156,22 @@ import Testing
         }
     }
 
+    /// A process whose clock was wrong left the file behind.
+    @Test func aLockFileFromADistantYearIsReused() async throws {
+        try await withDirectory { directory in
+            let store = FileTokenStore(directory: directory)
+            var lockFile = ""
+            try await store.withLease(on: key) { _ in lockFile = try #require(try files(directory, ".lock").first) }
+            let path = "\(directory)/\(lockFile)"
+            let date = Date(timeIntervalSince1970: 10_000_000_000)
+            let attributes: [FileAttributeKey: Any] = [.posixPermissions: 0o600, .modificationDate: date]
+            #expect(FileManager.default.createFile(atPath: path, contents: nil, attributes: [.posixPermissions: 0o600]))
+            try FileManager.default.setAttributes(attributes, ofItemAtPath: path)
+            try await store.set([1], for: key)
+            #expect(try await store.bytes(for: key) == [1])
+        }
+    }
+
     @Test func aWriteUnderAnExpiredFileLeaseFails() async throws {
         try await withDirectory { directory in
             let paused = FileTokenStore(

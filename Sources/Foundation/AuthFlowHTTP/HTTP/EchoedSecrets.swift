@@ -102,7 +102,7 @@ struct EchoedSecrets {
     }
 
     /// The error response without the secrets. The names of members are unchanged.
-    /// - Parameter issuesTokens: Whether the server issues tokens. Error codes from such a server, and its responses with tokens, are not redacted,
+    /// - Parameter issuesTokens: Whether the server issues tokens. Error codes and token responses from such a server are not redacted,
     ///   because the program depends on them.
     fileprivate func redacted(_ response: TransportResponse, issuesTokens: Bool) -> TransportResponse {
         guard !secrets.isEmpty else { return response }
@@ -175,9 +175,11 @@ struct EchoedSecrets {
         var clean: [UInt8] = []
         // Single pass: the provider chooses its tokens, so a token may be a substring of the placeholder.
         while let byte = rest.first {
-            if let secret = secrets.first(where: { Self.begins(rest, with: $0, isCut: isCut) }) {
+            // Several secrets may have the same beginning, for example tokens with the same header.
+            let matches = secrets.lazy.filter { Self.begins(rest, with: $0, isCut: isCut) }
+            if let length = matches.map({ secret in zip(rest, secret).prefix { $0 == $1 }.count }).max() {
                 clean += "<redacted>".utf8
-                rest = rest.dropFirst(zip(rest, secret).prefix { $0 == $1 }.count)
+                rest = rest.dropFirst(length)
             } else {
                 clean.append(byte)
                 rest = rest.dropFirst()

@@ -170,7 +170,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     func end(_ code: authflow_curl_result) {
         defer { easy = nil }
         if let fault { return fail(fault) }
-        // libcurl tries the other addresses of a name when one address is rejected.
+        // If one address is rejected, libcurl tries the host name's other addresses.
         if hasRejectedAddress, attempts == 0, code != AUTHFLOW_CURL_OK { return fail(addressError) }
         guard code == AUTHFLOW_CURL_OK, let response = head.response else {
             let waited = attempts == 0 ? connectTimeout : call.timeout

@@ -115,7 +115,7 @@ extension TokenSet {
 }
 
 extension ProviderRequest {
-    /// Adds the authorization details of a registration, which the request contains in addition to scopes.
+    /// Adds a registration's authorization details to the request, in addition to its scopes.
     mutating func addAuthorizationDetails(
         of registration: ClientRegistration,
         at metadata: ProviderMetadata

@@ -295,6 +295,6 @@ extension ClientRegistration.Values {
 
 extension ClientRegistration.Values {
     /// RFC 8705 section 5: a client that intends "to do mutual TLS (for OAuth client authentication and/or to acquire or use
-    /// certificate-bound tokens)" uses the aliases of the endpoints.
+    /// certificate-bound tokens)" uses the endpoints in `mtls_endpoint_aliases`.
     package var usesCertificate: Bool { authentication.usesCertificate || bindsTokensToCertificate }
 }

@@ -78,8 +78,8 @@ extension SessionServer {
 // find. Therefore, a logout stores a record before it looks up sessions, and a sign-in looks up such records after it
 // writes its session, so that one of the two always finds the other. The issue times of the logout token and of the
 // ID Token both come from the provider, so a logout token never ends a later sign-in, even if the provider reuses the
-// session identifier. A front-channel logout contains no time, so its record contains this machine's time, which may be
-// behind the provider's.
+// session identifier. A front-channel logout request contains no timestamp, so its record contains the time of
+// this machine's clock, which may be behind the provider's clock.
 
 extension SessionServer {
     /// The keys of a logout record: the first is used for writing, and all of them are used for lookups.

@@ -121,7 +121,7 @@ public struct SessionStoreConformance: Sendable {
             let start = ContinuousClock.now
             try await wait(.milliseconds(300))
             let exists = try await store.touch(key)
-            // The write or the previous use was a little earlier than the start.
+            // The record was written or last used slightly before `start`.
             try ConformanceFailure.require(
                 exists || Self.hasPassed(.milliseconds(450), since: start)
                     || Self.hasPassed(.milliseconds(850), since: begin),

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// A fault that an emulated provider injects, so that a test can check how its client handles the message.
+/// A fault that an emulated provider injects, so that a test can check how its client handles the faulty message.
 ///
 /// Each fault changes one message and leaves all others correct. Use one of the predefined faults, or define your own:
 ///

@@ -19,7 +19,7 @@ public struct IDTokenFault: Sendable {
     /// Changes claims.
     public static func claims(_ change: @escaping EmulatorFault.Change) -> IDTokenFault { IDTokenFault(claims: change) }
 
-    /// Changes members of the header.
+    /// Changes header parameters.
     public static func header(_ change: @escaping EmulatorFault.Change) -> IDTokenFault { IDTokenFault(header: change) }
 
     /// Changes the token after it has been signed.
