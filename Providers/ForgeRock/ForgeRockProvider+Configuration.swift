@@ -66,7 +66,11 @@ extension UserAgentFactory {
             )
             return HeadlessUserAgent(
                 driver: driver,
-                sharedCookies: try options[keys.sharedCookies]?.cookies(of: realm, host: host),
+                sharedCookies: try options[keys.sharedCookies]?.cookies(
+                    of: realm,
+                    user: try options[keys.username],
+                    host: host
+                ),
                 transport: transport ?? context.transport,
                 host: host
             )
@@ -101,7 +105,7 @@ private struct TreeKeys: Sendable {
     let sharedCookies = ConfigurationKey(
         "shared_cookies",
         .object(SharedCookieSettings.keys) { object throws(ConfigurationError) in try SharedCookieSettings(object) },
-        "Cookies that several apps share."
+        "Cookies that several apps share. With a username, only the cookies from sign-ins with the same username are used."
     )
 
     var all: [any AnyConfigurationKey] { [tree, username, password, answers, consent, sharedCookies] }
@@ -144,12 +148,13 @@ private struct SharedCookieSettings: Sendable {
         sharesSessionCookies = try object[Self.atRisk]
     }
 
-    func cookies(of realm: ForgeRockRealm, host: HostServices) throws -> SharedCookies {
+    func cookies(of realm: ForgeRockRealm, user: String?, host: HostServices) throws -> SharedCookies {
         SharedCookies(
             store: SharedCredentialStore(group: group, store: try store.make(host: host)),
             origin: try Endpoint(realm.origin),
             names: names,
-            sharingSessionCookiesAtRisk: sharesSessionCookies
+            sharingSessionCookiesAtRisk: sharesSessionCookies,
+            user: user
         )
     }
 }

@@ -45,13 +45,16 @@ extension ForgeRockProvider: ProviderAdapter {
         return metadata
     }
 
-    /// Checks `acr` and `auth_level`. The access token is trusted because it came directly from the token endpoint; a token
-    /// from anywhere else would not be.
-    public func check(_ credential: Credential, in context: ProviderContext) async throws {
+    /// Checks `acr` and `auth_level`; after a refresh, only if the new tokens have them. The access token is trusted because it came directly
+    /// from the token endpoint; a token from anywhere else would not be.
+    public func check(_ credential: Credential, replacing previous: Credential?, in context: ProviderContext)
+        async throws
+    {
         let idToken = credential.tokens.verifiedIDToken
-        if requiresACR, !acrValues.isEmpty {
+        let acr = idToken?.claims["acr"]
+        if requiresACR, !acrValues.isEmpty, previous == nil || acr != nil {
             // If the claim could not be requested as essential, the server may have ignored the request.
-            guard let acr = idToken?.claims["acr"]?.string, acrValues.containsIdentical(acr) else {
+            guard let acr = acr?.string, acrValues.containsIdentical(acr) else {
                 throw AuthError(
                     .insufficientUserAuthentication,
                     "The user was not authenticated as requested: acr must be one of \(acrValues.joined(separator: ", "))."
@@ -61,11 +64,20 @@ extension ForgeRockProvider: ProviderAdapter {
         guard let minimumAuthLevel else { return }
         let parts = credential.tokens.accessToken.exposed.split(separator: ".", omittingEmptySubsequences: false)
         let claims = parts.count == 3 ? Base64URL.decode(parts[1]).flatMap { try? JSON(parsing: $0) } : nil
-        let level = (idToken?.claims["auth_level"] ?? claims?["auth_level"])?.integer
-        guard let level, level >= Int64(minimumAuthLevel) else {
+        let level = (idToken?.claims["auth_level"] ?? claims?["auth_level"]).flatMap { $0 == .null ? nil : $0 }
+        guard previous == nil || level != nil else { return }
+        guard let number = level?.number, number >= Double(minimumAuthLevel) else {
+            let problem =
+                if level == nil {
+                    "the tokens have no auth_level"
+                } else if let number = level?.number {
+                    "auth_level is \(level?.integer.map { "\($0)" } ?? "\(number)")"
+                } else {
+                    "auth_level is not a number"
+                }
             throw AuthError(
                 .insufficientUserAuthentication,
-                "The user's authentication is weaker than requested: auth_level is \(level.map { "\($0)" } ?? "unknown"), but must be at least \(minimumAuthLevel)."
+                "The user's authentication is weaker than requested: \(problem). It must be at least \(minimumAuthLevel)."
             )
         }
     }

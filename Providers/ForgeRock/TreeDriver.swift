@@ -157,6 +157,11 @@ extension TreeDriver: LoginDriver {
             let response = try await post(body, tree: tree, redacting: secrets, in: browser)
             let json = try response.json(from: "the authenticate endpoint of \(realm.origin)")
             if json["tokenId"]?.string != nil || json["successUrl"]?.string != nil, json["authId"] == nil {
+                let hasSession =
+                    json["tokenId"]?.string?.isEmpty != true || response.head.headerFields[.setCookie] != nil
+                guard hasSession else {
+                    throw AuthError(.userAgentFailed, "The tree ended without a session.")
+                }
                 return try await storeSessionCookie(json, response, in: browser)
             }
             guard var step = TreeStep(json) else {
@@ -246,7 +251,7 @@ extension TreeDriver: LoginDriver {
                 "The link that continues the sign-in has expired.",
                 providerError: error
             )
-        case 401 where words.contains("lock"):
+        case 401 where words.contains(/\block(ed|out)\b/):
             return AuthError(.accountLocked, "The account is locked.", providerError: error)
         case 401 where json["detail"]?["errorCode"]?.string == "110" || words.contains("timed out"), 408:
             return AuthError(

@@ -43,6 +43,9 @@ struct SharedSecret: Sendable {
     /// All secrets of the user, newest first.
     var all: [Secret] { [deviceSecret] + replaced }
 
+    /// Adds a device secret of the user that is not the shared one.
+    mutating func addReplaced(_ secret: Secret) { replaced = Array(([secret] + replaced).prefix(Self.replacedLimit)) }
+
     /// A copy of this secret with the user's earlier device secrets as its replaced secrets.
     func replacing(_ old: SharedSecret?) -> SharedSecret {
         guard let old, old.subject.isIdentical(to: subject) else { return self }
@@ -112,8 +115,12 @@ extension OktaProvider {
 
     /// Checks that the ID Token and the device secret belong together: `ds_hash`, which is computed like `at_hash`, and `sid`.
     /// Both claims are optional.
-    public func check(_ credential: Credential, in context: ProviderContext) async throws {
+    public func check(_ credential: Credential, replacing previous: Credential?, in context: ProviderContext)
+        async throws
+    {
         let idToken = credential.tokens.verifiedIDToken
+        // After a refresh, the ID Token may still be that of the sign-in, and the shared device secret that of a later sign-in.
+        if let previous, previous.tokens.verifiedIDToken == idToken || credential.tokens.deviceSecret == nil { return }
         let claims = idToken?.claims
         let hasOwnSecret = credential.tokens.deviceSecret != nil
         // Tokens without a device secret come from an exchange, in the session of the shared device secret.
@@ -146,8 +153,10 @@ extension OktaProvider: SharedSignIn {
         return exchange
     }
 
-    /// Shares the device secret that was issued with a sign-in.
-    public func share(_ credential: Credential, in context: ProviderContext) async throws {
+    /// Shares the device secret that was issued with a sign-in or a refresh.
+    public func share(_ credential: Credential, replacing previous: Credential?, in context: ProviderContext)
+        async throws
+    {
         let tokens = credential.tokens
         guard let store = context.sharedCredentials, let secret = tokens.deviceSecret, let idToken = tokens.idToken,
             let subject = credential.identity?.subject
@@ -159,7 +168,15 @@ extension OktaProvider: SharedSignIn {
             sid: tokens.verifiedIDToken?.claims["sid"]?.string
         )
         try await store.change(for: issuer) { old in
-            RedactedJSON(shared.replacing(old.flatMap { SharedSecret($0.exposed) }).json)
+            let current = old.flatMap { SharedSecret($0.exposed) }
+            guard let previous else { return RedactedJSON(shared.replacing(current).json) }
+            // The group may have signed out since then, or use the device secret of a later sign-in.
+            guard let replaced = previous.tokens.deviceSecret, var current, current.subject.isIdentical(to: subject),
+                current.all.contains(replaced)
+            else { return old }
+            if current.deviceSecret == replaced { return RedactedJSON(shared.replacing(current).json) }
+            current.addReplaced(secret)
+            return RedactedJSON(current.json)
         }
     }
 

@@ -46,12 +46,20 @@ import Testing
                     signedInAt: Date()
                 )
                 if isEnough {
-                    try await provider.check(credential, in: context)
+                    try await provider.check(credential, replacing: nil, in: context)
                 } else {
                     let error = await #expect(throws: AuthError.self) {
-                        try await provider.check(credential, in: context)
+                        try await provider.check(credential, replacing: nil, in: context)
                     }
                     #expect(error?.code == .insufficientUserAuthentication)
+                }
+                // A refresh response need not have the claim.
+                let isTooLow = !isEnough && level != .null && token.hasPrefix("e30")
+                do {
+                    try await provider.check(credential, replacing: credential, in: context)
+                    #expect(!isTooLow)
+                } catch {
+                    #expect(isTooLow && (error as? AuthError)?.code == .insufficientUserAuthentication)
                 }
             }
         }

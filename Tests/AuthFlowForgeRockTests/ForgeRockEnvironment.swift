@@ -86,13 +86,15 @@ struct ForgeRockEnvironment: Sendable {
     func cookies(
         _ store: any TokenStore,
         names: [String] = ["session-jwt"],
-        atRisk: Bool = false
+        atRisk: Bool = false,
+        user: String? = nil
     ) throws -> SharedCookies {
         SharedCookies(
             store: SharedCredentialStore(group: "acme", store: store),
             origin: try Endpoint(origin),
             names: names,
-            sharingSessionCookiesAtRisk: atRisk
+            sharingSessionCookiesAtRisk: atRisk,
+            user: user
         )
     }
 }

@@ -70,6 +70,28 @@ import Testing
         }
     }
 
+    /// The provider would continue Alice's session without a question, and the app would receive her tokens.
+    @Test func theCookiesOfAnotherUserAreNotUsed() async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let store = MemoryTokenStore()
+            func app(_ user: String?, _ handlers: [any CallbackHandler] = []) throws -> AuthClient {
+                let cookies = try environment.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: true, user: user)
+                return try environment.client(handlers: handlers, cookies: cookies)
+            }
+            _ = try await app("alice", [ForgeRockEnvironment.alice]).signIn()
+            _ = try await app("alice").signIn()
+            // Without a configured user, the cookies of any user are used.
+            let anyone = try app(nil)
+            _ = try await app("alice", [ForgeRockEnvironment.alice]).signIn()
+            await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await app("bob").signIn() }
+            // Another user's sign-out leaves the cookies.
+            try await environment.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: true, user: "bob").remove()
+            #expect(try await anyone.signIn().identity?.displayName == "Alice Example")
+            // It is not known whose cookies these are.
+            await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await app("alice").signIn() }
+        }
+    }
+
     @Test func sharesNoCookiesWithAnotherOrigin() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()

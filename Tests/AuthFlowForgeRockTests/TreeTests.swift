@@ -50,6 +50,21 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        ("The account has been locked", true), ("Authenticator clock skew too large", false),
+        ("Blocked address", false),
+    ]) func recognizesALockedAccountByItsMessage(_ message: String, _ isLocked: Bool) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(stage: "Login", [EmulatorTree.Callback("NameCallback", [("prompt", "User Name")])]) { _ in
+                    .fail(message)
+                }
+            ])
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
+            #expect(error?.code == (isLocked ? .accountLocked : .accessDenied))
+        }
+    }
+
     @Test func reportsALockedAccount() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             environment.emulator.settings.lockedUsers = ["alice"]

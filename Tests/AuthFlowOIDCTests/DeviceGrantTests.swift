@@ -239,6 +239,38 @@ import Testing
         #expect(waits.count == 3 && waits.dropFirst().allSatisfy { $0 >= 10 }, "\(waits)")
     }
 
+    /// The first response shows that the endpoint is the right one.
+    @Test(arguments: [HTTPResponse.Status.ok, .noContent, .notFound]) func continuesPollingAfterAPageOfAProxy(
+        _ status: HTTPResponse.Status
+    ) async throws {
+        let waits = try await waits([.error("authorization_pending"), .error("access_denied")]) { environment in
+            ChangedTransport(environment.transport) { response in
+                guard response.providerError?.error == "access_denied" else { return }
+                response.head.status = status
+                response.body = status == .noContent ? [] : Array("<html></html>".utf8)
+            }
+        }
+        #expect(waits.count == 3)
+    }
+
+    @Test func endsImmediatelyIfTheProviderRequestsALongerIntervalThanTheCodesLifetime() async throws {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            environment.emulator.devicePollResponses = [.slowDown(interval: 10_000)]
+            let client = try environment.client(
+                registration: Self.settings(),
+                devicePresenter: DecidingPresenter { _ in },
+                flows: [.device],
+                host: time.host
+            )
+            let start = time.now
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .timedOut)
+            #expect(error?.message.contains("10000 s") == true)
+            #expect(time.now.timeIntervalSince(start) < 60)
+        }
+    }
+
     /// Twitch sends the error code as the error message.
     @Test func continuesPollingIfTheErrorCodeIsOnlyInTheMessage() async throws {
         let waits = try await waits([.error("authorization_pending")]) { environment in

@@ -177,6 +177,17 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        TokenResponseFault.member("token_type", nil), .member("token_type", "mac"), .member("expires_in", -1),
+        .member("id_token", "\u{E4}"), .response { $0.body.insert(contentsOf: Array(#"{"a":1,"a":2,"#.utf8), at: 0) },
+    ]) func revokesTheTokensOfAnUnusableResponse(_ fault: TokenResponseFault) async throws {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .tokenResponse(fault)
+            await #expect(throws: AuthError.self) { try await environment.client().signIn() }
+            #expect(environment.emulator.requests.contains("POST /revoke"))
+        }
+    }
+
     struct Tolerated: CustomTestStringConvertible {
         let row: String
         let fault: EmulatorFault
@@ -204,6 +215,11 @@ import Testing
             fault: .tokenResponse(.member("scope", ["openid profile email"]))
         ),
         Tolerated(row: "scope as an empty array", fault: .tokenResponse(.member("scope", []))),
+        // LinkedIn.
+        Tolerated(
+            row: "scope separated by commas",
+            fault: .tokenResponse(.member("scope", "openid,profile,email"))
+        ),
         // The ID Token has identified the user, and the access token may be for another resource.
         Tolerated(
             row: "userinfo rejected with status 401",

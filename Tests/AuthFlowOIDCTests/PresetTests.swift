@@ -308,6 +308,25 @@ private struct KeyIssuerServer: ProviderEmulator {
         #expect(first?.subject == second?.subject && first != second)
     }
 
+    @Test func anAccountOfAServerWithSeveralTenantsIsNamedByItsIssuerToo() async throws {
+        let emulator = try emulator(Self.multitenant)
+        let client = try client(Self.multitenant, emulator)
+        let user = try #require(try await client.signIn().identity)
+        func signIn(_ account: String) async throws {
+            _ = try await self.client(Self.multitenant, emulator, members: #""account": "\#(account)","#).signIn()
+        }
+        await expectError(.accountMismatch) { try await signIn(user.subject) }
+        try await signIn("\(user.issuer) \(user.subject)")
+        emulator.tenancy?.tenant = "82229342-1101-4ab6-817b-70c0747630f3"
+        await expectError(.accountMismatch) { try await signIn("\(user.issuer) \(user.subject)") }
+        // Neither of two equal subjects is preferred.
+        let other = try #require(try await client.signIn(.addAccount).identity)
+        await expectError(.invalidConfiguration) { _ = try await client.freshTokens(account: user.subject) }
+        await expectError(.invalidConfiguration) { try await client.selectAccount(user.subject) }
+        try await client.selectAccount("\(user.issuer) \(user.subject)")
+        #expect(try await client.accounts().map(\.issuer) == [user.issuer, other.issuer])
+    }
+
     @Test(arguments: [
         ("the issuer of another tenant", "tid", "82229342-1101-4ab6-817b-70c0747630f3"),
         ("no tenant", "tid", nil), ("a tenant with a path", "tid", "x/../y"),

@@ -177,6 +177,15 @@ import Testing
         )
     }
 
+    @Test func reportsAnEndpointWithoutTLSAsSuch() async throws {
+        let environment = try environment()
+        environment.emulator.fault = .metadata(.member("token_endpoint", "http://id.example.com/token"))
+        let thrown = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
+        #expect(thrown?.code == .discoveryFailed)
+        #expect(thrown?.message.contains("https") == true)
+        #expect(thrown?.message.contains("private") == false)
+    }
+
     @Test func aDeniedSecondSignInKeepsTheFirstSession() async throws {
         let environment = try environment()
         let store = MemoryTokenStore()

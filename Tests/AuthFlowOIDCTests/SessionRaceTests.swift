@@ -250,12 +250,18 @@ final class SlowRefreshes: HTTPTransport {
         #expect(refreshes == 1)
     }
 
-    @Test func repeatedRefreshRejectionsWithoutAnErrorCodeRequireASignIn() async throws {
+    @Test(arguments: [
+        (HTTPResponse.Status.badRequest, ""),
+        (.ok, #"{"error": {"message": "The session does not exist.", "code": 100}}"#),
+    ])
+    func repeatedRefreshRejectionsWithoutAnErrorCodeRequireASignIn(_ status: HTTPResponse.Status, _ body: String)
+        async throws
+    {
         let store = MemoryTokenStore()
         let first = try client(store: store)
         let credential = try await first.signIn().credential
         time.advance(3600)
-        transport.respond(TransportResponse(head: HTTPResponse(status: .badRequest)))
+        transport.respond(TransportResponse(head: HTTPResponse(status: status), body: Array(body.utf8)))
         let once = await #expect(throws: AuthError.self) { try await first.freshTokens() }
         #expect(once?.code == .invalidResponse)
         // The count of rejections continues in another process.
@@ -266,6 +272,20 @@ final class SlowRefreshes: HTTPTransport {
         #expect(try await first.credential()?.tokens == credential.tokens)
         transport.respond(nil)
         #expect(try await client(store: store).freshTokens() != credential.tokens)
+    }
+
+    /// Some providers send every error with status 200.
+    @Test(arguments: [HTTPResponse.Status.ok, .badRequest], ["temporarily_unavailable", "server_error"])
+    func aTemporaryErrorIsTransientWithAnyStatus(_ status: HTTPResponse.Status, _ error: String) async throws {
+        let client = try client()
+        _ = try await client.signIn()
+        time.advance(3600)
+        transport.respond(
+            TransportResponse(head: HTTPResponse(status: status), body: Array(#"{"error": "\#(error)"}"#.utf8))
+        )
+        let thrown = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(thrown?.code == .temporarilyUnavailable)
+        #expect(thrown?.providerError?.error == error)
     }
 
     @Test(arguments: ["invalid_client", "invalid_scope"]) func anInvalidClientOrScopeErrorDoesNotEndTheSession(
@@ -342,7 +362,10 @@ final class SlowRefreshes: HTTPTransport {
             try await base.metadata(in: context)
         }
         func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange? { nil }
-        func share(_ credential: Credential, in context: ProviderContext) async throws { throw failure() }
+        func share(_ credential: Credential, replacing previous: Credential?, in context: ProviderContext) async throws
+        {
+            throw failure()
+        }
         func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? { nil }
     }
 

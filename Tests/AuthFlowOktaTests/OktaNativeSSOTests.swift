@@ -49,6 +49,32 @@ import Testing
         }
     }
 
+    /// OpenID Connect Native SSO section 3.3: "the AS may rotate the device_secret as necessary".
+    @Test func aDeviceSecretThatARefreshHasReplacedIsShared() async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let mail = try environment.app("mail", user: .alice)
+            let first = try #require(try await mail.signIn().credential.tokens.deviceSecret)
+            environment.emulator.custom.fault = .tokenResponse(.member("device_secret", "rotated-secret"))
+            #expect(try await mail.refresh().tokens.deviceSecret == Secret("rotated-secret"))
+            let calendar = try environment.app("calendar", user: .alice)
+            environment.emulator.custom.fault = nil
+            _ = try await calendar.signIn()
+            let exchange = environment.emulator.custom.receivedRequests.last { $0.form["actor_token"] != nil }
+            #expect(exchange?.form["actor_token"] == "rotated-secret")
+            _ = try await calendar.signOut()
+            let revoked = environment.emulator.custom.receivedRequests
+                .filter { $0.form["token_type_hint"] == "device_secret" }.compactMap { $0.form["token"] }
+            #expect(Set(revoked).isSuperset(of: ["rotated-secret", first.exposed]))
+            // A refresh after the sign-out of the group shares nothing.
+            environment.emulator.custom.fault = .tokenResponse(.member("device_secret", "late-secret"))
+            _ = try? await mail.refresh()
+            let shared = try await SharedCredentialStore(group: "acme", store: environment.shared).value(
+                for: environment.issuer
+            )
+            #expect(shared.map { "\($0.exposed)" }?.contains("late-secret") == false)
+        }
+    }
+
     @Test(arguments: EmulatorEnvironment.Setting.allCases) func sendsTheTokenExchangeRequestThatOktaDocuments(
         _ setting: EmulatorEnvironment.Setting
     ) async throws {

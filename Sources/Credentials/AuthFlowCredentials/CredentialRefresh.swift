@@ -114,12 +114,12 @@ struct CredentialRefresh {
                 isLast
                 ? AuthError(
                     .loginRequired,
-                    "The refreshed tokens failed a check again. \(error.message) Sign in again.",
+                    "The refreshed tokens failed a check again. \(Self.reason(error)) Sign in again.",
                     retryAfter: error.retryAfter,
                     underlyingError: error
                 )
                 : error.withMessage(
-                    "The refreshed tokens were not used, but the session continues. \(error.message)",
+                    "The refreshed tokens were not used, but the session continues. \(Self.reason(error))",
                     because: error
                 )
             return Consequence(
@@ -131,6 +131,12 @@ struct CredentialRefresh {
                 answer: .failure(answer)
             )
         }
+    }
+
+    /// The message of an error without its advice, which depends on the number of rejected refreshes.
+    private static func reason(_ error: AuthError) -> String {
+        let advice = " Sign in again."
+        return error.message.hasSuffix(advice) ? String(error.message.dropLast(advice.count)) : error.message
     }
 
     /// - Returns: The credential with one more rejected refresh recorded, and whether the user must sign in.
@@ -248,7 +254,9 @@ struct CredentialRefresh {
         let isCode = [200, 400, 401].contains(error.status) || name.map(codes.contains) == true
         let isRejection = error.code == .providerRejected && (error.status ?? 0) < 500 && isCode
         // A 403 without an error code does not count, because it may be a firewall's error page.
-        let isRejectionWithoutCode = error.code == .invalidResponse && [400, 401].contains(error.status)
+        let isRejectionWithoutCode =
+            error.code == .invalidResponse
+            && ([400, 401].contains(error.status) || error.status == 200 && error.providerError != nil)
         return (isRejectionWithoutCode || isRejection || isFailedCheck) && !isClientFailure(error, named: name)
     }
 

@@ -207,6 +207,13 @@ extension ManagedCredential {
                 "\(credential.displayName) has signed in, but the account \(DisplayText.sanitized(account, limit: 200)) was requested. Sign in as that user."
             )
         }
+        // OpenID Connect Core section 5.7: another tenant may have a user with the same subject.
+        if let account, !AccountID.containsIssuer(account), credential.isFromTenant {
+            throw AuthError(
+                .accountMismatch,
+                "The server serves users of several tenants, so the subject \(DisplayText.sanitized(account, limit: 80)) alone does not identify the user. Name the account by its issuer and subject, separated by a space: \(DisplayText.sanitized(credential.account.issuer, limit: 200)) \(DisplayText.sanitized(account, limit: 80))"
+            )
+        }
         func save() async throws {
             try await store.withLease(on: key) { lease in
                 var (_, accounts, epoch) = try await read(under: lease)
@@ -457,6 +464,7 @@ extension ManagedCredential {
             lease -> (StoredAccounts.Entry?, CredentialState) in
             var (stored, accounts, epoch) = try await read(under: lease)
             guard let entry = accounts.entry(account) else {
+                try accounts.requireUnambiguous(account)
                 // Another process has removed the account, and a read that started earlier may not have returned yet.
                 beginEpoch()
                 return (nil, .signedOut)
@@ -514,6 +522,7 @@ extension ManagedCredential {
             return credential
         case .ended(let session)?: throw session.error
         case nil:
+            try accounts.requireUnambiguous(account)
             let named = account.map { "The account \"\(DisplayText.sanitized($0, limit: 80))\" is not signed in" }
             let profile = label.map { " with the profile \"\(DisplayText.sanitized($0, limit: 60))\"" } ?? ""
             throw AuthError(.loginRequired, "\(named ?? "No user is signed in\(profile)"). Sign in first.")

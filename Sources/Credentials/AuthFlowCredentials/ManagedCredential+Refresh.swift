@@ -119,7 +119,21 @@ extension ManagedCredential {
             let name = client.adapter.standardName(of: error.providerError)
             consequence = refresh.consequence(of: error, named: name, for: credential, at: client.host.now())
         }
-        return try await perform(consequence, for: subject, in: &accounts, lease, epoch)
+        let answer = try await perform(consequence, for: subject, in: &accounts, lease, epoch)
+        await share(answer, replacing: credential)
+        return answer
+    }
+
+    /// Shares a device secret that a refresh has replaced with the vendor's other apps.
+    private func share(_ credential: Credential, replacing previous: Credential) async {
+        guard credential.tokens.deviceSecret != previous.tokens.deviceSecret,
+            let provider = client.adapter as? any SharedSignIn
+        else { return }
+        do {
+            try await provider.share(credential, replacing: previous, in: client.providerContext)
+        } catch {
+            reporter().report(.sharing, .failed((error as? AuthError)?.code ?? .storageFailed))
+        }
     }
 
     /// - Returns: The result for the callers.

@@ -58,11 +58,22 @@ package struct StoredAccounts: Sendable, Hashable {
     /// Creates a record without accounts.
     package init() {}
 
-    /// The entry of the account with the given subject, or of the current account. If the same subject exists at two
-    /// issuers, the current account takes precedence.
-    package func entry(_ subject: String?) -> Entry? {
-        let named = entries.filter { subject.map($0.account.isNamed) ?? ($0.account == current) }
-        return named.first { $0.account == current } ?? named.first
+    /// The entry of the account with the given name (``AccountID/isNamed(_:)``), or of the current account; nil if several accounts have
+    /// the name. OpenID Connect Core section 5.7: a subject is unique only within its issuer.
+    package func entry(_ name: String?) -> Entry? {
+        guard let name else { return entries.first { $0.account == current } }
+        let named = entries.filter { $0.account.isNamed(name) }
+        return named.count == 1 ? named.first : nil
+    }
+
+    /// Checks that at most one account has a name.
+    /// - Throws: ``AuthError`` with `invalid_configuration`.
+    package func requireUnambiguous(_ name: String?) throws(AuthError) {
+        guard let name, entries.count(where: { $0.account.isNamed(name) }) > 1 else { return }
+        throw AuthError(
+            .invalidConfiguration,
+            "Several accounts have the subject \"\(DisplayText.sanitized(name, limit: 80))\", at different issuers. Name the account by its issuer and subject, separated by a space."
+        )
     }
 
     /// The entry of an account.

@@ -11,6 +11,7 @@ public struct SharedCookies: Sendable {
     private let origin: Endpoint
     private let names: Set<String>
     private let sharesSessionCookies: Bool
+    private let user: String?
 
     /// Creates a store for cookies.
     /// - Parameters:
@@ -19,16 +20,20 @@ public struct SharedCookies: Sendable {
     ///   - names: The names of the cookies to share.
     ///   - sharingSessionCookiesAtRisk: Whether session cookies are also shared. They are not meant to outlive the
     ///     browser's session, and become invalid only when the provider ends its session.
+    ///   - user: The user name with which the app signs in. Cookies from a sign-in with another name, or without a configured name, are not
+    ///     used. Default: none; the cookies of any user are used.
     public init(
         store: SharedCredentialStore,
         origin: Endpoint,
         names: [String],
-        sharingSessionCookiesAtRisk: Bool = false
+        sharingSessionCookiesAtRisk: Bool = false,
+        user: String? = nil
     ) {
         self.store = store
         self.origin = origin
         self.names = Set(names)
         self.sharesSessionCookies = sharingSessionCookiesAtRisk
+        self.user = user
     }
 
     /// The shared cookies at the start of a visit.
@@ -41,6 +46,7 @@ public struct SharedCookies: Sendable {
     /// The current cookies.
     func snapshot(now: Date) async throws -> Snapshot {
         let document = try await store.value(for: origin.origin)
+        guard mayUse(document) else { return Snapshot(cookies: [], document: document) }
         let cookies = (document?.exposed["cookies"]?.array ?? [])
             .compactMap { Cookie(stored: $0, origin: origin.origin) }
             .filter { isShareable($0, now: now) }
@@ -51,14 +57,23 @@ public struct SharedCookies: Sendable {
     /// since the visit started: cookies from before a sign-out must not be shared after it.
     func save(_ cookies: [Cookie], replacing old: Snapshot, now: Date) async throws {
         let shareable = cookies.filter { isShareable($0, now: now) }.map(\.stored)
-        let new = shareable.isEmpty ? nil : RedactedJSON(["cookies": .array(shareable)])
+        var members: [String: JSON] = ["cookies": .array(shareable)]
+        members["user"] = user.map(JSON.string)
+        let new = shareable.isEmpty ? nil : RedactedJSON(.object(members))
         try await store.change(for: origin.origin) { $0 == old.document ? new : $0 }
     }
 
-    /// Deletes the cookies for every app in the group.
+    /// Deletes the cookies, for every app in the group. The cookies of another user than the configured one remain.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func remove() async throws {
-        try await store.change(for: origin.origin) { _ in nil }
+        try await store.change(for: origin.origin) { mayUse($0) ? nil : $0 }
+    }
+
+    /// Whether stored cookies may belong to this app's user. With another user's cookies, the provider would continue that user's session
+    /// without a question.
+    private func mayUse(_ document: RedactedJSON?) -> Bool {
+        guard let user, let document else { return true }
+        return document.exposed["user"]?.string?.isIdentical(to: user) == true
     }
 
     /// Whether a cookie may be sent to an endpoint. Shared cookies are sent only to their origin, whereas under

@@ -457,7 +457,7 @@ public final class ResourceClient: Sendable {
         where await !client.drain(within: max(.zero, waitTimeout - elapsed())) {
             isDone = false
         }
-        guard isDone, state.withLock({ !$0.endedSignIns.isEmpty }) else { return isDone }
+        guard isDone, state.withLock({ !$0.pendingSignIns.isEmpty }) else { return isDone }
         try? await withDeadline(max(.zero, waitTimeout - elapsed()), clock: host.clock) {
             AuthError(.timedOut, "The outcome of the sign-in was not recorded in time.")
         } _: { [self] in
@@ -481,11 +481,13 @@ struct PendingSignIn: Sendable {
 extension ResourceClient {
     /// Records the outcomes of sign-ins that have ended. A code exchange that was cancelled is completed first, and its tokens are stored.
     func finishPendingSignIns() async {
-        for pending in state.withLock(\.endedSignIns) where !pending.client.hasUnfinishedWork {
+        let (all, ended) = state.withLock { ($0.pendingSignIns, Set($0.endedSignIns.map(\.unfinished.id))) }
+        for pending in all where !pending.client.hasUnfinishedWork {
             do {
                 let unfinished = pending.unfinished
                 let stored = try await pending.client.credential()
                 let hasTokens = stored.map { $0.signedInAt >= unfinished.start } ?? false
+                guard hasTokens || ended.contains(unfinished.id) else { continue }
                 if hasTokens, let registration = pending.registration {
                     try await registrations.save(registration, for: redirectURI)
                 }

@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowJSON
+import Expectations
 import Foundation
 import Testing
 
@@ -66,6 +67,35 @@ import Testing
         #expect(accounts.entry(nil)?.account.subject == "1")
         #expect(accounts.entry("3") == ended("3"))
         #expect(accounts.entry("4") == nil)
+    }
+
+    /// OpenID Connect Core section 5.7: only the issuer and the subject together identify a user.
+    @Test func aSubjectAtTwoIssuersNamesNoAccount() throws {
+        var accounts = StoredAccounts()
+        accounts.set(.signedIn(credential("1")), isCurrent: true)
+        try accounts.requireUnambiguous("1")
+        let other = AccountID(issuer: "https://two.example.com", subject: "1")
+        let session = EndedSession(
+            identity: nil,
+            reason: "",
+            endedAt: Date(),
+            isAfterInterruptedRefresh: false,
+            account: other
+        )
+        accounts.set(.ended(session), isCurrent: false)
+        #expect(accounts.entry("1") == nil)
+        #expect(accounts.entry("https://two.example.com 1")?.account == other)
+        #expect(accounts.entry("\(account("1").issuer) 1")?.account == account("1"))
+        expectError(.invalidConfiguration) { try accounts.requireUnambiguous("1") }
+        try accounts.requireUnambiguous("https://two.example.com 1")
+    }
+
+    /// The subject of a hostile tenant's user may look like the name of another tenant's user.
+    @Test func aSubjectThatContainsAnIssuerDoesNotNameItsAccount() {
+        let name = "https://one.example.com alice"
+        #expect(AccountID(issuer: "https://one.example.com", subject: "alice").isNamed(name))
+        #expect(!AccountID(issuer: "https://two.example.com", subject: name).isNamed(name))
+        #expect(AccountID(issuer: "https://two.example.com", subject: name).isNamed("https://two.example.com \(name)"))
     }
 
     @Test func storesOneEntryPerAccount() {

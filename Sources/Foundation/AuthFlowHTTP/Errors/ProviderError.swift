@@ -39,6 +39,9 @@ extension ProviderError {
         self.init(error: "status \(status)", errorDescription: text, status: status)
     }
 
+    /// RFC 6749 section 4.1.2.1: both codes represent an HTTP status that cannot be returned via a redirect.
+    package var isServerError: Bool { error == "server_error" || error == "temporarily_unavailable" }
+
     /// Whether the response had text, but no code.
     package var lacksErrorCode: Bool { status.map { error == "status \($0)" } == true }
 }

@@ -26,7 +26,7 @@ extension TransportResponse {
         // An OAuth error takes precedence over the status, because some servers send every error with status 500.
         let isServerError =
             status == 503 || status >= 500 && error?.lacksErrorCode != false
-            || error.map { Self.serverErrors.contains($0.error) } == true
+            || error?.isServerError == true
         guard isLimited || isServerError else { return }
         let resetTime = isExhausted ? rateLimit("Reset").flatMap { UInt32($0) } : nil
         let untilReset = resetTime.map { Duration.seconds(max(0, TimeInterval($0) - now.timeIntervalSince1970)) }
@@ -44,9 +44,6 @@ extension TransportResponse {
             retryAfter: wait
         )
     }
-
-    /// RFC 6749 section 4.1.2.1: both represent an HTTP status that cannot be returned via a redirect.
-    private static let serverErrors: Set<String> = ["server_error", "temporarily_unavailable"]
 
     private func rateLimit(_ part: String) -> String? {
         ["X-RateLimit-", "X-Rate-Limit-"].lazy.compactMap { HTTPField.Name($0 + part) }

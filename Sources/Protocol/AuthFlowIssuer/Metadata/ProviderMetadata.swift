@@ -142,6 +142,9 @@ public struct ProviderMetadata: Sendable, Hashable {
         } catch {
             throw AuthError(.discoveryFailed, error.message, underlyingError: error)
         }
+        guard endpoint.scheme == "https" || issuer?.scheme == "http" else {
+            throw unusable("its \"\(name)\" is at \(endpoint.origin), which is not an https URL although the issuer is")
+        }
         // Otherwise a hostile provider could have codes, tokens and secrets sent to services on this machine or its network.
         guard issuer?.mayReferTo(endpoint) == true else {
             throw unusable(

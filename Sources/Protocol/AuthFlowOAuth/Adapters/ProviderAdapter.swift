@@ -52,10 +52,15 @@ public protocol ProviderAdapter: MetadataSource {
     /// is sent. Default: leaves the request unchanged.
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws
 
-    /// Performs the checks that are specific to this provider's tokens. Called at each sign-in, after every other check
+    /// Performs the checks that are specific to this provider's tokens. Called at each sign-in and refresh, after every other check
     /// and before the credential is stored. Default: no checks.
-    /// - Throws: ``AuthError`` to reject the sign-in.
-    func check(_ credential: Credential, in context: ProviderContext) async throws
+    /// - Parameters:
+    ///   - credential: The new credential.
+    ///   - previous: The credential that a refresh replaces; nil at a sign-in. A refresh response may lack an ID Token and other
+    ///     members of the sign-in's response, in which case the new credential has the previous ones.
+    ///   - context: The client.
+    /// - Throws: ``AuthError`` to reject the tokens.
+    func check(_ credential: Credential, replacing previous: Credential?, in context: ProviderContext) async throws
 
     /// The provider's non-standard error codes, mapped to the standard ones. Default: none.
     ///
@@ -67,7 +72,9 @@ public protocol ProviderAdapter: MetadataSource {
 
 extension ProviderAdapter {
     public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {}
-    public func check(_ credential: Credential, in context: ProviderContext) async throws {}
+    public func check(_ credential: Credential, replacing previous: Credential?, in context: ProviderContext)
+        async throws
+    {}
     public var standardErrorNames: [String: String] { [:] }
 }
 
@@ -124,9 +131,13 @@ public protocol SharedSignIn: ProviderAdapter {
     /// is nothing to exchange. Called before any other sign-in method; when the provider rejects the exchange, the next method is used.
     func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange?
 
-    /// Shares a sign-in with the vendor's other apps. Called after the credential has been stored. If it throws, the
-    /// error is reported with the sign-in, which remains valid.
-    func share(_ credential: Credential, in context: ProviderContext) async throws
+    /// Shares a sign-in with the vendor's other apps. Called after the credential has been stored: at each sign-in, and at a refresh that
+    /// has replaced the device secret. If it throws, the error is reported, and the credential remains valid.
+    /// - Parameters:
+    ///   - credential: The new credential.
+    ///   - previous: The credential that a refresh has replaced; nil at a sign-in.
+    ///   - context: The client.
+    func share(_ credential: Credential, replacing previous: Credential?, in context: ProviderContext) async throws
 
     /// Returns the reason why the provider has ended a session, if another app has shared that reason; nil otherwise.
     func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String?

@@ -52,6 +52,19 @@ extension OAuthClient {
         }.value
     }
 
+    /// Revokes the tokens in a response that cannot be used.
+    func revokeTokens(in response: ProviderResponse) async {
+        guard response.http.isSuccessful else { return }
+        let parameters = try? adapter.responseParameters(response)
+        func token(_ name: String) -> Secret? {
+            let token = parameters.map { $0.token(name) } ?? UnparsedResponse(body: response.http.body).token(name)
+            return token.flatMap { TokenSet.problem(of: $0) == nil ? $0 : nil }
+        }
+        guard let accessToken = token("access_token") else { return }
+        let tokens = TokenSet(accessToken: accessToken, tokenType: "Bearer", refreshToken: token("refresh_token"))
+        await revokeRejectedTokens(tokens)
+    }
+
     /// Revokes tokens sequentially at the revocation endpoint (RFC 7009).
     /// - Throws: ``AuthError`` with `unsupported` when the provider does not support revocation; otherwise, the first error. It is
     ///   thrown after revocation of the remaining tokens has been attempted, or immediately if the provider does not respond.
@@ -65,7 +78,8 @@ extension OAuthClient {
                 try await revoke(token, at: endpoint)
                 if token.typeHint == "refresh_token" { hasRevokedRefreshToken = true }
             } catch let error as AuthError
-                where error.status == 400 && adapter.standardName(of: error.providerError) == "invalid_token"
+                where [200, 400].contains(error.status)
+                && adapter.standardName(of: error.providerError) == "invalid_token"
             {
                 // RFC 7009 section 2.2: "invalid tokens do not cause an error response". Some providers send an error
                 // nevertheless; Google does so for an access token already revoked with its refresh token. An invalid
@@ -102,10 +116,9 @@ extension OAuthClient {
         request.protectedParameters["token_type_hint"] = token.typeHint
         let response = try await sendFormRequest(request)
         // RFC 7009 section 2.2: "The authorization server responds with HTTP status code 200 if the token has been revoked
-        // successfully or if the client submitted an invalid token"; the body is ignored. Some providers respond
-        // with 204.
-        guard response.http.isSuccessful else {
-            let error = (try? adapter.responseParameters(response)).flatMap(response.http.providerError(in:))
+        // successfully or if the client submitted an invalid token". Some providers respond with 204, and some send every error with status 200.
+        let error = (try? adapter.responseParameters(response)).flatMap(response.http.providerError(in:))
+        guard response.http.isSuccessful, error == nil else {
             throw AuthError(
                 .providerRejected,
                 "\(endpoint.host) did not revoke the \(Self.words(for: token)) (status \(response.status)).",

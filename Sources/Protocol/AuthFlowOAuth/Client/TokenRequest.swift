@@ -27,7 +27,13 @@ extension OAuthClient {
         scopes: [String],
         key: DPoPKey? = nil
     ) async throws -> TokenResponse {
-        try parseTokenResponse(try await sendFormRequest(request, scopes: scopes, key: key), key: key)
+        let response = try await sendFormRequest(request, scopes: scopes, key: key)
+        do {
+            return try parseTokenResponse(response, key: key)
+        } catch {
+            await revokeTokens(in: response)
+            throw error
+        }
     }
 
     /// Sends a back-channel request as a form (RFC 6749 section 3.2: "The client MUST use the HTTP "POST" method").
@@ -268,6 +274,14 @@ extension TokenSet {
         receivedAt now: Date
     ) throws {
         if let error = (try? parameters.get()).flatMap(response.http.providerError(in:)) {
+            guard !error.isServerError else {
+                throw AuthError(
+                    .temporarilyUnavailable,
+                    "\(response.endpoint.host) cannot respond to the \(response.purpose) request now. Try again later.",
+                    providerError: error,
+                    status: response.status
+                )
+            }
             throw AuthError(
                 .providerRejected,
                 "\(response.endpoint.host) rejected the \(response.purpose) request.\(response.advice)",
@@ -281,6 +295,10 @@ extension TokenSet {
         }
         let parameters = try parameters.get()
         guard let accessToken = parameters["access_token"]?.string, !accessToken.isEmpty else {
+            // Some providers send errors with status 200 and without an error code.
+            guard parameters["access_token"] != nil || response.http.providerError == nil else {
+                throw response.unexpectedStatus(.invalidResponse)
+            }
             throw AuthError(.invalidResponse, "The response has no valid \"access_token\" (RFC 6749 section 5.1).")
         }
         // RFC 6749 section 5.1: the value is case-insensitive.
@@ -298,10 +316,13 @@ extension TokenSet {
         let lifetime = try parameters.seconds("expires_in")
         // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: if
         // omitted in a refresh, it "is treated as equal to the scope originally granted by the resource owner".
-        // Some providers send an array; an empty array is treated as absent.
+        // Some providers send an array, or separate the scopes with commas; an empty array is treated as absent.
         let list = parameters["scope"]?.strings.map { $0.joined(separator: " ") }
-        let scopes = (parameters["scope"]?.string ?? list.flatMap { $0.isEmpty ? nil : $0 }).map {
-            $0.split(separator: " ").map(String.init)
+        let text = parameters["scope"]?.string ?? list.flatMap { $0.isEmpty ? nil : $0 }
+        let scopes = text.map { text in
+            text.split(separator: " ").map(String.init).flatMap { scope in
+                response.scopes.contains(scope) ? [scope] : scope.split(separator: ",").map(String.init)
+            }
         }
         self.init(
             accessToken: Secret(accessToken),

@@ -118,7 +118,7 @@ extension OAuthClient {
             var credential = Credential(tokens: tokens, identity: identity, signedInAt: host.wholeSecond)
             credential.binding = ProviderBinding(metadata)
             try credential.requireStorableSize()
-            try await adapter.check(credential, in: providerContext)
+            try await adapter.check(credential, replacing: nil, in: providerContext)
             return credential
         }
     }

@@ -71,23 +71,31 @@ package struct DevicePolling: Sendable {
         var missingResponses = 0
         var lastFailure: AuthError?
         var requestedDelay = Duration.zero
+        var hasResponded = false
         while true {
             let backedOff = min(interval * (1 << min(missingResponses, 8)), max(interval, Self.maximumBackoff))
             let wait = max(backedOff * (1 + 0.2 * Double(min(slowDowns, 10))), requestedDelay)
             let remaining = authorization.lifetime - elapsed()
             // The provider requests a delay that is not shorter than the code's remaining lifetime, so no further poll can succeed.
             if requestedDelay >= remaining, let lastFailure { throw lastFailure }
+            if slowDowns > 0, interval >= remaining {
+                throw AuthError(
+                    .timedOut,
+                    "The provider requests an interval of \(Int(interval.seconds)) s between requests, which is longer than its code remains valid. Start again to get a new code."
+                )
+            }
             guard wait < remaining else {
                 try await client.host.clock.sleep(for: max(remaining, .zero))
                 throw expiry(lastFailure)
             }
             try await client.host.clock.sleep(for: wait)
-            let result = try await unfinished.finish { [request] in
-                try await self.poll(request, authorization.scopes, key, complete)
+            let result = try await unfinished.finish { [request, hasResponded] in
+                try await self.poll(request, authorization.scopes, key, mayHaveNoError: hasResponded, complete)
             }
             switch result {
             case .tokens(let completion): return completion
             case .pending:
+                hasResponded = true
                 (missingResponses, lastFailure, requestedDelay) = (0, nil, .zero)
             case .slowDown(let new, let error):
                 // "the interval MUST be increased by 5 seconds for this and all subsequent requests". A provider that specifies
@@ -107,10 +115,12 @@ package struct DevicePolling: Sendable {
         }
     }
 
+    /// - Parameter mayHaveNoError: Whether a response without an OAuth error is treated as a missing response.
     private func poll<Return: Sendable>(
         _ request: ProviderRequest,
         _ scopes: [String],
         _ key: DPoPKey?,
+        mayHaveNoError: Bool,
         _ complete: @Sendable (TokenResponse) async throws -> Return
     ) async throws -> PollResult<Return> {
         let response: ProviderResponse
@@ -144,8 +154,16 @@ package struct DevicePolling: Sendable {
                     providerError: error.providerError
                 )
             case "expired_token": throw expiry(nil, providerError: error.providerError)
-            // "For all other error codes, the client MUST stop polling and react accordingly".
-            default: throw error
+            default:
+                // After proper responses, a page without an OAuth error comes from a proxy.
+                if mayHaveNoError, parameters == nil, error.code == .invalidResponse, error.providerError == nil,
+                    UnparsedResponse(body: response.http.body).token("access_token") == nil
+                {
+                    return .noResponse(error, requestedDelay: .zero)
+                }
+                // "For all other error codes, the client MUST stop polling and react accordingly".
+                await client.revokeTokens(in: response)
+                throw error
             }
         }
     }

@@ -230,6 +230,8 @@ extension OAuthClient {
         refreshed.rejectedRefreshes = 0
         while !refreshed.hasStorableSize, !refreshed.resourceTokens.isEmpty { refreshed.resourceTokens.removeFirst() }
         try refreshed.requireStorableSize()
+        // Tokens for fewer scopes or another resource do not replace the credential's.
+        if namesUser { try await adapter.check(refreshed, replacing: credential, in: providerContext) }
         return refreshed
     }
 

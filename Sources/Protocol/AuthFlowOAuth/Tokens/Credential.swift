@@ -28,6 +28,9 @@ public struct Credential: Sendable, Hashable {
     /// whose tokens are not sent anywhere.
     var binding: ProviderBinding?
 
+    /// Whether the user belongs to one of several tenants of the server, each of which has its own issuer.
+    package var isFromTenant: Bool { binding.map { !$0.issuer.isIdentical(to: account.issuer) } ?? false }
+
     /// The access tokens for individual resources of the grant.
     package var resourceTokens: [ResourceToken] = []
 

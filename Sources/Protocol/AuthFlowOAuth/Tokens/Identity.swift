@@ -61,8 +61,23 @@ package struct AccountID: Sendable, Hashable {
         left.issuer.isIdentical(to: right.issuer) && left.subject.isIdentical(to: right.subject)
     }
 
-    /// Whether the account's subject is the given subject.
-    package func isNamed(_ subject: String) -> Bool { self.subject?.isIdentical(to: subject) == true }
+    /// Whether a name is the account's: its subject, or its issuer and its subject, separated by a space.
+    package func isNamed(_ name: String) -> Bool {
+        guard let subject else { return false }
+        let (issuer, named) = Self.parts(of: name)
+        return subject.isIdentical(to: named) && issuer?.isIdentical(to: self.issuer) != false
+    }
+
+    /// Whether a name contains an issuer. A subject that looks like such a name is not sufficient to name its account.
+    package static func containsIssuer(_ name: String) -> Bool { parts(of: name).issuer != nil }
+
+    private static func parts(of name: String) -> (issuer: String?, subject: String) {
+        let parts = name.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        guard parts.count == 2, parts[0].hasPrefix("https://") || parts[0].hasPrefix("http://") else {
+            return (nil, name)
+        }
+        return (parts[0], parts[1])
+    }
 
     package var json: JSON {
         var json: [String: JSON] = ["issuer": .string(issuer)]

@@ -7,7 +7,9 @@ extension AuthClient {
     /// - Parameter account: The subject of an account; default: the account in the options.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func credential(account: String? = nil) async throws -> Credential? {
-        try await current().accounts().entry(account ?? options.account)?.credential
+        let (accounts, name) = (try await current().accounts(), account ?? options.account)
+        try accounts.requireUnambiguous(name)
+        return accounts.entry(name)?.credential
     }
 
     /// Returns the result of ``credential(account:)``, or throws an error if it is nil. The user is never prompted.
@@ -30,14 +32,16 @@ extension AuthClient {
     }
 
     /// Makes an account the current account, in this process and in all others.
-    /// - Parameter subject: The subject of an account that is signed in.
-    /// - Throws: ``AuthError`` with `login_required` when the account is not signed in.
-    public func selectAccount(_ subject: String) async throws {
+    /// - Parameter name: The subject of an account that is signed in, or its issuer and subject, separated by a space.
+    /// - Throws: ``AuthError`` with `login_required` when the account is not signed in, `invalid_configuration` when several accounts have the
+    ///   subject, at different issuers.
+    public func selectAccount(_ name: String) async throws {
         try await current().change { accounts in
-            guard let entry = accounts.entry(subject) else {
+            guard let entry = accounts.entry(name) else {
+                try accounts.requireUnambiguous(name)
                 throw AuthError(
                     .loginRequired,
-                    "The account \"\(DisplayText.sanitized(subject, limit: 80))\" is not signed in."
+                    "The account \"\(DisplayText.sanitized(name, limit: 80))\" is not signed in."
                 )
             }
             accounts.select(entry.account)

@@ -43,7 +43,8 @@ public final class AuthClient: Sendable {
         /// The name for messages; nil for the default name, which the user has not chosen.
         fileprivate var label: String? { name == Options().name ? nil : name }
 
-        /// The subject of the account to use when several are signed in; default: the account that signed in or was selected
+        /// The account to use when several are signed in: its subject, or its issuer and subject, separated by a space, which is required for
+        /// a server with several tenants; default: the account that signed in or was selected
         /// last. Sign-ins of other users are rejected.
         public var account: String?
 
@@ -399,7 +400,7 @@ public final class AuthClient: Sendable {
         }
         guard let provider = client.adapter as? any SharedSignIn else { return signIn }
         do {
-            try await provider.share(credential, in: client.providerContext)
+            try await provider.share(credential, replacing: nil, in: client.providerContext)
         } catch {
             if error is CancellationError { throw error }
             let failure =

@@ -9,7 +9,7 @@ struct AccountsCommand: AsyncParsableCommand {
 
     @OptionGroup var options: ProfileOptions
 
-    @Option(help: "The subject of the account to make current.")
+    @Option(help: "The subject of the account to make current, or its issuer and subject, separated by a space.")
     var select: String?
 
     @Flag(help: "Print the accounts as JSON.")
@@ -27,8 +27,11 @@ struct AccountsCommand: AsyncParsableCommand {
         let accounts = try await client.accounts()
         guard json else {
             if accounts.isEmpty { Terminal.printMessage("No account is signed in.") }
+            // A subject is unique only within its issuer.
+            let isAmbiguous = Set(accounts.map(\.issuer)).count > 1
             for account in accounts {
-                Terminal.result("\(DisplayText.sanitized(account.subject))  \(account.displayName)")
+                let name = isAmbiguous ? "\(account.issuer) \(account.subject)" : account.subject
+                Terminal.result("\(DisplayText.sanitized(name))  \(account.displayName)")
             }
             return
         }

@@ -16,7 +16,10 @@ struct ProfileOptions: ParsableArguments {
     )
     var profile: String?
 
-    @Option(help: "The subject of the account to use if several accounts are signed in.")
+    @Option(
+        help:
+            "The subject of the account to use if several accounts are signed in, or its issuer and subject, separated by a space."
+    )
     var account: String?
 
     @Option(help: "The issuer of a provider, instead of a configuration file.")
