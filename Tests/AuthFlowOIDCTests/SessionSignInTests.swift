@@ -5,6 +5,7 @@ import AuthFlowTesting
 import ConformanceRows
 import Expectations
 import HTTPTypes
+import Synchronization
 import Testing
 
 /// Sign-ins with additional parameters: from the application, from the URL, for a step-up and without user interaction.
@@ -24,6 +25,70 @@ import Testing
     private func parameters(_ response: TransportResponse, _ web: WebEnvironment) throws -> FormParameters {
         #expect(response.status == 303)
         return web.environment.emulator.parameters(ofRequestAt: try #require(response.head.headerFields[.location]))
+    }
+
+    /// The browser does not send the session cookie with the provider's redirect.
+    @Test func aSignInEndsTheSessionsThatTheBrowsersOtherSignInsHaveStarted() async throws {
+        try await WebEnvironment.run { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            try await browser.signIn(web, at: server)
+            var sessions = [browser.session]
+            var targets: [String] = []
+            for _ in 0..<3 { targets.append(try await browser.visitProvider(web, at: server)) }
+            for target in targets {
+                #expect(try await browser.send(.get, target, to: server).status == 200)
+                sessions.append(browser.session)
+            }
+            #expect(Set(sessions).count == 4)
+            for session in sessions {
+                let other = WebBrowser()
+                other.cookies["__Host-Http-authflow"] = session
+                #expect(try await (other.session(at: server) != nil) == (session == browser.session))
+            }
+        }
+    }
+
+    /// Anyone can start sign-ins and send responses with invalid codes, so they must not use up the connections to the provider.
+    @Test(.timeLimit(.minutes(1))) func onlyALimitedNumberOfResponsesIsHandledConcurrently() async throws {
+        try await WebEnvironment.run { web in
+            let waiting = Atomic(0)
+            let gate = AsyncStream<Void>.makeStream()
+            let opened = Task { for await _ in gate.stream {} }
+            let transport = TokenGate(base: web.environment.transport) {
+                waiting.add(1, ordering: .sequentiallyConsistent)
+                await opened.value
+            }
+            let server = try web.process(transport: transport)
+            var browsers: [(WebBrowser, String)] = []
+            for _ in 0..<33 {
+                let browser = WebBrowser()
+                browsers.append((browser, try await browser.visitProvider(web, at: server)))
+            }
+            let (last, target) = browsers.removeLast()
+            try await withThrowingTaskGroup(of: TransportResponse.self) { [browsers] group in
+                for (browser, target) in browsers {
+                    group.addTask { try await browser.send(.get, target, to: server) }
+                }
+                while waiting.load(ordering: .sequentiallyConsistent) < 32 { await Task.yield() }
+                let rejected = try await last.send(.get, target, to: server)
+                #expect(rejected.status == 503)
+                #expect(rejected.head.headerFields[.retryAfter] == "2")
+                gate.continuation.finish()
+                for try await response in group { #expect(response.status == 200) }
+            }
+            // The request was not used up.
+            #expect(try await last.send(.get, target, to: server).status == 200)
+        }
+    }
+
+    private struct TokenGate: HTTPTransport {
+        let base: any HTTPTransport
+        let wait: @Sendable () async throws -> Void
+
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            if call.head.path == "/token" { try await wait() }
+            return try await base.send(call)
+        }
     }
 
     private static let query =

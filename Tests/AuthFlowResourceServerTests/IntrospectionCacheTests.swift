@@ -99,6 +99,22 @@ import Testing
         _ = try await ask("7", nil)
     }
 
+    /// The issuer may specify a longer time than the maximum pause.
+    @Test func theRetryAfterOfARejectedRequestIsTheRestOfThePause() async throws {
+        let (cache, time) = (IntrospectionCache(limit: 1000), Clock())
+        @Sendable func retryAfter(_ token: String) async throws -> Duration? {
+            let error = await #expect(throws: AuthError.self) {
+                try await cache.claims(TokenDigest(Secret(token)), Self.times, isVerified: false, now: { time.now }) {
+                    throw AuthError(.temporarilyUnavailable, "Busy.", retryAfter: .seconds(3600))
+                }
+            }
+            return error?.retryAfter
+        }
+        #expect(try await retryAfter("one") == .seconds(30))
+        time.advance(10)
+        #expect(try await retryAfter("two") == .seconds(20))
+    }
+
     @Test func aFailureForAForgedTokenDoesNotPauseRequestsForKnownTokens() async throws {
         let cache = IntrospectionCache(limit: 1000)
         let time = Clock()

@@ -25,8 +25,17 @@ import Testing
         )
     }
 
-    private func post(_ server: ScriptedServer) async throws -> TransportResponse {
-        try await SystemTransport().send(
+    /// A transport with its own connections, so that the connections of other tests do not displace its idle connections.
+    private static func separateTransport() -> SystemTransport {
+        var settings = NetworkSettings()
+        settings.addresses = ["unused.example.com:443": "127.0.0.1"]
+        return SystemTransport(settings)
+    }
+
+    private func post(_ server: ScriptedServer, _ transport: SystemTransport = SystemTransport()) async throws
+        -> TransportResponse
+    {
+        try await transport.send(
             TransportRequest(.post, Endpoint("\(server.origin)/token"), body: Array("refresh_token=once".utf8))
         )
     }
@@ -267,6 +276,39 @@ import Testing
         }
     }
 
+    /// A decoder would not report a truncated body, and the caller has not offered an encoding (RFC 9110 section 12.5.3).
+    @Test(arguments: ["gzip", "br", "zstd", "x"], [true, false]) func anEncodingThatWasNotOfferedIsRejected(
+        _ coding: String,
+        _ isStream: Bool
+    ) async throws {
+        try await ScriptedServer.run([
+            .receive, .send("HTTP/1.1 200 OK\r\nContent-Encoding: \(coding)\r\nContent-Length: 4\r\n\r\nabcd"),
+        ]) { server in
+            let request = TransportRequest(
+                .get,
+                try Endpoint(server.origin),
+                headerFields: [.acceptEncoding: "identity"]
+            )
+            let error = await #expect(throws: AuthError.self) {
+                if isStream {
+                    for try await _ in try await SystemTransport().stream(request).body {}
+                } else {
+                    _ = try await SystemTransport().send(request)
+                }
+            }
+            #expect(error?.code == .invalidResponse)
+        }
+    }
+
+    @Test func aCallerThatOffersEncodingsReceivesTheEncodedBody() async throws {
+        try await ScriptedServer.run([
+            .receive, .send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd"),
+        ]) { server in
+            let request = TransportRequest(.get, try Endpoint(server.origin), headerFields: [.acceptEncoding: "gzip"])
+            #expect(try await SystemTransport().send(request).body == Array("abcd".utf8))
+        }
+    }
+
     @Test func aFoldedFieldIsJoinedWithASpace() async throws {
         let response = try await ScriptedServer.run(
             [.receive, .send("HTTP/1.1 200 OK\r\nX-Folded: one\r\n\t two\r\nContent-Length: 0\r\n\r\n")]
@@ -295,13 +337,14 @@ import Testing
                 [.receive, .send(Self.response)]
             ) {
                 server in
-                _ = try await post(server)
+                let transport = Self.separateTransport()
+                _ = try await post(server, transport)
                 let call = try TransportRequest(
                     method,
                     Endpoint("\(server.origin)/token"),
                     body: method == .delete ? [] : Array("refresh_token=once".utf8)
                 )
-                let error = await #expect(throws: AuthError.self) { try await SystemTransport().send(call) }
+                let error = await #expect(throws: AuthError.self) { try await transport.send(call) }
                 #expect(error?.code == .networkFailed)
                 // libcurl opens a new connection before the transport can prevent it from sending the request again.
                 #expect(server.requests.map(\.count).filter { $0 > 0 } == [2], "\(method): \(server.requests)")
@@ -318,9 +361,10 @@ import Testing
             [.receive, .send(Self.response), .receive] + end,
             [.receive, .send(Self.response)]
         ) { server in
-            _ = try await post(server)
+            let transport = Self.separateTransport()
+            _ = try await post(server, transport)
             let call = try TransportRequest(.get, Endpoint("\(server.origin)/jwks"))
-            #expect(try await SystemTransport().send(call).status == 200)
+            #expect(try await transport.send(call).status == 200)
             #expect(server.requests.map(\.count) == [2, 1])
         }
     }

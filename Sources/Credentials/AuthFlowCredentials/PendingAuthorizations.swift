@@ -70,14 +70,21 @@ public struct PendingAuthorizations: Sendable {
         guard let state = response?.state, !state.exposed.isEmpty else {
             throw AuthError(.invalidCallback, "The authorization response has no state parameter.")
         }
-        return try await take(state, in: browser, of: client)
+        return try await take(state, in: browser, of: client).request
     }
 
     /// Like ``take(for:in:of:)``, with the response's state, which has not been verified yet.
-    package func take(_ state: Secret, in browser: Secret, of client: OAuthClient) async throws -> AuthorizationRequest
-    {
-        let key = Self.key(state, browser, client.server.issuer, client.registration.clientID)
-        let bytes = try await takeBytes(key)
+    /// - Returns: The request, and the note that ``saveNote(_:for:of:)`` has stored for it, if any.
+    package func take(
+        _ state: Secret,
+        in browser: Secret,
+        of client: OAuthClient
+    ) async throws -> (request: AuthorizationRequest, note: String?) {
+        let (issuer, clientID) = (client.server.issuer, client.registration.clientID)
+        let (bytes, note) = try await takeBytes(
+            Self.key(state, browser, issuer, clientID),
+            Self.noteKey(browser, issuer, clientID)
+        )
         guard let bytes, let json = try? JSON(parsing: bytes), let request = AuthorizationRequest(json) else {
             throw AuthError(
                 .invalidCallback,
@@ -87,21 +94,48 @@ public struct PendingAuthorizations: Sendable {
         guard client.host.now() < request.expiresAt else {
             throw AuthError(.timedOut, "The authorization request has expired. Sign in again.")
         }
-        return request
+        return (request, note.map { String(decoding: $0, as: UTF8.self) })
     }
 
-    private func takeBytes(_ key: RecordKey) async throws -> [UInt8]? {
-        if let sessions = store as? any SessionTokenStore { return try await sessions.remove([key]).first?.bytes }
-        return try await store.withLease(on: key) { lease -> [UInt8]? in
+    /// Stores a note for a browser's request; it replaces an earlier note. Only for a ``SessionTokenStore``.
+    /// - Parameters:
+    ///   - browser: The value that identifies the browser.
+    ///   - lifetime: The lifetime of the request.
+    package func saveNote(_ note: String, for browser: Secret, of client: OAuthClient, lifetime: Duration) async throws
+    {
+        guard let sessions = store as? any SessionTokenStore else { return }
+        let key = Self.noteKey(browser, client.server.issuer, client.registration.clientID)
+        try await sessions.withLease(on: key) { lease in
+            let attributes = RecordAttributes(lifetime: lifetime + .seconds(Self.gracePeriod))
+            try await sessions.write(Array(note.utf8), attributes, under: lease)
+        }
+    }
+
+    /// Removes and returns a request and its note.
+    private func takeBytes(_ key: RecordKey, _ noteKey: RecordKey) async throws -> (request: [UInt8]?, note: [UInt8]?) {
+        if let sessions = store as? any SessionTokenStore {
+            let removed = try await sessions.remove([key, noteKey])
+            return (removed.first { $0.key == key }?.bytes, removed.first { $0.key == noteKey }?.bytes)
+        }
+        let request = try await store.withLease(on: key) { lease -> [UInt8]? in
             guard let bytes = try await store.bytes(for: key) else { return nil }
             try await store.write(nil, under: lease)
             return bytes
         }
+        return (request, nil)
     }
 
     /// A key that contains neither the state nor the browser's value, because record names are not secret.
     private static func key(_ state: Secret, _ browser: Secret, _ issuer: String, _ clientID: String) -> RecordKey {
-        let parts = "\(state.exposed.utf8.count):\(state.exposed)\(browser.exposed)"
+        key("\(state.exposed.utf8.count):\(state.exposed)\(browser.exposed)", issuer, clientID)
+    }
+
+    /// The key of a note. No key of a request has the same hash, because no state is empty.
+    private static func noteKey(_ browser: Secret, _ issuer: String, _ clientID: String) -> RecordKey {
+        key("0:\(browser.exposed)", issuer, clientID)
+    }
+
+    private static func key(_ parts: String, _ issuer: String, _ clientID: String) -> RecordKey {
         let name = Base64URL.encode(SHA256.hash(data: Array(parts.utf8)))
         return RecordKey(name: name, issuer: issuer, clientID: clientID, kind: .authorizationRequest)
     }

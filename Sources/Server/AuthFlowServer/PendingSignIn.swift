@@ -11,6 +11,8 @@ struct PendingSignIn: Sendable, Codable {
 
     /// The browser's session at the start of the sign-in.
     let previous: Previous?
+    /// The browser's session that another sign-in has started since then. It is stored separately.
+    var later: Previous?
     let returnPath: String
     let isSilent: Bool
     let linksAccounts: Bool
@@ -21,6 +23,19 @@ struct PendingSignIn: Sendable, Codable {
     var requirement: AuthenticationRequirement? {
         guard !acrValues.isEmpty || maximumAge != nil else { return nil }
         return AuthenticationRequirement(acrValues: acrValues, maximumAge: maximumAge.map { .seconds($0) })
+    }
+}
+
+extension PendingSignIn.Previous {
+    /// The session, encoded as a note for another sign-in.
+    var note: String {
+        get throws { String(decoding: try JSONEncoder().encode(self), as: UTF8.self) }
+    }
+
+    /// Decodes a note.
+    init?(_ note: String) {
+        guard let previous = try? JSONDecoder().decode(Self.self, from: Data(note.utf8)) else { return nil }
+        self = previous
     }
 }
 

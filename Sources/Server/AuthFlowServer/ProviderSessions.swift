@@ -13,6 +13,8 @@ final class ProviderSessions: Sendable {
     /// The sign-ins that are being started. Each sign-in writes to the store, and may send a request to the provider,
     /// before the user is authenticated.
     let signIns = SignInSlots()
+    /// The authorization responses in progress. The user is not authenticated until the provider has responded to the code exchange.
+    let callbacks = SignInSlots()
     /// The front-channel logouts in progress, which are also unauthenticated.
     let frontChannelLogouts = SignInSlots()
     /// The resource of the grant, if the grant is for exactly one resource. It is part of the credentials' keys.

@@ -12,6 +12,9 @@ extension SessionServer {
         at provider: ProviderSessions,
         _ request: HTTPRequest
     ) async -> TransportResponse {
+        // The stored request remains, so the browser can send the response again.
+        guard provider.callbacks.enter() else { return ServerResponse.tooMany() }
+        defer { provider.callbacks.release() }
         let reporter = FlowReporter(host: host, observer: observer)
         do {
             let taken = try await reporter.step(.authorizationResponse) {
@@ -19,7 +22,8 @@ extension SessionServer {
             }
             let removal = signInCookies(provider).removal(of: taken.cookie)
             do {
-                let pending = try PendingSignIn(note: taken.request.note)
+                var pending = try PendingSignIn(note: taken.request.note)
+                pending.later = taken.note.flatMap(PendingSignIn.Previous.init)
                 do {
                     let credential = try await provider.client.exchange(
                         .response(taken.response),
@@ -27,7 +31,8 @@ extension SessionServer {
                         reporter: reporter
                     )
                     .credential
-                    return try await begin(pending, credential, at: provider, request, reporter).setting(removal)
+                    return try await begin(pending, taken.cookie, credential, at: provider, request, reporter)
+                        .setting(removal)
                 } catch  where pending.isSilent {
                     return silentFailure(pending.returnPath, request).setting(removal)
                 }
@@ -49,8 +54,10 @@ extension SessionServer {
     }
 
     /// Starts the session of a user who has signed in, if the application accepts the sign-in.
+    /// - Parameter cookie: The name of the sign-in's cookie.
     private func begin(
         _ pending: PendingSignIn,
+        _ cookie: String,
         _ credential: Credential,
         at provider: ProviderSessions,
         _ request: HTTPRequest,
@@ -83,6 +90,7 @@ extension SessionServer {
             let identifier = try await reporter.step(.storing) {
                 try await begin(start, succession, at: provider, after: old)
             }
+            await record(identifier, of: provider, for: request, except: cookie)
             return navigationResponse(to: path ?? pending.returnPath, .signedIn, request)
                 .setting(sessionCookie(identifier, provider))
         }
@@ -130,14 +138,36 @@ extension SessionServer {
     private func oldSessions(_ pending: PendingSignIn, _ request: HTTPRequest) -> [(
         provider: ProviderSessions, key: RecordKey
     )] {
-        let remembered = pending.previous.flatMap { old in
+        let recorded = [pending.previous, pending.later].compactMap(\.self).compactMap { old in
             provider(old.provider).map { ($0, $0.recordKey(named: old.name)) }
         }
         let present = sessionIdentifier(of: request).map { ($0.provider, $0.provider.recordKey($0.identifier)) }
-        guard let remembered, let present, remembered.1 != present.1 else {
-            return [remembered ?? present].compactMap(\.self)
+        return (recorded + [present].compactMap(\.self)).reduce(into: []) { old, session in
+            if !old.contains(where: { $0.1 == session.1 }) { old.append(session) }
         }
-        return [remembered, present]
+    }
+
+    /// Records a new session for the browser's other sign-ins in progress, which will end it: the browser does not send a `Strict` cookie with
+    /// the provider's redirect. The sign-in is valid even if this fails.
+    /// - Parameter own: The cookie of the sign-in that has started the session.
+    private func record(
+        _ identifier: Secret,
+        of provider: ProviderSessions,
+        for request: HTTPRequest,
+        except own: String
+    ) async {
+        let session = PendingSignIn.Previous(provider: provider.name, name: provider.recordKey(identifier).name)
+        guard let note = try? session.note else { return }
+        for other in providers {
+            for cookie in signInCookies(other).newest(in: RequestCookies(request)) where cookie.name != own {
+                try? await other.pending.saveNote(
+                    note,
+                    for: Secret(cookie.value),
+                    of: other.client,
+                    lifetime: Self.signInTimeout
+                )
+            }
+        }
     }
 
     /// The sessions that have not ended.
@@ -159,7 +189,7 @@ extension SessionServer {
         for parameters: String,
         at provider: ProviderSessions,
         _ request: HTTPRequest
-    ) async throws -> (request: AuthorizationRequest, response: RedirectResponse, cookie: String) {
+    ) async throws -> (request: AuthorizationRequest, note: String?, response: RedirectResponse, cookie: String) {
         // A browser without a sign-in in progress must not trigger a private-key operation (for an encrypted response)
         // or a store access. The same applies to cookies that another subdomain has set.
         let cookies = signInCookies(provider)
@@ -174,9 +204,8 @@ extension SessionServer {
             let own = found.first(where: { $0.name == cookies.name(for: state) })
         else { throw Self.unexpectedResponse }
         do {
-            return (
-                try await provider.pending.take(state, in: Secret(own.value), of: provider.client), response, own.name
-            )
+            let taken = try await provider.pending.take(state, in: Secret(own.value), of: provider.client)
+            return (taken.request, taken.note, response, own.name)
         } catch let error as AuthError where error.code == .invalidCallback {
             throw Self.unexpectedResponse
         }

@@ -10,6 +10,7 @@ extension SessionServer {
     /// | gauge | |
     /// |---|---|
     /// | `authflow_sign_ins_beginning` | sign-ins that are being started: at most 32; the rest are rejected (503) |
+    /// | `authflow_sign_ins_ending` | authorization responses that are being handled: at most 32; the rest are rejected (503) |
     /// | `authflow_keys_fetch_failed` | 1 if the last fetch of the provider's keys failed |
     /// | `authflow_keys_age_seconds` | age of the keys, used for at most a day; absent before the first fetch |
     /// | `authflow_is_draining` | 1 when the process is shutting down |
@@ -22,7 +23,10 @@ extension SessionServer {
     /// Do not expose a route with these metrics to clients.
     public var gauges: [FlowGauge] {
         let ofProviders = providers.flatMap { provider in
-            let own = [FlowGauge("authflow_sign_ins_beginning", provider.signIns.count)]
+            let own = [
+                FlowGauge("authflow_sign_ins_beginning", provider.signIns.count),
+                FlowGauge("authflow_sign_ins_ending", provider.callbacks.count),
+            ]
             let server = provider.client.server
             let ofTransport = (server.transport as? any GaugeSource)?.gauges ?? []
             return (provider.credentials.gauges + own + server.gauges + ofTransport).map { gauge in

@@ -49,6 +49,11 @@ struct SignInCookies: Sendable {
             .sorted { time($0.value) > time($1.value) }
     }
 
+    /// The newest cookies of a browser, at most as many as sign-ins can be in progress.
+    func newest(in cookies: RequestCookies) -> [(name: String, value: String)] {
+        Array(all(in: cookies).filter { $0.value.utf8.count >= 43 }.prefix(Self.limit))
+    }
+
     /// Expired cookies that remove the oldest cookies, to make room for a new cookie.
     func surplus(of cookies: RequestCookies) -> [ResponseCookie] {
         all(in: cookies).dropFirst(Self.limit - 1).map { removal(of: $0.name) }

@@ -1,7 +1,7 @@
 import Synchronization
 
-/// The slots for the sign-ins, or the front-channel logouts, that a process handles concurrently for one provider: at
-/// most 32, so that the database and the provider retain capacity for users who are already signed in.
+/// The slots for the sign-ins, authorization responses or front-channel logouts that a process handles concurrently for one provider: at
+/// most 32 of each, so that the database and the provider retain capacity for users who are already signed in.
 final class SignInSlots: Sendable {
     static let limit = 32
 

@@ -429,7 +429,7 @@ extension ConformanceTable {
             }
             var response = await proxy.response(to: browser.request(.get, "/api/x", fields))
             try ConformanceRow.require(
-                seen.withLock { $0 } == ["accept", "x-request-id", "via", "authorization"],
+                seen.withLock { $0 } == ["accept", "x-request-id", "via", "authorization", "accept-encoding"],
                 "The API received the wrong fields: \(seen.withLock { $0 })."
             )
             try ConformanceRow.require(

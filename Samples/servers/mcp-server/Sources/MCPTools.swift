@@ -7,8 +7,9 @@ import Hummingbird
 struct MCPTools {
     /// The maximum size of a message, in bytes.
     static let maximumSize = 1024 * 1024
-    /// The supported protocol versions, newest first. In each of them a client starts with `initialize`.
-    private static let revisions = ["2025-11-25", "2025-06-18", "2025-03-26"]
+    /// The supported protocol versions, newest first. In each of them a client starts with `initialize`. Version 2025-03-26 would require
+    /// batches of messages.
+    private static let revisions = ["2025-11-25", "2025-06-18"]
 
     /// The server's origin.
     let origin: String
@@ -22,11 +23,15 @@ struct MCPTools {
                 return Self.error(.null, -32022, "This protocol version is not supported.", status: .badRequest)
             }
         }
-        guard let message = try? JSON(parsing: body), message["jsonrpc"]?.string == "2.0" else {
-            return Self.error(.null, -32700, "This is not a JSON-RPC 2.0 message.", status: .badRequest)
+        guard let message = try? JSON(parsing: body) else {
+            return Self.error(.null, -32700, "This is not JSON.", status: .badRequest)
         }
-        guard let id = message["id"], id.string != nil || id.integer != nil, let method = message["method"]?.string
-        else {
+        // "Requests MUST include a string or integer ID", which "MUST NOT be null".
+        let hasValidID = message["id"].map { $0.string != nil || $0.integer != nil } ?? true
+        guard message["jsonrpc"]?.string == "2.0", hasValidID else {
+            return Self.error(.null, -32600, "This is not a JSON-RPC 2.0 message.", status: .badRequest)
+        }
+        guard let id = message["id"], let method = message["method"]?.string else {
             // "If the input is a JSON-RPC response or notification ... the server MUST return HTTP status code 202 Accepted with no body."
             return Response(status: .accepted)
         }

@@ -76,7 +76,8 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
         easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
         easy.set(AUTHFLOW_CURL_NO_SIGNAL, 1)
-        easy.set(AUTHFLOW_CURL_ACCEPT_ENCODING, "gzip, deflate")
+        // A caller that sends this field itself receives the body as the server encoded it.
+        if call.head.headerFields[.acceptEncoding] == nil { easy.set(AUTHFLOW_CURL_ACCEPT_ENCODING, "gzip, deflate") }
         // The timeout starts when the request is sent, unlike libcurl's own timeout: see ``deadline``.
         connectTimeout = min(settings.connectTimeout, ContinuousClock.now.duration(to: added + call.timeout))
         easy.set(AUTHFLOW_CURL_CONNECT_TIMEOUT_MS, connectTimeout.wholeMilliseconds)
@@ -289,6 +290,13 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             }
             return false
         }
+        if let response = head.response, hasRejectedCoding(response) {
+            fault = AuthError(
+                .invalidResponse,
+                "The response to \(call) is encoded, although the request does not accept an encoding (Content-Encoding)."
+            )
+            return false
+        }
         // A server that responds with a redirect or an error may not have read the body, and would parse it as the next request on the
         // connection.
         if let status = head.response?.status.code, status >= 300, !call.body.isEmpty {
@@ -304,6 +312,13 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             let length = response.headerFields[.contentLength].flatMap({ Int($0) }), length > call.maximumResponseSize
         else { return true }
         return failOversized()
+    }
+
+    /// Whether the body has an encoding although the request accepts none (RFC 9110 section 12.5.3).
+    private func hasRejectedCoding(_ response: HTTPResponse) -> Bool {
+        let hasBody = call.head.method != .head && ![204, 304].contains(response.status.code)
+        guard hasBody, call.head.headerFields[.acceptEncoding] == "identity" else { return false }
+        return response.headerFields[values: .contentEncoding].contains { $0.lowercased() != "identity" }
     }
 
     /// - Returns: The return value for libcurl: the number of bytes accepted.

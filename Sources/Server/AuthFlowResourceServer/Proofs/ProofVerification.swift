@@ -86,6 +86,15 @@ struct ProofVerification {
         guard abs(issued - now.timeIntervalSince1970) <= window else {
             throw .invalidProof("its time is outside the accepted window (iat)")
         }
+        // A proof need not contain these claims. RFC 7519 section 4.1.4: "the current date/time MUST be before the expiration date/time listed in
+        // the "exp" claim"; section 4.1.5: it "MUST be after or equal to the not-before date/time listed in the "nbf" claim".
+        for (claim, isAcceptable) in [
+            ("exp", { now.timeIntervalSince1970 < $0 + window }), ("nbf", { $0 - window <= now.timeIntervalSince1970 }),
+        ] as [(String, (Double) -> Bool)] {
+            guard claims[claim].map({ $0.number.map(isAcceptable) ?? false }) ?? true else {
+                throw .invalidProof("it has expired or is not valid yet (\(claim))")
+            }
+        }
         // "10. If the server provided a nonce value to the client, the nonce claim matches the server-provided nonce value."
         let nextNonce = try nonces?.check(claims["nonce"]?.string, at: now) ?? nil
         return Proof(

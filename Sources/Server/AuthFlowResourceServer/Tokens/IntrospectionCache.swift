@@ -42,6 +42,19 @@ final class IntrospectionCache: Sendable {
         let error: AuthError
 
         func contains(_ time: Date) -> Bool { time >= from && time < until }
+
+        /// The error for a request during the pause, which the client may repeat after the pause: the issuer may have specified a longer
+        /// time than the pause.
+        func error(at time: Date) -> AuthError {
+            AuthError(
+                error.code,
+                error.message,
+                providerError: error.providerError,
+                status: error.status,
+                retryAfter: .seconds(until.timeIntervalSince(time)),
+                underlyingError: error
+            )
+        }
     }
 
     private let state = Mutex(State())
@@ -74,7 +87,7 @@ final class IntrospectionCache: Sendable {
             if let task = state.running[digest] { return task }
             // Forged tokens can cause failures, which must not affect known tokens.
             for pause in [state.pause, isKnown ? nil : state.unknownPause] {
-                if let pause, pause.contains(present) { throw pause.error }
+                if let pause, pause.contains(present) { throw pause.error(at: present) }
             }
             guard state.running.count < Self.maximumRequests, isKnown || state.unknown < Self.maximumUnknown else {
                 throw AuthError(
@@ -99,7 +112,7 @@ final class IntrospectionCache: Sendable {
                     self.state.withLock { state in
                         if isKnown { state.pause = pause } else { state.unknownPause = pause }
                     }
-                    throw error
+                    throw pause.error(at: time)
                 } catch let error as AuthError where error.code == .providerRejected {
                     let time = now().timeIntervalSince1970
                     rejected.store(error, digest, from: time, until: time + times.inactive)

@@ -35,10 +35,8 @@ extension ResourceProxy {
         fields[server.headerName] = nil
         // RFC 9110 section 7.6.3: a gateway "MUST send an appropriate Via header field in each inbound request message".
         fields[.via] = "1.1 authflow"
-        // The transport decodes the body, so a length or a range would not match it.
-        if request.method == .head || fields[.range] != nil || route.streamsResponses {
-            fields[.acceptEncoding] = "identity"
-        }
+        // The transport would decode the body: a length or a range would not match it, and a truncated body would look complete.
+        fields[.acceptEncoding] = "identity"
         return fields
     }
 
