@@ -51,7 +51,8 @@ extension ForgeRockProvider: ProviderAdapter {
         async throws
     {
         let idToken = credential.tokens.verifiedIDToken
-        let acr = idToken?.claims["acr"]
+        func present(_ value: JSON?) -> JSON? { value == .null ? nil : value }
+        let acr = present(idToken?.claims["acr"])
         if requiresACR, !acrValues.isEmpty, previous == nil || acr != nil {
             // If the claim could not be requested as essential, the server may have ignored the request.
             guard let acr = acr?.string, acrValues.containsIdentical(acr) else {
@@ -64,7 +65,10 @@ extension ForgeRockProvider: ProviderAdapter {
         guard let minimumAuthLevel else { return }
         let parts = credential.tokens.accessToken.exposed.split(separator: ".", omittingEmptySubsequences: false)
         let claims = parts.count == 3 ? Base64URL.decode(parts[1]).flatMap { try? JSON(parsing: $0) } : nil
-        let level = (idToken?.claims["auth_level"] ?? claims?["auth_level"]).flatMap { $0 == .null ? nil : $0 }
+        let levels = [idToken?.claims["auth_level"], claims?["auth_level"]].map(present)
+        // A refresh response need not contain an ID Token, and the previous one then remains.
+        let isRetained = previous != nil && previous?.tokens.verifiedIDToken == idToken
+        let level = (isRetained ? levels.reversed() : levels).lazy.compactMap(\.self).first
         guard previous == nil || level != nil else { return }
         guard let number = level?.number, number >= Double(minimumAuthLevel) else {
             let problem =

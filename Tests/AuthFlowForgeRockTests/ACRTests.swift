@@ -31,6 +31,26 @@ import Testing
         }
     }
 
+    /// OpenID Connect Core section 12.2 does not require `acr` in a refreshed ID Token.
+    @Test(arguments: [("another acr", JSON.string("0"), false), ("a null acr", .null, true), ("no acr", nil, true)])
+    func aRefreshedIDTokenMustNotHaveAnotherACR(_ name: String, _ acr: JSON?, _ isAccepted: Bool) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(
+                acrValues: ["persistent-cookie"],
+                requiresACR: true,
+                scopes: ["openid", "offline_access"]
+            )
+            _ = try await client.signIn()
+            environment.emulator.oauth.fault = .idToken(.claim("acr", acr))
+            do {
+                _ = try await client.refresh()
+                #expect(isAccepted)
+            } catch {
+                #expect(!isAccepted && (error as? AuthError)?.code == .insufficientUserAuthentication, "\(error)")
+            }
+        }
+    }
+
     @Test(arguments: [
         (JSON.integer(5), true), (.integer(6), true), (.integer(4), false), (.string("9"), false), (.null, false),
     ]) func rejectsAnAuthLevelBelowTheMinimum(_ level: JSON, _ isEnough: Bool) async throws {

@@ -87,8 +87,10 @@ import Testing
             // Another user's sign-out leaves the cookies.
             try await environment.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: true, user: "bob").remove()
             #expect(try await anyone.signIn().identity?.displayName == "Alice Example")
-            // It is not known whose cookies these are.
+            // It is not known whose cookies these are, so they are used and removed only by a sign-out.
             await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await app("alice").signIn() }
+            try await environment.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: true, user: "alice").remove()
+            await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await app(nil).signIn() }
         }
     }
 

@@ -120,7 +120,7 @@ import Testing
         #expect(interceptor.requests(to: "/mcp").filter { $0.head.method == .post }.count == posts)
     }
 
-    /// Without metadata, only the options name the resource that a token is for.
+    /// Without metadata, only the options identify the token's resource.
     @Test func aTokenForAPreviouslyConfiguredResourceIsNotSent() async throws {
         environment.emulator.settings.endpoint = "/v1/mcp"
         environment.emulator.settings.challengeNamesMetadata = false

@@ -253,6 +253,23 @@ import Testing
         #expect(waits.count == 3)
     }
 
+    /// The interval of an earlier `slow_down` may be longer than the rest of the code's lifetime.
+    @Test func reportsTheExpiryOfACodeAfterASlowDown() async throws {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            environment.emulator.devicePollResponses = [.slowDown(interval: 200)]
+            let client = try environment.client(
+                registration: Self.settings(),
+                devicePresenter: DecidingPresenter { _ in },
+                flows: [.device],
+                host: time.host
+            )
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .timedOut)
+            #expect(error?.message.hasPrefix("The code expired") == true, "\(error?.message ?? "")")
+        }
+    }
+
     @Test func endsImmediatelyIfTheProviderRequestsALongerIntervalThanTheCodesLifetime() async throws {
         let time = VirtualTime()
         try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in

@@ -36,6 +36,27 @@ import Testing
         )
     }
 
+    /// The API compresses the body although the request does not allow it. The browser decodes it, and detects whether it is complete.
+    @Test func forwardsACompressedResponseUnchanged() async throws {
+        try await WebEnvironment.run { web in
+            let api = APITransport(web.environment.transport) { request, _ in
+                #expect(request.headerFields[.acceptEncoding] == "identity")
+                return TransportResponse(
+                    head: HTTPResponse(status: .ok, headerFields: [.contentEncoding: "gzip"]),
+                    body: Array("abcd".utf8)
+                )
+            }
+            let server = try web.process(transport: api)
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let request = browser.request(.get, "/api/photos", WebBrowser.ownPage)
+            let response = try #require(await Self.proxy(server).response(to: request))
+            #expect(response.status == 200)
+            #expect(response.head.headerFields[.contentEncoding] == "gzip")
+            #expect(response.body == Array("abcd".utf8))
+        }
+    }
+
     @Test func forwardsAStreamedBodyAndItsContentEncoding() async throws {
         try await WebEnvironment.run { web in
             let api = APITransport(web.environment.transport) { request, body in

@@ -62,7 +62,7 @@ import Testing
             isVerified: true
         ),
         Case(
-            testDescription: "another address is verified",
+            testDescription: "a different email address is verified",
             idToken: ["email": "victim@example.com"],
             userInfo: ["email": "attacker@example.com", "email_verified": true],
             email: "victim@example.com",

@@ -56,6 +56,7 @@ import Testing
             let first = try #require(try await mail.signIn().credential.tokens.deviceSecret)
             environment.emulator.custom.fault = .tokenResponse(.member("device_secret", "rotated-secret"))
             #expect(try await mail.refresh().tokens.deviceSecret == Secret("rotated-secret"))
+            #expect(await mail.drain())
             let calendar = try environment.app("calendar", user: .alice)
             environment.emulator.custom.fault = nil
             _ = try await calendar.signIn()
@@ -68,10 +69,28 @@ import Testing
             // A refresh after the sign-out of the group shares nothing.
             environment.emulator.custom.fault = .tokenResponse(.member("device_secret", "late-secret"))
             _ = try? await mail.refresh()
+            #expect(await mail.drain())
             let shared = try await SharedCredentialStore(group: "acme", store: environment.shared).value(
                 for: environment.issuer
             )
             #expect(shared.map { "\($0.exposed)" }?.contains("late-secret") == false)
+        }
+    }
+
+    @Test func aRefreshedIDTokenForAnotherDeviceSecretIsRejected() async throws {
+        let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
+        try await OktaEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let mail = try environment.app("mail", user: .alice, host: time.host)
+            _ = try await mail.signIn()
+            environment.emulator.custom.fault = .idToken(.claim("ds_hash", "AAAAAAAAAAAAAAAAAAAAAA"))
+            time.advance(by: .seconds(7200))
+            let error = await #expect(throws: AuthError.self) { try await mail.freshTokens() }
+            #expect(error?.code == .invalidIDToken)
+            #expect(error?.message.contains("ds_hash") == true)
+            // The refresh token is not rotated, so only the number of rejected refreshes is known.
+            time.advance(by: .seconds(600))
+            let second = await #expect(throws: AuthError.self) { try await mail.freshTokens() }
+            #expect(second?.code == .loginRequired)
         }
     }
 

@@ -276,35 +276,14 @@ import Testing
         }
     }
 
-    /// A decoder would not report a truncated body, and the caller has not offered an encoding (RFC 9110 section 12.5.3).
-    @Test(arguments: ["gzip", "br", "zstd", "x"], [true, false]) func anEncodingThatWasNotOfferedIsRejected(
-        _ coding: String,
-        _ isStream: Bool
-    ) async throws {
-        try await ScriptedServer.run([
-            .receive, .send("HTTP/1.1 200 OK\r\nContent-Encoding: \(coding)\r\nContent-Length: 4\r\n\r\nabcd"),
-        ]) { server in
-            let request = TransportRequest(
-                .get,
-                try Endpoint(server.origin),
-                headerFields: [.acceptEncoding: "identity"]
-            )
-            let error = await #expect(throws: AuthError.self) {
-                if isStream {
-                    for try await _ in try await SystemTransport().stream(request).body {}
-                } else {
-                    _ = try await SystemTransport().send(request)
-                }
-            }
-            #expect(error?.code == .invalidResponse)
-        }
-    }
-
-    @Test func aCallerThatOffersEncodingsReceivesTheEncodedBody() async throws {
+    /// A decoder would not report a truncated body.
+    @Test(arguments: ["identity", "gzip"]) func theBodyIsNotDecodedForACallerThatSendsAcceptEncoding(_ accepted: String)
+        async throws
+    {
         try await ScriptedServer.run([
             .receive, .send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd"),
         ]) { server in
-            let request = TransportRequest(.get, try Endpoint(server.origin), headerFields: [.acceptEncoding: "gzip"])
+            let request = TransportRequest(.get, try Endpoint(server.origin), headerFields: [.acceptEncoding: accepted])
             #expect(try await SystemTransport().send(request).body == Array("abcd".utf8))
         }
     }

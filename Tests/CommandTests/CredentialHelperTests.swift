@@ -115,7 +115,7 @@ import Testing
 
     @Test(arguments: [
         STSResponse(
-            testDescription: "a page of a load balancer",
+            testDescription: "a load balancer's error page",
             status: .serviceUnavailable,
             body: "<html><p>Unavailable<br></html>",
             message: "status 503"

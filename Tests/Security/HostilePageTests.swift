@@ -318,7 +318,7 @@ import Testing
             page: { "<form " + (0..<40_000).map { "a\($0)=x\"y" }.joined(separator: " ") + ">" }
         ),
         Monster(
-            name: "attributes after a comment that parsers end differently",
+            name: "attributes after an incorrectly closed comment",
             page: { "<!-- x --!><a " + (0..<40_000).map { "a\($0)" }.joined(separator: " ") + "> -->" }
         ),
         Monster(name: "attributes after a truncated tag", page: { "<a <form \(attributes)>" }),

@@ -9,6 +9,8 @@ package final class Browser: @unchecked Sendable {  // All jobs of a simulation 
     package private(set) var cookies: [String: String] = [:]
     /// The session at the provider.
     var userSession: Int?
+    /// The number of sign-ins that have begun, and of those that are in progress.
+    var signIns = (begun: 0, inProgress: 0)
 
     package init(name: String) { self.name = name }
 

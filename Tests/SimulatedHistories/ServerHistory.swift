@@ -164,6 +164,9 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
             world.note("\(browser.name) cannot sign in: \(response.head.status)")
             return
         }
+        browser.signIns.begun += 1
+        browser.signIns.inProgress += 1
+        defer { browser.signIns.inProgress -= 1 }
         try? await simulation.clock.sleep(for: simulation.random.duration(.milliseconds(50), .seconds(20)))
         let isNew = browser.userSession.map { provider.userSessions[$0].isEnded } ?? true
         if isNew || simulation.random.happens(0.2) {
@@ -186,10 +189,14 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         let request = browser.request(.get, "/callback?\(parameters)")
         world.note("\(browser.name) returns with code.\(code)")
         rules.mayEnd(old)
+        let signIns = browser.signIns
         let response = await send { [self] sessions, process in
             let response = await sessions.response(to: request)
             if let response, let cookie = SessionServerCookie.session(in: response) {
                 rules.begins(cookie, code: code, in: browser.name, after: old, at: process)
+                // Each of the browser's other sign-ins ends this session when it succeeds.
+                let isAlone = signIns.inProgress <= 1 && browser.signIns.begun == signIns.begun
+                if !isAlone { rules.mayEnd([cookie]) }
             }
             return response
         }

@@ -35,7 +35,7 @@ struct CredentialMachine {
     /// user may have signed out in another process.
     static let checkInterval: TimeInterval = 10
 
-    /// The subject of the account; nil for the current one.
+    /// The name of the account (``AccountID/isNamed(_:)``); nil for the current one.
     let account: String?
 
     private(set) var cached: CachedTokens?
@@ -160,7 +160,7 @@ extension CredentialMachine {
     /// The record may have been removed during a read in progress, so its result is not cached. Operations in progress continue.
     mutating func discardPendingReads() { removals += 1 }
 
-    /// Whether this credential belongs to an account: the account with the given subject, or the current account.
+    /// Whether this credential belongs to an account: the account with the given name, or the current account.
     func manages(_ other: AccountID) -> Bool {
         guard let account else { return current.map { $0 == other } ?? true }
         return other.isNamed(account)

@@ -144,6 +144,8 @@ extension ManagedCredential {
         }
         var updated = credential
         updated.tokens.refreshToken = outcome.credential.tokens.refreshToken
+        updated.tokens.deviceSecret = outcome.credential.tokens.deviceSecret
+        share(updated, replacing: credential)
         let refreshed: Credential
         switch outcome {
         case .refreshed(let credential): refreshed = credential

@@ -137,7 +137,7 @@ extension CredentialManager {
 }
 
 extension RecordKey {
-    /// The key of the claim that notifies a refresh in progress of a sign-out.
+    /// The key of the claim that indicates a sign-out to a refresh in progress.
     var signOut: RecordKey {
         RecordKey(name: "signed out\n\(name)", issuer: issuer, clientID: clientID, resource: resource, kind: .claim)
     }

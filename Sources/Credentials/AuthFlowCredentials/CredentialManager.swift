@@ -319,7 +319,7 @@ public final class CredentialManager: Sendable {
     /// An uncached credential, for a caller that retains it.
     /// - Parameters:
     ///   - key: The key of its record.
-    ///   - account: The subject of the account to use when several are signed in; nil for the current one.
+    ///   - account: The name of the account to use when several are signed in (``AccountID/isNamed(_:)``); nil for the current one.
     ///   - label: The display name of the credential.
     ///   - renewal: Obtains a credential that belongs to no user; default: the manager's renewal.
     package func managed(

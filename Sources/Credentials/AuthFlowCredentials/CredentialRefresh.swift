@@ -34,7 +34,7 @@ struct CredentialRefresh {
     /// 400 response. The credential remains stored, because it is not known to be invalid.
     static let rejectionLimit: Int64 = 2
 
-    /// The subject of the account; nil for the current one.
+    /// The name of the account (``AccountID/isNamed(_:)``); nil for the current one.
     let account: String?
     /// The remaining lifetime below which the access token is treated as expired.
     let margin: Duration
@@ -245,7 +245,8 @@ struct CredentialRefresh {
 
     private static func isUnexplained(_ error: AuthError, named name: String?) -> Bool {
         // Tokens that fail a check every time cannot be used either.
-        let isFailedCheck = [.invalidIDToken, .invalidUserInfo].contains(error.code)
+        let isFailedCheck =
+            [.invalidIDToken, .invalidUserInfo, .insufficientUserAuthentication].contains(error.code)
         // Some providers send non-standard codes. With 403 or 404, text such as "Forbidden" or "not_found" comes from a gateway.
         let codes =
             [

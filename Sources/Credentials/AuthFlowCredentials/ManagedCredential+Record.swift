@@ -211,7 +211,7 @@ extension ManagedCredential {
         if let account, !AccountID.containsIssuer(account), credential.isFromTenant {
             throw AuthError(
                 .accountMismatch,
-                "The server serves users of several tenants, so the subject \(DisplayText.sanitized(account, limit: 80)) alone does not identify the user. Name the account by its issuer and subject, separated by a space: \(DisplayText.sanitized(credential.account.issuer, limit: 200)) \(DisplayText.sanitized(account, limit: 80))"
+                "The server serves users of several tenants, so the subject \(DisplayText.sanitized(account, limit: 80)) alone does not identify the user. Name the account by its issuer and subject, separated by a space: \(DisplayText.sanitized("\(credential.account.issuer) \(account)", limit: 600))"
             )
         }
         func save() async throws {

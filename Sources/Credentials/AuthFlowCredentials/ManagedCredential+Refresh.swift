@@ -119,20 +119,23 @@ extension ManagedCredential {
             let name = client.adapter.standardName(of: error.providerError)
             consequence = refresh.consequence(of: error, named: name, for: credential, at: client.host.now())
         }
-        let answer = try await perform(consequence, for: subject, in: &accounts, lease, epoch)
-        await share(answer, replacing: credential)
-        return answer
+        if let stored = consequence.stored { share(stored, replacing: credential) }
+        return try await perform(consequence, for: subject, in: &accounts, lease, epoch)
     }
 
-    /// Shares a device secret that a refresh has replaced with the vendor's other apps.
-    private func share(_ credential: Credential, replacing previous: Credential) async {
+    /// Shares a device secret that a refresh has replaced with the vendor's other apps. The refresh does not wait: another process may hold the
+    /// lock of the shared store.
+    func share(_ credential: Credential, replacing previous: Credential) {
         guard credential.tokens.deviceSecret != previous.tokens.deviceSecret,
             let provider = client.adapter as? any SharedSignIn
         else { return }
-        do {
-            try await provider.share(credential, replacing: previous, in: client.providerContext)
-        } catch {
-            reporter().report(.sharing, .failed((error as? AuthError)?.code ?? .storageFailed))
+        let reporter = reporter()
+        _ = unfinished.begin { [client] in
+            do {
+                try await provider.share(credential, replacing: previous, in: client.providerContext)
+            } catch {
+                reporter.report(.sharing, .failed((error as? AuthError)?.code ?? .storageFailed))
+            }
         }
     }
 

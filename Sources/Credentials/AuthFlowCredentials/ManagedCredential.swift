@@ -49,7 +49,7 @@ package final class ManagedCredential: Sendable {
     /// Thrown when another user signed in, the user signed out, or the lease was lost before the operation completed.
     struct Outdated: Error {}
 
-    /// - Parameter account: The subject of the account; nil for the current one.
+    /// - Parameter account: The name of the account (``AccountID/isNamed(_:)``); nil for the current one.
     init(
         client: OAuthClient,
         store: any TokenStore,
@@ -129,7 +129,7 @@ package final class ManagedCredential: Sendable {
 
     /// A credential whose access token is fresh, after a refresh if necessary.
     /// - Parameters:
-    ///   - account: The subject of an account; default: the account of this object. The credential of another account is not cached.
+    ///   - account: The name of an account (``AccountID/isNamed(_:)``); default: the account of this object. The credential of another account is not cached.
     ///   - margin: The remaining lifetime below which the access token is treated as expired; default: the manager's margin. The
     ///     margin is limited to a quarter of the token's lifetime.
     ///   - rejected: An access token that an API has rejected, even if it appears to be fresh.

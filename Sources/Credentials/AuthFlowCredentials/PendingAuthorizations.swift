@@ -70,22 +70,16 @@ public struct PendingAuthorizations: Sendable {
         guard let state = response?.state, !state.exposed.isEmpty else {
             throw AuthError(.invalidCallback, "The authorization response has no state parameter.")
         }
-        return try await take(state, in: browser, of: client).request
+        return try await take(state, in: browser, of: client)
     }
 
     /// Like ``take(for:in:of:)``, with the response's state, which has not been verified yet.
-    /// - Returns: The request, and the note that ``saveNote(_:for:of:)`` has stored for it, if any.
-    package func take(
-        _ state: Secret,
-        in browser: Secret,
-        of client: OAuthClient
-    ) async throws -> (request: AuthorizationRequest, note: String?) {
-        let (issuer, clientID) = (client.server.issuer, client.registration.clientID)
-        let (bytes, note) = try await takeBytes(
-            Self.key(state, browser, issuer, clientID),
-            Self.noteKey(browser, issuer, clientID)
-        )
-        guard let bytes, let json = try? JSON(parsing: bytes), let request = AuthorizationRequest(json) else {
+    package func take(_ state: Secret, in browser: Secret, of client: OAuthClient) async throws -> AuthorizationRequest
+    {
+        let key = Self.key(state, browser, client.server.issuer, client.registration.clientID)
+        guard let bytes = try await takeBytes(key), let json = try? JSON(parsing: bytes),
+            let request = AuthorizationRequest(json)
+        else {
             throw AuthError(
                 .invalidCallback,
                 "This browser has no pending authorization request for this response: the request was already used, was removed after its expiry, or was never created. Sign in again."
@@ -94,7 +88,7 @@ public struct PendingAuthorizations: Sendable {
         guard client.host.now() < request.expiresAt else {
             throw AuthError(.timedOut, "The authorization request has expired. Sign in again.")
         }
-        return (request, note.map { String(decoding: $0, as: UTF8.self) })
+        return request
     }
 
     /// Stores a note for a browser's request; it replaces an earlier note. Only for a ``SessionTokenStore``.
@@ -111,18 +105,19 @@ public struct PendingAuthorizations: Sendable {
         }
     }
 
-    /// Removes and returns a request and its note.
-    private func takeBytes(_ key: RecordKey, _ noteKey: RecordKey) async throws -> (request: [UInt8]?, note: [UInt8]?) {
-        if let sessions = store as? any SessionTokenStore {
-            let removed = try await sessions.remove([key, noteKey])
-            return (removed.first { $0.key == key }?.bytes, removed.first { $0.key == noteKey }?.bytes)
-        }
-        let request = try await store.withLease(on: key) { lease -> [UInt8]? in
+    /// Removes and returns the note of a browser's request; nil for none.
+    package func takeNote(for browser: Secret, of client: OAuthClient) async throws -> String? {
+        let key = Self.noteKey(browser, client.server.issuer, client.registration.clientID)
+        return try await takeBytes(key).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    private func takeBytes(_ key: RecordKey) async throws -> [UInt8]? {
+        if let sessions = store as? any SessionTokenStore { return try await sessions.remove([key]).first?.bytes }
+        return try await store.withLease(on: key) { lease -> [UInt8]? in
             guard let bytes = try await store.bytes(for: key) else { return nil }
             try await store.write(nil, under: lease)
             return bytes
         }
-        return (request, nil)
     }
 
     /// A key that contains neither the state nor the browser's value, because record names are not secret.

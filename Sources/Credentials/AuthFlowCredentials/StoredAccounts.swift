@@ -66,7 +66,7 @@ package struct StoredAccounts: Sendable, Hashable {
         return named.count == 1 ? named.first : nil
     }
 
-    /// Checks that at most one account has a name.
+    /// Checks that the name matches at most one account.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     package func requireUnambiguous(_ name: String?) throws(AuthError) {
         guard let name, entries.count(where: { $0.account.isNamed(name) }) > 1 else { return }

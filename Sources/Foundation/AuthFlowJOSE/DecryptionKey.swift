@@ -146,7 +146,7 @@ extension DecryptionKey {
     /// - Parameters:
     ///   - text: The text, which contains one private key.
     ///   - keyID: The `kid` under which the key is registered; default: its thumbprint.
-    ///   - algorithm: The key's registered algorithm; default: every algorithm that fits the key, except
+    ///   - algorithm: The key's registered algorithm; default: every algorithm that the key supports, except
     ///     RSA-OAEP with SHA-1.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     public init(pem text: Secret, keyID: String? = nil, algorithm: KeyManagementAlgorithm? = nil) throws(AuthError) {

@@ -173,7 +173,10 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         completionHandler: @escaping (URLSession.ResponseDisposition) -> Void
     ) {
         guard let http = response as? HTTPURLResponse else { return completionHandler(.cancel) }
-        let received = TransportResponse(head: HTTPResponse(http))
+        var head = HTTPResponse(http)
+        // URLSession decodes the body, even for a caller that sends Accept-Encoding.
+        head.headerFields[.contentEncoding] = nil
+        let received = TransportResponse(head: head)
         let announced = http.expectedContentLength
         let identifier = dataTask.taskIdentifier
         let exchange = state.withLock { state -> Exchange? in

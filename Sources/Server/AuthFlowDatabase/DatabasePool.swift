@@ -275,7 +275,10 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
                 return state.withLock { $0.waiting = [job] + $0.waiting }
             }
             guard job.begin(on: link) else {
-                state.withLock { $0.looking += 1 }
+                state.withLock { state in
+                    state.looking += 1
+                    state.ended = max(0, state.ended - 1)
+                }
                 continue
             }
             let response: Result<Link.Response, DatabaseFailure>

@@ -11,8 +11,6 @@ struct PendingSignIn: Sendable, Codable {
 
     /// The browser's session at the start of the sign-in.
     let previous: Previous?
-    /// The browser's session that another sign-in has started since then. It is stored separately.
-    var later: Previous?
     let returnPath: String
     let isSilent: Bool
     let linksAccounts: Bool

@@ -20,10 +20,9 @@ extension SessionServer {
             let taken = try await reporter.step(.authorizationResponse) {
                 try await takeRequest(for: parameters, at: provider, request)
             }
-            let removal = signInCookies(provider).removal(of: taken.cookie)
+            let removal = signInCookies(provider).removal(of: taken.cookie.name)
             do {
-                var pending = try PendingSignIn(note: taken.request.note)
-                pending.later = taken.note.flatMap(PendingSignIn.Previous.init)
+                let pending = try PendingSignIn(note: taken.request.note)
                 do {
                     let credential = try await provider.client.exchange(
                         .response(taken.response),
@@ -54,10 +53,10 @@ extension SessionServer {
     }
 
     /// Starts the session of a user who has signed in, if the application accepts the sign-in.
-    /// - Parameter cookie: The name of the sign-in's cookie.
+    /// - Parameter cookie: The sign-in's cookie.
     private func begin(
         _ pending: PendingSignIn,
-        _ cookie: String,
+        _ cookie: (name: String, value: String),
         _ credential: Credential,
         at provider: ProviderSessions,
         _ request: HTTPRequest,
@@ -88,9 +87,9 @@ extension SessionServer {
         case .accepted(let data, let path):
             let start = try rejecting { try succession.start(with: data) }
             let identifier = try await reporter.step(.storing) {
-                try await begin(start, succession, at: provider, after: old)
+                try await begin(start, succession, at: provider, after: old, cookie: Secret(cookie.value))
             }
-            await record(identifier, of: provider, for: request, except: cookie)
+            await record(identifier, of: provider, for: request, except: cookie.name)
             return navigationResponse(to: path ?? pending.returnPath, .signedIn, request)
                 .setting(sessionCookie(identifier, provider))
         }
@@ -138,13 +137,16 @@ extension SessionServer {
     private func oldSessions(_ pending: PendingSignIn, _ request: HTTPRequest) -> [(
         provider: ProviderSessions, key: RecordKey
     )] {
-        let recorded = [pending.previous, pending.later].compactMap(\.self).compactMap { old in
-            provider(old.provider).map { ($0, $0.recordKey(named: old.name)) }
-        }
+        let remembered = pending.previous.flatMap(session)
         let present = sessionIdentifier(of: request).map { ($0.provider, $0.provider.recordKey($0.identifier)) }
-        return (recorded + [present].compactMap(\.self)).reduce(into: []) { old, session in
-            if !old.contains(where: { $0.1 == session.1 }) { old.append(session) }
+        guard let remembered, let present, remembered.1 != present.1 else {
+            return [remembered ?? present].compactMap(\.self)
         }
+        return [remembered, present]
+    }
+
+    private func session(_ previous: PendingSignIn.Previous) -> (provider: ProviderSessions, key: RecordKey)? {
+        provider(previous.provider).map { ($0, $0.recordKey(named: previous.name)) }
     }
 
     /// Records a new session for the browser's other sign-ins in progress, which will end it: the browser does not send a `Strict` cookie with
@@ -157,15 +159,16 @@ extension SessionServer {
         except own: String
     ) async {
         let session = PendingSignIn.Previous(provider: provider.name, name: provider.recordKey(identifier).name)
-        guard let note = try? session.note else { return }
-        for other in providers {
-            for cookie in signInCookies(other).newest(in: RequestCookies(request)) where cookie.name != own {
-                try? await other.pending.saveNote(
-                    note,
-                    for: Secret(cookie.value),
-                    of: other.client,
-                    lifetime: Self.signInTimeout
-                )
+        // The response to the browser does not wait for a slow store.
+        try? await withDeadline(.seconds(2), clock: host.clock) {
+            AuthError(.timedOut, "The store did not respond in time.")
+        } _: { [self] in
+            let note = try session.note
+            for other in providers {
+                for cookie in signInCookies(other).newest(in: RequestCookies(request)) where cookie.name != own {
+                    let browser = Secret(cookie.value)
+                    try await other.pending.saveNote(note, for: browser, of: other.client, lifetime: Self.signInTimeout)
+                }
             }
         }
     }
@@ -189,7 +192,9 @@ extension SessionServer {
         for parameters: String,
         at provider: ProviderSessions,
         _ request: HTTPRequest
-    ) async throws -> (request: AuthorizationRequest, note: String?, response: RedirectResponse, cookie: String) {
+    ) async throws -> (
+        request: AuthorizationRequest, response: RedirectResponse, cookie: (name: String, value: String)
+    ) {
         // A browser without a sign-in in progress must not trigger a private-key operation (for an encrypted response)
         // or a store access. The same applies to cookies that another subdomain has set.
         let cookies = signInCookies(provider)
@@ -204,8 +209,7 @@ extension SessionServer {
             let own = found.first(where: { $0.name == cookies.name(for: state) })
         else { throw Self.unexpectedResponse }
         do {
-            let taken = try await provider.pending.take(state, in: Secret(own.value), of: provider.client)
-            return (taken.request, taken.note, response, own.name)
+            return (try await provider.pending.take(state, in: Secret(own.value), of: provider.client), response, own)
         } catch let error as AuthError where error.code == .invalidCallback {
             throw Self.unexpectedResponse
         }
@@ -220,11 +224,13 @@ extension SessionServer {
 
     /// Stores the new session under a new identifier, and ends the browser's previous sessions: an identifier that was known before a sign-in
     /// must not identify the session after it (session fixation).
+    /// - Parameter cookie: The value of the sign-in's cookie.
     private func begin(
         _ start: SessionSuccession.Start,
         _ succession: SessionSuccession,
         at provider: ProviderSessions,
-        after old: [(provider: ProviderSessions, key: RecordKey)]
+        after old: [(provider: ProviderSessions, key: RecordKey)],
+        cookie: Secret
     ) async throws -> Secret {
         let credential = start.credential
         let identifier = Secret(Base64URL.encode(host.randomBytes(32)))
@@ -245,7 +251,10 @@ extension SessionServer {
                 if credential.endsWithProviderSession { revoke([credential], at: provider) }
                 throw AuthError(.loginRequired, "The provider ended the session during the sign-in. Sign in again.")
             }
-            for (other, old) in old {
+            // The session that another sign-in of this browser has started in the meantime.
+            let note = try? await provider.pending.takeNote(for: cookie, of: provider.client)
+            let later = note.flatMap(PendingSignIn.Previous.init).flatMap(session).map { [$0] } ?? []
+            for (other, old) in old + later {
                 if succession.revokesLateTokens(of: old, at: other.name) {
                     try await other.credentials.revokeLateTokens(of: [old])
                 }

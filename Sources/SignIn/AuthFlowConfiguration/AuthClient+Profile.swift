@@ -9,7 +9,7 @@ extension AuthClient {
         public var flows: [SignInFlow]?
         /// The name of the user agent, which uses the profile's options for that agent, if any; default: the profile's choice.
         public var userAgent: String?
-        /// The subject of the account to use; default: the profile's account.
+        /// The account to use: its subject, or its issuer and subject, separated by a space; default: the profile's account.
         public var account: String?
         /// The environment that the program runs in; default: detected.
         public var launchEnvironment: LaunchEnvironment?

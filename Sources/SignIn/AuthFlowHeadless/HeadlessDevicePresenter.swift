@@ -1,7 +1,8 @@
 public import AuthFlow
 import AuthFlowEssentials
 
-/// Completes a device authorization headlessly: opens the verification URI and acts there as the user.
+/// Completes a device authorization headlessly: opens the verification URI and completes its pages in place of the
+/// user.
 ///
 /// For tests and for service accounts, like ``HeadlessUserAgent``.
 public struct HeadlessDevicePresenter: Sendable {

@@ -41,7 +41,7 @@ extension HeadlessUserAgent: UserAgent {
         return try await body(
             RedirectSession(redirectURI: redirectURI) { url in
                 let start = try Endpoint(url, name: "authorization request")
-                let shared = await known(options.reporter)
+                let shared = await known(options)
                 let browser = HeadlessBrowser(
                     purpose: options.purpose,
                     transport: transport,
@@ -101,10 +101,11 @@ extension HeadlessUserAgent: UserAgent {
     }
 
     /// The cookies that other apps have shared; nil when sharing is not configured or the cookies cannot be read.
-    private func known(_ reporter: FlowReporter) async -> SharedCookies.Snapshot? {
+    private func known(_ options: RedirectOptions) async -> SharedCookies.Snapshot? {
         guard let sharedCookies else { return nil }
+        let reporter = options.reporter
         do {
-            let shared = try await sharedCookies.snapshot(now: host.now())
+            let shared = try await sharedCookies.snapshot(for: options.purpose, now: host.now())
             reporter.report(.pageLoad, details: ["shared_cookies": "\(shared.cookies.count)"])
             return shared
         } catch {

@@ -44,9 +44,10 @@ public struct SharedCookies: Sendable {
     }
 
     /// The current cookies.
-    func snapshot(now: Date) async throws -> Snapshot {
+    /// - Parameter purpose: A sign-out also uses cookies whose user is not known.
+    func snapshot(for purpose: RedirectOptions.Purpose, now: Date) async throws -> Snapshot {
         let document = try await store.value(for: origin.origin)
-        guard mayUse(document) else { return Snapshot(cookies: [], document: document) }
+        guard mayUse(document, for: purpose) else { return Snapshot(cookies: [], document: document) }
         let cookies = (document?.exposed["cookies"]?.array ?? [])
             .compactMap { Cookie(stored: $0, origin: origin.origin) }
             .filter { isShareable($0, now: now) }
@@ -63,17 +64,17 @@ public struct SharedCookies: Sendable {
         try await store.change(for: origin.origin) { $0 == old.document ? new : $0 }
     }
 
-    /// Deletes the cookies, for every app in the group. The cookies of another user than the configured one remain.
+    /// Deletes the cookies, for every app in the group. Cookies of a user other than the configured one remain.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func remove() async throws {
-        try await store.change(for: origin.origin) { mayUse($0) ? nil : $0 }
+        try await store.change(for: origin.origin) { mayUse($0, for: .signOut) ? nil : $0 }
     }
 
     /// Whether stored cookies may belong to this app's user. With another user's cookies, the provider would continue that user's session
     /// without a question.
-    private func mayUse(_ document: RedactedJSON?) -> Bool {
+    private func mayUse(_ document: RedactedJSON?, for purpose: RedirectOptions.Purpose) -> Bool {
         guard let user, let document else { return true }
-        return document.exposed["user"]?.string?.isIdentical(to: user) == true
+        return document.exposed["user"]?.string.map { $0.isIdentical(to: user) } ?? (purpose == .signOut)
     }
 
     /// Whether a cookie may be sent to an endpoint. Shared cookies are sent only to their origin, whereas under

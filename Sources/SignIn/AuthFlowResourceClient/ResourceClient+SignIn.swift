@@ -305,7 +305,7 @@ extension ResourceClient {
                 unfinished: unfinished,
                 client: client,
                 registration: registration,
-                previous: record.current
+                previous: record
             )
             state.withLock { $0.pendingSignIns = ($0.pendingSignIns + [pending]).suffix(16) }
             await list()

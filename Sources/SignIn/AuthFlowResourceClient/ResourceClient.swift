@@ -119,12 +119,12 @@ public final class ResourceClient: Sendable {
 
         /// Adds a client whose operations must complete before the process exits.
         mutating func add(_ client: AuthClient) {
-            guard !clients.contains(where: { $0 === client }) else { return }
             if isStopping { client.stopSending() }
-            clients.append(client)
+            clients = clients.filter { $0 !== client } + [client]
             guard clients.count > 16 else { return }
+            let inUse = [self.client?.client].compactMap(\.self) + pendingSignIns.map(\.client)
             let oldest = clients.firstIndex { client in
-                !client.hasUnfinishedWork && !pendingSignIns.contains { $0.client === client }
+                !client.hasUnfinishedWork && !inUse.contains { $0 === client }
             }
             if let oldest { clients.remove(at: oldest) }
         }
@@ -473,8 +473,8 @@ struct PendingSignIn: Sendable {
     let client: AuthClient
     /// The registration to store if the sign-in has succeeded; nil for a registration that is stored already.
     let registration: StoredRegistration?
-    /// The last successful sign-in before this one.
-    let previous: KnownResource?
+    /// The record at the start of the sign-in.
+    let previous: ResourceRecord
     var hasEnded = false
 }
 

@@ -7,6 +7,8 @@ import AuthFlowJSON
 struct ResourceRecord: Sendable, Hashable {
     /// The last sign-in; nil when no user has signed in.
     private(set) var current: KnownResource?
+    /// The identifier of that sign-in; nil when it has none. A later sign-in may be equal in every other respect.
+    private(set) var currentID: String?
     /// Other sign-ins: unsuccessful, or with a server or client that the resource no longer uses.
     private(set) var others: [KnownResource] = []
     /// The sign-ins that have begun, and have neither succeeded nor failed. A process that is killed leaves its sign-in here.
@@ -52,7 +54,7 @@ struct ResourceRecord: Sendable, Hashable {
         func signIn(_ json: JSON) -> KnownResource? {
             if let known = KnownResource(json) { return known }
             isComplete = false
-            // A newer version may know other methods. The tokens are stored under the same key.
+            // A newer version may support other identification methods. The tokens are stored under the same key.
             let identification = JSON.string(ClientIdentification.registered.rawValue)
             return KnownResource(.object((json.object ?? [:]).merging(["identification": identification]) { $1 }))
         }
@@ -61,7 +63,10 @@ struct ResourceRecord: Sendable, Hashable {
             isComplete = isComplete && value.array != nil
             return value.array ?? []
         }
-        if members.keys.contains(where: { $0 != "others" && $0 != "unfinished" }) { record.current = signIn(json) }
+        if members.keys.contains(where: { $0 != "others" && $0 != "unfinished" }) {
+            record.current = signIn(json)
+            record.currentID = json["sign_in"]?.string
+        }
         record.others = list("others").compactMap(signIn)
         for json in list("unfinished") {
             guard let signIn = signIn(json) else { continue }
@@ -80,6 +85,7 @@ struct ResourceRecord: Sendable, Hashable {
         get throws {
             guard !all.isEmpty else { return nil }
             var members = current?.json.object ?? [:]
+            if current != nil { members["sign_in"] = currentID.map(JSON.string) }
             if !others.isEmpty { members["others"] = .array(others.map(\.json)) }
             if !unfinished.isEmpty {
                 members["unfinished"] = .array(
@@ -127,15 +133,16 @@ struct ResourceRecord: Sendable, Hashable {
     /// - Parameter id: The identifier of the unfinished sign-in. After a lost lease, another process may have an unfinished sign-in, too.
     mutating func use(_ known: KnownResource, finishing id: String? = nil) {
         others = (others + [current].compactMap { $0 }).filter { !$0.sharesTokens(with: known) }
-        current = known
+        (current, currentID) = (known, id)
         unfinished.removeAll { $0.id == id }
     }
 
     /// Records the outcome of a sign-in that did not record it itself, unless a later sign-in has stored its tokens in the same record.
-    /// - Parameter previous: The last successful sign-in before this one.
-    mutating func finish(_ signIn: Unfinished, hasTokens: Bool, replacing previous: KnownResource?) {
+    /// - Parameter previous: The record at the start of the sign-in.
+    mutating func finish(_ signIn: Unfinished, hasTokens: Bool, replacing previous: ResourceRecord) {
         guard unfinished.contains(where: { $0.id == signIn.id }) else { return }
-        if hasTokens, current == previous || current?.sharesTokens(with: signIn.signIn) != true {
+        let isLast = current == previous.current && currentID == previous.currentID
+        if hasTokens, isLast || current?.sharesTokens(with: signIn.signIn) != true {
             use(signIn.signIn, finishing: signIn.id)
         } else {
             fail(signIn.id)
@@ -153,7 +160,7 @@ struct ResourceRecord: Sendable, Hashable {
     /// - Parameter now: The time; nil to remove unfinished sign-ins as well. Otherwise, an unfinished sign-in, which may still store tokens,
     ///   remains recorded until its end.
     mutating func remove(_ known: KnownResource, at now: Date?) {
-        if current?.sharesTokens(with: known) == true { current = nil }
+        if current?.sharesTokens(with: known) == true { (current, currentID) = (nil, nil) }
         others.removeAll { $0.sharesTokens(with: known) }
         unfinished.removeAll { unfinished in
             // After the clock has been set back, the recorded end may be far in the future.

@@ -190,22 +190,29 @@ import Testing
             isReplaced: true,
             isCurrent: false
         ),
+        Outcome(
+            testDescription: "the tokens are those of a later sign-in that is equal to the earlier one",
+            hasTokens: true,
+            isStepUp: true,
+            isReplaced: true,
+            isCurrent: false
+        ),
     ]) func anInterruptedSignInIsFinishedLater(_ outcome: Outcome) throws {
         var interrupted = Self.known
         interrupted.scopes = ["read", "write"]
         var record = ResourceRecord()
         let unfinished = Self.unfinished(interrupted)
         if outcome.isStepUp { record.use(Self.known) }
-        let previous = record.current
+        let previous = record
         record.begin(unfinished, at: Self.now)
-        if outcome.isReplaced { record.use(Self.known) }
+        if outcome.isReplaced { record.use(Self.known, finishing: "other") }
         record.finish(unfinished, hasTokens: outcome.hasTokens, replacing: previous)
         #expect((record.current == interrupted) == outcome.isCurrent)
         #expect(record.unfinished.isEmpty)
         #expect(record.all.contains { $0.sharesTokens(with: interrupted) })
         // The sign-in has recorded its outcome itself.
         record.remove(interrupted, at: nil)
-        record.finish(unfinished, hasTokens: true, replacing: nil)
+        record.finish(unfinished, hasTokens: true, replacing: previous)
         #expect(record.all.isEmpty)
     }
 }

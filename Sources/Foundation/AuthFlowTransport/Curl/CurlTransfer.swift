@@ -290,13 +290,6 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             }
             return false
         }
-        if let response = head.response, hasRejectedCoding(response) {
-            fault = AuthError(
-                .invalidResponse,
-                "The response to \(call) is encoded, although the request does not accept an encoding (Content-Encoding)."
-            )
-            return false
-        }
         // A server that responds with a redirect or an error may not have read the body, and would parse it as the next request on the
         // connection.
         if let status = head.response?.status.code, status >= 300, !call.body.isEmpty {
@@ -312,13 +305,6 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             let length = response.headerFields[.contentLength].flatMap({ Int($0) }), length > call.maximumResponseSize
         else { return true }
         return failOversized()
-    }
-
-    /// Whether the body has an encoding although the request accepts none (RFC 9110 section 12.5.3).
-    private func hasRejectedCoding(_ response: HTTPResponse) -> Bool {
-        let hasBody = call.head.method != .head && ![204, 304].contains(response.status.code)
-        guard hasBody, call.head.headerFields[.acceptEncoding] == "identity" else { return false }
-        return response.headerFields[values: .contentEncoding].contains { $0.lowercased() != "identity" }
     }
 
     /// - Returns: The return value for libcurl: the number of bytes accepted.

@@ -131,7 +131,7 @@ public protocol SharedSignIn: ProviderAdapter {
     /// is nothing to exchange. Called before any other sign-in method; when the provider rejects the exchange, the next method is used.
     func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange?
 
-    /// Shares a sign-in with the vendor's other apps. Called after the credential has been stored: at each sign-in, and at a refresh that
+    /// Shares a sign-in with the vendor's other apps. Called at each sign-in, after the credential has been stored, and at each refresh that
     /// has replaced the device secret. If it throws, the error is reported, and the credential remains valid.
     /// - Parameters:
     ///   - credential: The new credential.

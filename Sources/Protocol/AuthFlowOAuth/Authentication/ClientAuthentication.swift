@@ -135,7 +135,7 @@ public struct ClientAuthentication: Sendable {
         return authentication
     }
 
-    /// The authentication at a server with these `token_endpoint_auth_methods_supported`.
+    /// The client authentication for a server that advertises these `token_endpoint_auth_methods_supported`.
     package func resolved(for advertised: [String]?) -> ClientAuthentication {
         guard followsMetadata, let secret, let advertised, advertised.contains(Method.clientSecretPost.rawValue),
             !advertised.contains(Method.clientSecretBasic.rawValue)

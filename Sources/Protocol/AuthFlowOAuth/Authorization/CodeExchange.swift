@@ -63,7 +63,7 @@ extension OAuthClient {
         _ metadata: ProviderMetadata,
         _ reporter: FlowReporter
     ) async throws -> AuthorizationResponse {
-        // RFC 9700 section 4.4.2: a response is processed only for the server and the client that the request was made for.
+        // RFC 9700 section 4.4.2: the authorization request must have been sent by this client, to this server.
         guard request.issuer.isIdentical(to: server.issuer), request.clientID.isIdentical(to: registration.clientID)
         else {
             throw AuthError(.invalidCallback, "The authorization request belongs to another client or server.")

@@ -120,7 +120,7 @@ extension OAuthClient {
         let error = (try? adapter.responseParameters(response)).flatMap(response.http.providerError(in:))
         guard response.http.isSuccessful, error == nil else {
             throw AuthError(
-                .providerRejected,
+                error?.isServerError == true ? .temporarilyUnavailable : .providerRejected,
                 "\(endpoint.host) did not revoke the \(Self.words(for: token)) (status \(response.status)).",
                 providerError: error ?? response.http.providerError,
                 status: response.status

@@ -279,7 +279,8 @@ extension TokenSet {
                     .temporarilyUnavailable,
                     "\(response.endpoint.host) cannot respond to the \(response.purpose) request now. Try again later.",
                     providerError: error,
-                    status: response.status
+                    status: response.status,
+                    retryAfter: response.http.retryAfter(now: now)
                 )
             }
             throw AuthError(

@@ -1,7 +1,7 @@
 import AuthFlowHTTP
 
 /// A response that is not acceptable JSON, for example because a number is out of range or a name is repeated. Nothing in it is used except the refresh
-/// token, which has replaced the old one.
+/// token, which has replaced the old one, and the tokens to revoke.
 struct UnparsedResponse {
     let body: [UInt8]
 

@@ -78,12 +78,6 @@ package struct DevicePolling: Sendable {
             let remaining = authorization.lifetime - elapsed()
             // The provider requests a delay that is not shorter than the code's remaining lifetime, so no further poll can succeed.
             if requestedDelay >= remaining, let lastFailure { throw lastFailure }
-            if slowDowns > 0, interval >= remaining {
-                throw AuthError(
-                    .timedOut,
-                    "The provider requests an interval of \(Int(interval.seconds)) s between requests, which is longer than its code remains valid. Start again to get a new code."
-                )
-            }
             guard wait < remaining else {
                 try await client.host.clock.sleep(for: max(remaining, .zero))
                 throw expiry(lastFailure)
@@ -100,7 +94,14 @@ package struct DevicePolling: Sendable {
             case .slowDown(let new, let error):
                 // "the interval MUST be increased by 5 seconds for this and all subsequent requests". A provider that specifies
                 // an interval is not polled more often than that.
+                hasResponded = true
                 interval = max(interval + .seconds(5), new)
+                guard new < authorization.lifetime - elapsed() else {
+                    throw AuthError(
+                        .timedOut,
+                        "The provider requests an interval of \(Int(new.seconds)) s between requests, but its code expires sooner. Start again to get a new code."
+                    )
+                }
                 slowDowns += 1
                 (missingResponses, lastFailure, requestedDelay) = (0, error, error?.retryAfter ?? .zero)
                 reporter.report(.devicePolling, details: ["interval": "\(Int(interval.seconds)) s"])

@@ -126,6 +126,9 @@ extension OAuthClient {
         } catch {
             // The new refresh token is the other user's, and must not be stored for this user.
             if (error as? AuthError)?.isSubjectMismatch == true { throw error }
+            let secret =
+                response.http.isSuccessful
+                ? (try? adapter.responseParameters(response))?.token("device_secret") : nil
             guard let replacement = replacement(in: response), replacement != refreshToken else { throw error }
             // The task was cancelled, or a custom transport threw an error, while keys were being fetched.
             let error =
@@ -133,6 +136,7 @@ extension OAuthClient {
                 ?? AuthError(.networkFailed, "The refreshed tokens could not be checked.", underlyingError: error)
             var updated = credential
             updated.tokens.refreshToken = replacement
+            updated.tokens.deviceSecret = secret ?? credential.tokens.deviceSecret
             if error.isTransient { return .unchecked(updated, error) }
             // The old access token must not be returned either, after the provider has sent an invalid response.
             updated.tokens.expiresAt = min(updated.tokens.expiresAt ?? .distantFuture, host.wholeSecond)
@@ -231,8 +235,28 @@ extension OAuthClient {
         while !refreshed.hasStorableSize, !refreshed.resourceTokens.isEmpty { refreshed.resourceTokens.removeFirst() }
         try refreshed.requireStorableSize()
         // Tokens for fewer scopes or another resource do not replace the credential's.
-        if namesUser { try await adapter.check(refreshed, replacing: credential, in: providerContext) }
+        if namesUser { try await checkByAdapter(refreshed, replacing: credential) }
         return refreshed
+    }
+
+    /// Performs the checks of the adapter, whose errors may have any code.
+    private func checkByAdapter(_ refreshed: Credential, replacing credential: Credential) async throws {
+        do {
+            try await withDeadline(.seconds(10), clock: host.clock) {
+                AuthError(.timedOut, "The refreshed tokens were not checked within 10 seconds.")
+            } _: { [self] in
+                try await adapter.check(refreshed, replacing: credential, in: providerContext)
+            }
+        } catch let error as AuthError where error.isTransient || error.code == .insufficientUserAuthentication {
+            throw error
+        } catch {
+            if error is CancellationError { throw error }
+            throw AuthError(
+                .invalidIDToken,
+                (error as? AuthError)?.message ?? "The provider's adapter rejected the refreshed tokens.",
+                underlyingError: error
+            )
+        }
     }
 
     /// The error when the key set could not be read: the refresh itself was not rejected, and a new sign-in would have the same result.

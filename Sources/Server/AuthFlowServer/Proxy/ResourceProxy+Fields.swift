@@ -12,7 +12,8 @@ extension ResourceProxy {
 
     /// The header fields that are returned to every page. None of them sets a policy for the application's origin.
     private static let returned: Set<String> = [
-        "accept-ranges", "age", "allow", "content-disposition", "content-language", "content-range", "content-type",
+        "accept-ranges", "age", "allow", "content-disposition", "content-encoding", "content-language", "content-range",
+        "content-type",
         "date", "etag", "expires", "last-modified", "preference-applied", "ratelimit", "ratelimit-limit",
         "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset", "retry-after",
     ]
@@ -35,7 +36,8 @@ extension ResourceProxy {
         fields[server.headerName] = nil
         // RFC 9110 section 7.6.3: a gateway "MUST send an appropriate Via header field in each inbound request message".
         fields[.via] = "1.1 authflow"
-        // The transport would decode the body: a length or a range would not match it, and a truncated body would look complete.
+        // The transport decodes nothing: a length or a range would not match the body, and a truncated body would look complete. An API that
+        // encodes the body nevertheless is decoded by the browser.
         fields[.acceptEncoding] = "identity"
         return fields
     }

@@ -4,8 +4,8 @@ public import AuthFlowOAuth
 extension AuthClient {
     /// The stored credential, or a newer one that could not be stored, even if its access token has expired; nil when
     /// no user is signed in.
-    /// - Parameter account: The subject of an account; default: the account in the options.
-    /// - Throws: ``AuthError`` with `storage_failed`.
+    /// - Parameter account: The subject of an account, or its issuer and subject, separated by a space; default: the account in the options.
+    /// - Throws: ``AuthError`` with `storage_failed`, or `invalid_configuration` when several accounts have the subject, at different issuers.
     public func credential(account: String? = nil) async throws -> Credential? {
         let (accounts, name) = (try await current().accounts(), account ?? options.account)
         try accounts.requireUnambiguous(name)
@@ -58,7 +58,7 @@ extension AuthClient {
     /// Call it before each use and do not store the result. The call is cheap while the tokens are fresh; otherwise
     /// all tasks and processes wait for one refresh. The store is read at most once every ten seconds, to detect whether another process
     /// has signed out or signed in as another user; in between, the cache is trusted.
-    /// - Parameter account: The subject of an account; default: the account in the options.
+    /// - Parameter account: The subject of an account, or its issuer and subject, separated by a space; default: the account in the options.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended, or any error from
     ///   refreshing; `CancellationError` when the task is cancelled, which does not cancel the refresh for other tasks.
     public func freshTokens(account: String? = nil) async throws -> TokenSet {

@@ -3,7 +3,7 @@ import AuthFlowOAuth
 /// Signs a user in with the authorization code grant, PKCE and OpenID Connect (RFC 6749 section 4.1, RFC 7636, OIDC Core
 /// section 3.1).
 ///
-/// ``run(with:save:)`` follows the order of a sign-in:
+/// ``run(with:save:)`` performs the steps of a sign-in in order:
 ///
 /// 1. find the server's endpoints (`AuthorizationServer/AuthorizationServer.swift`, `Discovery.swift`);
 /// 2. start listening for the redirect (`UserAgents/UserAgent.swift`);

@@ -54,7 +54,8 @@ public struct RedirectOptions: Sendable {
     /// The purpose of the visit.
     public let purpose: Purpose
 
-    /// The registered redirect URIs, in order of preference. An agent uses the first at which it can receive redirects.
+    /// The registered redirect URIs, in order of preference. A user agent uses the first URI at which it can
+    /// receive redirects.
     public let redirectURIs: [RedirectURI]
 
     /// The first redirect URI.

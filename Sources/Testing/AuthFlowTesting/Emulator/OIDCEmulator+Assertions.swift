@@ -135,7 +135,12 @@ extension OIDCEmulator {
             let jws = form["subject_token"].flatMap({ try? JWS(Secret($0)) }),
             let keys = try? JWKSet(state.withLock({ $0.keys }).jwks()).keys,
             keys.contains(where: { $0.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) })
-        else { return refuse("invalid_request", "the subject_token, or its type, is not this provider's ID Token") }
+        else {
+            return refuse(
+                "invalid_request",
+                "the subject_token is not an ID Token of this provider, or the subject_token_type is wrong"
+            )
+        }
         guard jws.payload["aud"]?.string == client.id else {
             return refuse("invalid_request", "the ID Token was issued to another client")
         }

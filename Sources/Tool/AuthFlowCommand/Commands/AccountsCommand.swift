@@ -27,10 +27,10 @@ struct AccountsCommand: AsyncParsableCommand {
         let accounts = try await client.accounts()
         guard json else {
             if accounts.isEmpty { Terminal.printMessage("No account is signed in.") }
-            // A subject is unique only within its issuer.
-            let isAmbiguous = Set(accounts.map(\.issuer)).count > 1
             for account in accounts {
-                let name = isAmbiguous ? "\(account.issuer) \(account.subject)" : account.subject
+                // The subject of a tenant's user is unique only within the tenant's issuer.
+                let isOfTenant = !account.issuer.utf8.elementsEqual(client.client.server.issuer.utf8)
+                let name = isOfTenant ? "\(account.issuer) \(account.subject)" : account.subject
                 Terminal.result("\(DisplayText.sanitized(name))  \(account.displayName)")
             }
             return

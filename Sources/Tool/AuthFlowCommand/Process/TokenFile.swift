@@ -18,8 +18,8 @@ struct TokenFile: Sendable {
 
     /// Writes each new token to the file, until the task is cancelled.
     ///
-    /// The loop continues after the session has ended, because the user may sign in again. The failure is reported only
-    /// once, not on every attempt.
+    /// The loop continues after the session has ended, because the user may sign in again. Consecutive
+    /// failures with the same error code are reported only once.
     /// - Parameter tokens: The tokens in the file.
     func keepUpToDate(_ tokens: TokenSet) async {
         var last = tokens

@@ -15,7 +15,8 @@ enum ToolEnvironment {
         #endif
     }()
 
-    /// The path of this program with symbolic links resolved, so that a desktop entry with the path remains valid.
+    /// The path of this program with symbolic links resolved, so that a desktop entry that contains the path does not
+    /// depend on the links.
     static func program() throws -> String {
         #if os(Linux)
         let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")

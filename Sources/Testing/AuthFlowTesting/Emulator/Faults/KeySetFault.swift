@@ -62,7 +62,7 @@ public struct KeySetFault: Sendable {
     /// Status 503.
     public static let unavailable = KeySetFault(document: .unavailable)
 
-    /// Keys that no client can use for signatures.
+    /// Keys that no client can use to verify signatures.
     private static let others: [JSON] = [
         ["kty": "EC", "crv": "secp256k1", "x": "AAAA", "y": "AAAA"],
         ["kty": "RSA", "use": "enc", "alg": "RSA-OAEP", "kid": "enc-1", "n": "AAAA", "e": "AQAB"],
