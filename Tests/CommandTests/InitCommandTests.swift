@@ -45,6 +45,82 @@ import Testing
         }
     }
 
+    @Test func commandsThatWriteOneFileAtTheSameTimeLoseNoProfile() async throws {
+        try await newcomer { emulator, folder, tool in
+            let names = (0..<4).map { "p\($0)" }
+            try await withThrowingTaskGroup(of: Int32.self) { [issuer = emulator.issuer] group in
+                for name in names {
+                    group.addTask {
+                        try await CommandHarness.run(
+                            [
+                                "init", "--issuer", issuer, "--client-id", "c", "--output", "all.json", "-p", name,
+                                "--no-login",
+                            ],
+                            environment: ["HOME": folder],
+                            folder: folder
+                        ).status
+                    }
+                }
+                for try await status in group { #expect(status == 0) }
+            }
+            let json = try JSON(parsing: Array(Data(contentsOf: URL(fileURLWithPath: "\(folder)/all.json"))))
+            #expect(json["profiles"]?.object?.keys.sorted() == names)
+        }
+    }
+
+    /// The completion scripts of shells expand the names.
+    @Test func onlyHarmlessProfileNamesAreCompleted() async throws {
+        try await newcomer { _, folder, tool in
+            let profile = #"{"provider": "oidc", "issuer": "https://a.example", "client_id": "a"}"#
+            let names = ["$(touch pwned)", "`x`", "a b", "work-1", "a@b.example"].map { #""\#($0)": \#(profile)"# }
+            try Data(#"{"profiles": {\#(names.joined(separator: ","))}}"#.utf8)
+                .write(to: URL(fileURLWithPath: "\(folder)/all.json"))
+            let completed = try await tool([
+                "---completion", "status", "--", "--profile", "4", "0", "authflow", "status", "--config", "all.json",
+                "",
+            ])
+            #expect(completed.output.split(separator: "\n").sorted() == ["a@b.example", "work-1"], "\(completed)")
+        }
+    }
+
+    @Test func aProfileNameWithALineBreakIsRejected() async throws {
+        try await newcomer { _, folder, tool in
+            let text =
+                #"{"profiles": {"a\n  ok  b": {"provider": "oidc", "issuer": "https://a.example", "client_id": "a"}}}"#
+            try Data(text.utf8).write(to: URL(fileURLWithPath: "\(folder)/all.json"))
+            let check = try await tool(["config", "check", "--config", "all.json"])
+            #expect(check.status == 2)
+            #expect(check.standardError.contains("control character"), "\(check.standardError)")
+        }
+    }
+
+    /// With a relative path, the directory would determine the file, which would not have to be trusted.
+    @Test func aRelativePathInTheEnvironmentIsRejected() async throws {
+        try await newcomer { emulator, folder, tool in
+            _ = try await tool([
+                "init", "--issuer", emulator.issuer, "--client-id", "c", "--output", "c.json", "--no-login",
+            ])
+            for (path, status) in [("c.json", 2), ("\(folder)/c.json", 0)] as [(String, Int32)] {
+                let check = try await CommandHarness.run(
+                    ["config", "check"],
+                    environment: ["HOME": folder, "AUTHFLOW_CONFIG": path],
+                    folder: folder
+                )
+                #expect(check.status == status, "\(check.standardError)")
+            }
+        }
+    }
+
+    @Test func anInvalidScopeIsRejectedBeforeTheRegistration() async throws {
+        try await newcomer { emulator, _, tool in
+            for scope in ["a b", ""] {
+                let registered = try await tool(["register", emulator.issuer, "--output", "r.json", "--scope", scope])
+                #expect(registered.status == 2, "\(registered.standardError)")
+            }
+            #expect(emulator.requests.isEmpty)
+        }
+    }
+
     @Test func addsAProfileWithoutChangingTheRestOfTheFile() async throws {
         try await newcomer { emulator, folder, tool in
             let text =

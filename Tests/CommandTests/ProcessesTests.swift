@@ -53,6 +53,47 @@ import Testing
         }
     }
 
+    /// A log rotation or another program sends such signals, whose default action would end the process.
+    @Test(arguments: [SIGUSR1, SIGUSR2, SIGALRM]) func aSignalWithoutAMeaningDoesNotEndARefresh(_ signal: Int32)
+        async throws
+    {
+        let isHeld = Mutex(false)
+        let (arrived, arrival) = AsyncStream<Void>.makeStream()
+        let (released, release) = AsyncStream<Void>.makeStream()
+        try await EmulatorServer.run { issuer in
+            let base = try OIDCEmulator(issuer: issuer)
+            base.accessTokenLifetime = 0
+            return HoldingEmulator(base: base) { request in
+                guard request.path == "/token", isHeld.withLock({ $0 }) else { return }
+                arrival.finish()
+                for await _ in released {}
+            }
+        } _: { emulator in
+            let profile = CommandHarness.profile(emulator.base.issuer, ["scopes": #"["openid", "offline_access"]"#])
+            try await CommandHarness.withConfiguration(profile) { path, _ in
+                let login = try await CommandHarness.run(
+                    ["login", "--config", path],
+                    environment: ["PASSWORD": "wonderland"]
+                )
+                try #require(login.status == 0, "\(login.standardError)")
+                isHeld.withLock { $0 = true }
+                let process = Mutex<Int32>(0)
+                async let token = {
+                    defer { arrival.finish() }
+                    return try await CommandHarness.run(
+                        ["token", "--config", path],
+                        environment: ["PASSWORD": "wonderland"],
+                        started: { number in process.withLock { $0 = number } }
+                    )
+                }()
+                for await _ in arrived {}
+                kill(process.withLock { $0 }, signal)
+                release.finish()
+                #expect(try await token.status == 0)
+            }
+        }
+    }
+
     /// A process is stopped in the middle of a refresh for longer than its lease. Another process takes over, and its
     /// writes are not overwritten.
     @Test func aProcessStoppedBeyondItsLeaseDoesNotOverwriteTheRecord() async throws {

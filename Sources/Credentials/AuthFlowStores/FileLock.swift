@@ -1,10 +1,10 @@
 import AuthFlowEssentials
-import AuthFlowHTTP
+package import AuthFlowHTTP
 import AuthFlowSystem
 import Synchronization
 
 /// A kernel lock on a file (flock(2)). The kernel releases it when the process exits for any reason.
-final class FileLock: Sendable {
+package final class FileLock: Sendable {
     /// The maximum size, in bytes, of a lock file, which contains a process ID.
     static let maximumContentSize = 16
 
@@ -100,7 +100,7 @@ final class FileLock: Sendable {
     }
 
     /// Releases the lock.
-    func release() {
+    package func release() {
         descriptor.withLock { descriptor in
             if let open = descriptor { close(open) }
             descriptor = nil
@@ -114,7 +114,10 @@ extension PrivateFile {
     func openLock() throws(AuthError) -> FileLock {
         for _ in 0..<8 {
             let new = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
-            if new >= 0 { return FileLock(descriptor: new, path: path) }
+            if new >= 0 {
+                _ = fchmod(new, 0o600)
+                return FileLock(descriptor: new, path: path)
+            }
             guard errno == EEXIST else { throw failure("cannot be opened") }
             let descriptor = unsafe open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
             guard descriptor >= 0 else {
@@ -137,7 +140,7 @@ extension PrivateFile {
 
     /// Locks a directory, without waiting.
     /// - Returns: The lock; nil when another process holds it.
-    static func lockDirectory(_ path: String) throws(AuthError) -> FileLock? {
+    package static func lockDirectory(_ path: String) throws(AuthError) -> FileLock? {
         let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw PrivateFile(path).failure("cannot be locked") }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {

@@ -89,6 +89,15 @@ public struct ConfigurationFile: Sendable {
         )
         guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
         self.profileNames = (json["profiles"]?.object ?? [:]).keys.sorted()
+        // A control character could add lines to the output of a program.
+        if let name = profileNames.first(where: {
+            $0.unicodeScalars.contains { $0.properties.generalCategory == .control }
+        }) {
+            throw source.error(
+                "the name \"\(DisplayText.sanitized(name, limit: 60))\" contains a control character",
+                at: JSONPath().member("profiles")
+            )
+        }
         self.defaultProfile = json["default_profile"]?.string
         guard !profileNames.isEmpty || json["resource_client"] != nil || json["resource_server"] != nil else {
             throw source.error("the file contains no profile", at: JSONPath().member("profiles"))

@@ -249,8 +249,11 @@ extension ConfigurationValue<Secret> {
             }
             if let command = node.json["command"]?.strings { return try printed(by: node.command(command), node) }
             let file = node.absolute(try node.required(node.json["file"]?.string))
-            guard let bytes = BoundedFile.contents(ofPlainFile: file, maximumSize: 64 * 1024) else {
-                throw node.error("the file \(file) cannot be read, is not a regular file, or is larger than 64 KiB")
+            let bytes: [UInt8]
+            do throws(AuthError) {
+                bytes = try TrustedFile(file, kind: "secret file").contents(maximumSize: 64 * 1024)
+            } catch {
+                throw node.error(error.message)
             }
             guard let secret = secret(in: bytes) else { throw node.error("the file \(file) is empty") }
             return secret

@@ -9,6 +9,9 @@ struct TrustedFile {
     /// The kind of file, for messages.
     private let kind: String
 
+    /// What cannot be trusted, for messages.
+    private var subject: String { kind == "configuration file" ? "configuration" : kind }
+
     init(_ path: String, kind: String = "configuration file") {
         self.path = path
         self.kind = kind
@@ -45,23 +48,64 @@ struct TrustedFile {
             // With the sticky bit, as in /tmp, only root and the owners of the file and the directory can replace it.
             if status.st_mode & S_ISVTX == 0 { try requireTrustedOwner(status, directory) }
         }
-        try requireProtectedAncestors()
+        try requireProtectedAncestors(of: path)
         guard let bytes = BoundedFile.contents(of: descriptor, maximumSize: maximumSize) else {
             throw refusal("\(path) cannot be read, or is larger than \(maximumSize) bytes.")
         }
         return bytes
     }
 
-    /// Requires that no other user can replace this directory tree through write access to an ancestor directory.
-    private func requireProtectedAncestors() throws(AuthError) {
-        var directory = FilePath.directory(of: resolved)
-        while directory != "/", directory != "." {
-            directory = FilePath.directory(of: directory)
+    /// Requires that no other user can replace a directory or a symbolic link on the way to the file.
+    private func requireProtectedAncestors(of path: String) throws(AuthError) {
+        let start = path.hasPrefix("/") ? "" : FileManager.default.currentDirectoryPath
+        var rest = "\(start)/\(path)".split(separator: "/").filter { $0 != "." }[...]
+        var (directory, links) = ("/", 0)
+        while rest.count > 1, let name = rest.popFirst() {
+            try requireProtected(directory)
+            if name == ".." {
+                directory = FilePath.directory(of: directory)
+                continue
+            }
+            let next = directory == "/" ? "/\(name)" : "\(directory)/\(name)"
             var status = stat()
-            guard unsafe stat(directory, &status) == 0 else { throw refusal("\(directory) cannot be examined.") }
-            guard status.st_mode & 0o002 == 0 || status.st_mode & S_ISVTX != 0 else { throw writable(directory) }
+            guard unsafe lstat(next, &status) == 0 else { throw refusal("\(next) cannot be examined.") }
+            guard status.st_mode & S_IFMT == S_IFLNK else {
+                directory = next
+                continue
+            }
+            guard isTrusted(status.st_uid) else { throw foreign(next) }
+            links += 1
+            guard links <= 40, let target = try? FileManager.default.destinationOfSymbolicLink(atPath: next) else {
+                throw refusal("\(next) cannot be examined.")
+            }
+            rest = target.split(separator: "/").filter { $0 != "." } + rest
+            if target.hasPrefix("/") { directory = "/" }
         }
     }
+
+    /// Requires that no other user can rename the entries of an ancestor directory.
+    private func requireProtected(_ directory: String) throws(AuthError) {
+        var status = stat()
+        guard unsafe stat(directory, &status) == 0 else { throw refusal("\(directory) cannot be examined.") }
+        guard isTrusted(status.st_uid) else { throw foreign(directory) }
+        guard status.st_mode & 0o002 == 0 || status.st_mode & S_ISVTX != 0 else { throw writable(directory) }
+    }
+
+    /// Whether the owner of a directory or a symbolic link is this user or root. In a user namespace, the ID of a user who has no ID there,
+    /// such as root, is the overflow ID (user_namespaces(7)).
+    private func isTrusted(_ owner: uid_t) -> Bool {
+        owner == geteuid() || owner == 0 || owner == Self.overflowID
+    }
+
+    /// The overflow ID in a user namespace; nil if every user has an ID.
+    private static let overflowID: uid_t? = {
+        func words(_ path: String) -> [Substring] {
+            let bytes = BoundedFile.contents(atPath: path, maximumSize: 4096) ?? []
+            return String(decoding: bytes, as: UTF8.self).split { $0 == " " || $0 == "\n" }
+        }
+        let isInitial = words("/proc/self/uid_map") == ["0", "0", "4294967295"]
+        return isInitial ? nil : words("/proc/sys/kernel/overflowuid").first.flatMap { uid_t($0) }
+    }()
 
     private func requireTrustedOwner(_ status: stat, _ path: String) throws(AuthError) {
         guard status.st_uid == geteuid() || status.st_uid == 0 else { throw foreign(path) }
@@ -73,13 +117,13 @@ struct TrustedFile {
 
     private func writable(_ path: String) -> AuthError {
         refusal(
-            "Other users can write to \(DisplayText.sanitized(path)), so the configuration cannot be trusted. Check its contents, then run: chmod go-w \(ShellWord.path(path))"
+            "Other users can write to \(DisplayText.sanitized(path)), so the \(subject) cannot be trusted. Check its contents, then run: chmod go-w \(ShellWord.path(path))"
         )
     }
 
     private func foreign(_ path: String) -> AuthError {
         refusal(
-            "\(DisplayText.sanitized(path)) belongs to another user, so the configuration cannot be trusted. Check its contents, then copy it, or run: chown \(geteuid()) \(ShellWord.path(path))"
+            "\(DisplayText.sanitized(path)) belongs to another user, so the \(subject) cannot be trusted. Check its contents, then copy it, or run: chown \(geteuid()) \(ShellWord.path(path))"
         )
     }
 

@@ -256,7 +256,14 @@ extension ResourceClient {
         } catch let error as AuthError {
             guard try await mayNeedNewRegistration(error, known) else { throw error }
             let isUnregistered = ["invalid_client", "unauthorized_client"].contains(error.providerError?.error)
-            try await signInWithNewRegistration(known, found, challenge, isUnregistered: isUnregistered, willShow)
+            try await signInWithNewRegistration(
+                known,
+                found,
+                challenge,
+                isUnregistered: isUnregistered,
+                needsPort: error.code == .portBusy,
+                willShow
+            )
         }
     }
 
@@ -356,9 +363,20 @@ extension ResourceClient {
         _ found: FoundServer,
         _ challenge: ResourceChallenge?,
         isUnregistered: Bool,
+        needsPort: Bool = false,
         _ willShow: @escaping @Sendable () throws -> Void
     ) async throws {
-        let made = try await register(found, scopes: old.scopes)
+        let made: StoredRegistration
+        if needsPort {
+            // Other sign-ins use all ports of the registration. One of the waiting sign-ins registers more ports for all of them.
+            made = try await registrations.registration(at: old.issuer, for: redirectURI) {
+                !$0.clientID.isIdentical(to: old.clientID) && $0.isUsable(at: host.now())
+            } orElse: {
+                try await register(found, scopes: old.scopes)
+            }
+        } else {
+            made = try await register(found, scopes: old.scopes)
+        }
         var known = old
         known.clientID = made.clientID
         guard let client = try await makeClient(known, made) else {
@@ -370,7 +388,7 @@ extension ResourceClient {
             try await registrations.save(made, for: redirectURI)
             await removeUnusedRegistrations(of: [old])
         }
-        try await signIn(known, client, challenge, by: isUnregistered ? nil : made, willShow)
+        try await signIn(known, client, challenge, by: isUnregistered || needsPort ? nil : made, willShow)
     }
 
     /// Whether a new registration may help: the server does not recognize the client

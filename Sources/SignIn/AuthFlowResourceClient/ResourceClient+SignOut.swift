@@ -65,6 +65,11 @@ extension ResourceClient {
         try await record().all.contains { $0.issuer.isIdentical(to: issuer) }
     }
 
+    /// The dynamically registered clients of the record's sign-ins.
+    package func registeredClients() async throws -> [(issuer: String, clientID: String)] {
+        try await record().all.filter { $0.identification == .dynamic }.map { ($0.issuer, $0.clientID) }
+    }
+
     /// Whether the record has a sign-in with a registration.
     package func hasSignIn(with registration: StoredRegistration) async throws -> Bool {
         try await record().all.contains {

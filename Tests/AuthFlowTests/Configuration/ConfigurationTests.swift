@@ -218,7 +218,7 @@ private final class SecretiveAgents: Sendable {
             more: #", "client_secret": {"file": "/no/such"}"#,
             place: "3:88",
             keyPath: "profiles.work.client_secret",
-            words: "cannot be read"
+            words: "There is no secret file at /no/such"
         ),
         Fault(
             more: #", "client_secret": {"command": ["no-such-program"]}"#,

@@ -208,7 +208,11 @@ public struct LaunchEnvironment: Sendable {
         let folders = (environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin").split(separator: ":")
             .filter { $0.hasPrefix("/") }
         let paths = name.contains("/") ? [name] : folders.map { "\($0)/\(name)" }
-        return paths.first(where: FileManager.default.isExecutableFile(atPath:))
+        return paths.first { path in
+            var status = stat()
+            let isFile = unsafe stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
+            return isFile && FileManager.default.isExecutableFile(atPath: path)
+        }
     }
 }
 

@@ -71,7 +71,7 @@ extension AttachedProcess {
         // The terminal sends SIGINT and SIGQUIT to both processes. The program decides how to handle them, and this process exits when the program does.
         signal(SIGINT, SIG_IGN)
         signal(SIGQUIT, SIG_IGN)
-        for number in ignoresHangup ? [SIGTERM] : [SIGTERM, SIGHUP] {
+        for number in [SIGTERM, SIGUSR1, SIGUSR2] + (ignoresHangup ? [] : [SIGHUP]) {
             signal(number) { number in
                 // Stored before the process ID is read, so that a signal that arrives
                 // while the program is being started is forwarded here or by `run`.

@@ -63,8 +63,16 @@ extension RegisterCommand {
             // Checked before the registration, because the provider sends its response only once.
             let secretFile = "\(output).client-secret"
             let registrationFile = "\(output).registration"
-            for path in [output, secretFile, registrationFile] where FileManager.default.fileExists(atPath: path) {
+            guard !output.isEmpty else { throw ValidationError("--output is empty.") }
+            // The attributes are those of a symbolic link itself, even if its target does not exist.
+            for path in [output, secretFile, registrationFile]
+            where (try? FileManager.default.attributesOfItem(atPath: path)) != nil {
                 throw AuthError(.invalidConfiguration, "\(path) already exists. Move it, or choose another --output.")
+            }
+            for scope in scopes where !ClientRegistration.Values.isScopeToken(scope) {
+                throw ValidationError(
+                    "--scope: \"\(DisplayText.sanitized(scope, limit: 60))\" is not a scope (RFC 6749 section 3.3). Repeat the option for each scope."
+                )
             }
             let writer = ConfigurationWriter(output)
             try writer.requirePlace(for: profile)

@@ -34,6 +34,29 @@ enum RegistrationCommands {
             return all.filter { $0.issuer.isIdentical(to: address) || isMeant && $0.origin == endpoint.origin }
         }
 
+        /// The registrations of an origin with an issuer: the current one, and earlier ones with which resources are signed in.
+        func stored(at issuer: String, for origin: String, config: String?) async throws -> [StoredRegistration] {
+            let registrations = StoredRegistrations(store: store, for: origin)
+            var all = [try await registrations.registration(at: issuer, for: redirectURI)].compactMap(\.self)
+            for address in try await KnownResources(store: store).addresses() {
+                guard let endpoint = try? Endpoint(address), endpoint.origin == origin else { continue }
+                var choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
+                choice.usesProfiles = false
+                for known in (try? await choice.client().registeredClients()) ?? []
+                where known.issuer.isIdentical(to: issuer)
+                    && !all.contains(where: { $0.clientID.isIdentical(to: known.clientID) })
+                {
+                    let earlier = try await registrations.registration(
+                        at: issuer,
+                        for: redirectURI,
+                        clientID: known.clientID
+                    )
+                    if let earlier { all.append(earlier) }
+                }
+            }
+            return all
+        }
+
         private static func path(_ endpoint: Endpoint) -> String {
             endpoint.path.hasSuffix("/") ? String(endpoint.path.dropLast()) : endpoint.path
         }
@@ -68,11 +91,11 @@ enum RegistrationCommands {
         func run() async throws {
             let context = try Context(config: config)
             var all: [JSON] = []
+            var found: [StoredRegistration] = []
             for (issuer, origin) in try await context.registrations(address) {
-                let registrations = StoredRegistrations(store: context.store, for: origin)
-                guard let stored = try await registrations.registration(at: issuer, for: context.redirectURI) else {
-                    continue
-                }
+                found += try await context.stored(at: issuer, for: origin, config: config)
+            }
+            for stored in found {
                 all.append([
                     "issuer": .string(stored.issuer), "client_id": .string(stored.clientID),
                     "redirect_uris": .array(stored.redirectURIs.map { .string($0.uri) }),
@@ -159,9 +182,7 @@ enum RegistrationCommands {
                 let registrations = StoredRegistrations(store: context.store, for: origin)
                 origins.insert(origin)
                 do {
-                    guard let stored = try await registrations.registration(at: issuer, for: context.redirectURI)
-                    else { continue }
-                    all.append((registrations, stored))
+                    all += try await context.stored(at: issuer, for: origin, config: config).map { (registrations, $0) }
                 } catch let error as AuthError
                     where local && [.credentialUnusable, .storageFailed].contains(error.code)
                 {

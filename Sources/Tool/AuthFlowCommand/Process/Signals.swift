@@ -50,6 +50,11 @@ enum Signals {
         // refresh in progress.
         for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] { handle(number) }
         signal(SIGPIPE, SIG_IGN)
+        // Their default action would end a refresh in progress. A program that replaces this one receives them, because execve(2) resets handlers.
+        for number in [SIGUSR1, SIGUSR2, SIGALRM] {
+            var before = sigaction()
+            if unsafe sigaction(number, nil, &before) == 0, !isIgnored(before) { signal(number) { _ in } }
+        }
         // A program inherits the signal mask of the thread that started it, and that mask may block signals.
         var all = sigset_t()
         unsafe sigfillset(&all)

@@ -153,6 +153,10 @@ struct ConfigurationChoice {
     ///   other users could have written it, or it is in the working directory and not trusted.
     func file() throws -> ConfigurationFile {
         // Read once, so that the content that was compared is the content that is used.
+        // With a relative path, the working directory would determine the file, although it would not have to be trusted.
+        guard origin != .environment || path.hasPrefix("/") else {
+            throw AuthError(.invalidConfiguration, "AUTHFLOW_CONFIG must be an absolute path.")
+        }
         let content: [UInt8]
         do throws(AuthError) {
             content = try ConfigurationFile.contents(ofFile: path)

@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowEssentials
+import AuthFlowSystem
 
 /// Writes profiles to configuration files, and leaves everything else in them unchanged.
 struct ConfigurationWriter {
@@ -44,6 +45,9 @@ struct ConfigurationWriter {
 
     /// Writes a profile.
     func write(_ members: JSON, as profile: String) throws {
+        // Several commands may write the file at the same time.
+        let lock = try Self.lock(ConfigurationFile.directory(of: path))
+        defer { lock.release() }
         let isNew = !FileManager.default.fileExists(atPath: path)
         let (old, text) = try text(with: members, as: profile)
         // Never writes a file that cannot be read back.
@@ -73,6 +77,15 @@ struct ConfigurationWriter {
         if isNew, URL(fileURLWithPath: path).lastPathComponent == ConfigurationChoice.localName {
             _ = try ConfigurationTrust().trust(path, content: text)
         }
+    }
+
+    /// Locks the directory of a file, and waits up to five seconds for other commands.
+    private static func lock(_ directory: String) throws -> FileLock {
+        for _ in 0..<250 {
+            if let lock = try PrivateFile.lockDirectory(directory) { return lock }
+            usleep(20_000)
+        }
+        throw AuthError(.storageFailed, "\(DisplayText.sanitized(directory)) is locked by another program.")
     }
 
     /// The text of the file with the profile added.

@@ -42,10 +42,12 @@ struct ProfileChoice: Hashable {
     /// A client that is configured only with options.
     var withoutFile: ClientWithoutFile?
 
-    /// The profiles of the file that a command line names, for shell completion; none if the file cannot be read.
+    /// The profiles of the file that a command line names, for shell completion; none if the file cannot be read. The shells' completion
+    /// scripts expand the names, so a name with other characters could run a command.
     static func profileNames(in words: [String]) -> [String] {
         let config = zip(words, words.dropFirst()).first { ["-c", "--config"].contains($0.0) }?.1
-        return (try? ProfileChoice(config: config).file())?.profileNames ?? []
+        let names = (try? ProfileChoice(config: config).file())?.profileNames ?? []
+        return names.filter { $0.utf8.allSatisfy { $0.isLetterOrDigit || "._-+@".utf8.contains($0) } }
     }
 
     func file() throws -> ConfigurationFile {
