@@ -74,7 +74,7 @@ struct PassiveCallbackHandler: CallbackHandler {
 /// Answers callbacks from a configuration: a user name, a password, and answers to specific callbacks.
 ///
 /// The user name and the password are used only for callbacks that request them. A one-time code is requested with the
-/// same callback as a password, but must not be answered with the password.
+/// same callback as a password, but the answer must not be the password.
 public struct ConfiguredCallbackHandler: CallbackHandler {
     public let canChangeAnswer = false
 

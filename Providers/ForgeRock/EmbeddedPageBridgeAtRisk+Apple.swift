@@ -40,7 +40,7 @@ public import WebKit
             let text = message.body as? String,
             let answer = try? await responder.answer(text)
         else { return (nil, "No answer.") }
-        // The reply resolves a promise of the requesting page. A page that is loaded in the meantime does not receive the reply.
+        // The reply resolves a promise in the requesting page. A page that is loaded in the meantime does not receive the reply.
         return (answer, nil)
     }
 }

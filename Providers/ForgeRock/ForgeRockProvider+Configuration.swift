@@ -39,7 +39,7 @@ extension UserAgentFactory {
     /// `tree`: walks an authentication tree without a browser.
     /// - Parameters:
     ///   - transport: The transport; default: the profile's transport.
-    ///   - host: The clock, and the environment variables that determine where the stores are.
+    ///   - host: The clock, and the environment variables that determine the stores' locations.
     ///   - ask: Asks the user for answers that are not configured; nil when no user can be asked.
     ///   - show: Shows the user a message that accompanies the questions; nil to omit messages.
     public static func tree(
@@ -80,7 +80,11 @@ extension UserAgentFactory {
 
 /// The options of the `tree` user agent.
 private struct TreeKeys: Sendable {
-    let tree = ConfigurationKey("tree", .text, "The authentication tree. Default: the tree that the provider names.")
+    let tree = ConfigurationKey(
+        "tree",
+        .text,
+        "The authentication tree. Default: the tree that the provider's sign-in page specifies."
+    )
     let username = ConfigurationKey("username", .text, "The user name.")
     let password = ConfigurationKey("password", .secret, "The password, by reference.")
     let answers = ConfigurationKey(

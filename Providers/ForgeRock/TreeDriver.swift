@@ -5,9 +5,9 @@ public import AuthFlowHeadless
 /// Signs in through an authentication tree without a browser: instead of showing the provider's page, the driver walks
 /// the tree at `/json/authenticate`, and uses the resulting session at the authorization endpoint.
 public struct TreeDriver: Sendable {
-    /// The maximum number of steps of one sign-in, not counting those that wait.
+    /// The maximum number of steps of one sign-in, not counting polling steps.
     private static let maximumSteps = 40
-    /// The minimum and the maximum wait of a step, and the maximum total wait.
+    /// The minimum and maximum wait per step, and the maximum total wait.
     private static let minimumWait = Duration.milliseconds(250)
     private static let maximumWait = Duration.seconds(30)
     private static let maximumTotalWait = Duration.seconds(300)
@@ -21,7 +21,7 @@ public struct TreeDriver: Sendable {
     /// Creates a driver.
     /// - Parameters:
     ///   - realm: The realm of the trees. Answers are sent only to its server.
-    ///   - tree: The tree to walk; default: the tree that the provider names, or the realm's default.
+    ///   - tree: The tree to walk; default: the tree that the sign-in page specifies, or the realm's default.
     ///   - handlers: The handlers that answer the tree's callbacks, tried in order. A callback that needs no answer needs
     ///     no handler.
     ///   - allowsConsent: Whether to allow access when the provider asks for consent.
@@ -160,7 +160,7 @@ extension TreeDriver: LoginDriver {
                 let hasSession =
                     json["tokenId"]?.string?.isEmpty != true || response.head.headerFields[.setCookie] != nil
                 guard hasSession else {
-                    throw AuthError(.userAgentFailed, "The tree ended without a session.")
+                    throw AuthError(.userAgentFailed, "The tree ended without creating a session.")
                 }
                 return try await storeSessionCookie(json, response, in: browser)
             }
@@ -180,7 +180,7 @@ extension TreeDriver: LoginDriver {
             step.isRepeated = !asked.insert(step.questions).inserted
             let wait = try await answer(&step, mayWait: Self.maximumTotalWait - waited)
             waited += wait
-            // Steps that wait are limited by time instead.
+            // Polling steps are limited by time instead.
             if wait == .zero { steps += 1 }
             secrets += step.secrets
             body = step.answeredJSON
@@ -238,7 +238,7 @@ extension TreeDriver: LoginDriver {
         return response
     }
 
-    /// The error of a failed tree.
+    /// The error for a failed tree.
     private static func failure(_ json: JSON, status: Int) -> AuthError {
         let message = json["message"]?.string ?? ""
         let code = json["code"]?.integer.map(Int.init) ?? status

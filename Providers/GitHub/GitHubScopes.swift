@@ -13,7 +13,7 @@ public enum GitHubScopes {
         "project": ["read:project"],
     ]
 
-    /// Whether the scopes of a token cover a scope.
+    /// Whether a token's scopes cover a scope.
     /// - Parameters:
     ///   - scope: The required scope.
     ///   - granted: The scopes of the token. Tokens of GitHub Apps have no scopes, and their permissions cannot be determined from the token.

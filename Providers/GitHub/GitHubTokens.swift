@@ -4,7 +4,7 @@ public import AuthFlow
 // RFC 7662, and all of them require the client secret.
 
 extension GitHubProvider: TokenRevoking {
-    /// Revokes the access token, or everything granted to the app.
+    /// Revokes the access token, or the user's whole grant to the app.
     /// - Throws: ``/AuthFlow/AuthError`` with `unsupported` for a client without a secret, or when GitHub cannot revoke
     ///   a remaining refresh token or grant.
     public func revoke(_ credential: Credential, in context: ProviderContext) async throws {
@@ -33,7 +33,7 @@ extension GitHubProvider: TokenRevoking {
         }
     }
 
-    /// Revokes the access token. The grant may also belong to another session of the user.
+    /// Revokes the access token. The grant may also belong to another of the user's sessions.
     public func revokeUnused(_ tokens: TokenSet, in context: ProviderContext) async throws {
         _ = try await delete("token", named: tokens, in: context)
     }

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-// "Configure Native SSO": other apps can exchange the device secret that is issued at one app's sign-in, and so sign the user in.
+// "Configure Native SSO": other apps can exchange the device secret that is issued at one app's sign-in, and thereby sign the user in.
 
 /// The device secret and the session that the apps of a group share.
 struct SharedSecret: Sendable {
@@ -40,10 +40,10 @@ struct SharedSecret: Sendable {
         return .object(json)
     }
 
-    /// All secrets of the user, newest first.
+    /// All of the user's device secrets, newest first.
     var all: [Secret] { [deviceSecret] + replaced }
 
-    /// Adds a device secret of the user that is not the shared one.
+    /// Adds a device secret of the user, other than the shared device secret.
     mutating func addReplaced(_ secret: Secret) { replaced = Array(([secret] + replaced).prefix(Self.replacedLimit)) }
 
     /// A copy of this secret with the user's earlier device secrets as its replaced secrets.
@@ -119,7 +119,7 @@ extension OktaProvider {
         async throws
     {
         let idToken = credential.tokens.verifiedIDToken
-        // After a refresh, the ID Token may still be that of the sign-in, and the shared device secret that of a later sign-in.
+        // After a refresh, the ID Token may still be from the sign-in, and the shared device secret from a later sign-in.
         if let previous, previous.tokens.verifiedIDToken == idToken || credential.tokens.deviceSecret == nil { return }
         let claims = idToken?.claims
         let hasOwnSecret = credential.tokens.deviceSecret != nil

@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension ProviderPreset {
-    /// `entra`: one tenant of Microsoft Entra ID. The tenant of personal accounts is 9188040d-6c67-4c5b-b112-36a304b66dad.
+    /// `entra`: a single Microsoft Entra ID tenant. The tenant of personal accounts is 9188040d-6c67-4c5b-b112-36a304b66dad.
     public static let microsoftEntra = ProviderPreset(
         "entra",
         title: "Microsoft Entra ID",

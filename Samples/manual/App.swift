@@ -5,7 +5,7 @@ import AuthFlowOIDC
 import AuthFlowTerminal
 import Foundation
 
-// The listings of the article "Signing in from an app or a tool".
+// The listings from the article "Signing in from an app or a tool".
 
 func signInFromAFile() async throws {
     let file = try ConfigurationFile(path: "authflow.json")  // from the working directory

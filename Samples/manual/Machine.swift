@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowOIDC
 
-// The listings of the article "Machine-to-machine clients, and FAPI 2.0".
+// The listings from the article "Machine-to-machine clients, and FAPI 2.0".
 
 func robot() throws -> ClientRegistration {
     let key = SigningKeySource.file(path: "robot.pem")  // PEM, JWK or JWK set; reloaded after it has been replaced

@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowLoopback
 
-// The listings of the article "Calling a protected resource by its URL".
+// The listings from the article "Calling a protected resource by its URL".
 
 func callResource(_ store: any TokenStore) async throws -> Int {
     let client = try ResourceClient(

@@ -3,7 +3,7 @@ import AuthFlowOIDC
 import AuthFlowPostgreSQL
 import AuthFlowServerConfiguration
 
-// The listings of the article "Signing users in on a server".
+// The listings from the article "Signing users in on a server".
 
 func serverFromAFile() throws -> SessionServer {
     let file = try ConfigurationFile(path: "/etc/my-app/authflow.json")

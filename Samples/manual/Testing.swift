@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowTesting
 
-// The listings of the article "Testing with the emulators".
+// The listings from the article "Testing with the emulators".
 
 func signInAtTheEmulator() async throws {
     try await EmulatorEnvironment.with(.inProcess) { environment in

@@ -17,7 +17,7 @@ import Testing
             try await CommandHarness.withConfiguration(profile) { path, _ in
                 let check = try await run("config", "check", at: path)
                 #expect(
-                    check.status == 0 && check.output.contains("the user will be unknown"),
+                    check.status == 0 && check.output.contains("the user will not be identified"),
                     "\(check.standardError)"
                 )
                 let login = try await run("login", at: path)

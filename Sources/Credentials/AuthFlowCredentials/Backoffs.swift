@@ -45,7 +45,7 @@ struct Backoffs: Sendable {
         if !backoffs.isEmpty { (backoffs[subject.allRequests], backoffs[subject]) = (nil, nil) }
     }
 
-    /// The session of an account has ended.
+    /// An account's session has ended.
     mutating func ended(_ account: AccountID) { backoffs = backoffs.filter { $0.key.account != account } }
 
     /// Whether a failure in the near future would continue a series.

@@ -73,7 +73,7 @@ struct CredentialMachine {
 
         var account: AccountID { credential.account }
 
-        /// Whether an entry contains tokens that were obtained with those of this credential.
+        /// Whether an entry contains tokens that were obtained with this credential's tokens.
         func isFollowed(by entry: StoredAccounts.Entry?) -> Bool {
             guard case .signedIn(let stored)? = entry, stored.signedInAt == credential.signedInAt,
                 stored.tokens != credential.tokens
@@ -181,7 +181,7 @@ extension CredentialMachine {
         return epoch
     }
 
-    /// An account was signed in, and is now the current one.
+    /// A user has signed in to an account, which is now the current account.
     /// - Parameter epoch: The epoch in which the store was read.
     /// - Returns: The new epoch, and whether the signed-in user is still the same, so that the new tokens can be
     ///   returned.
@@ -320,7 +320,7 @@ extension CredentialMachine {
         for index in unsaved.indices { unsaved[index].replaces = .written }
     }
 
-    /// A credential could not be written. It remains in memory, unless there is an unsaved credential of a later epoch.
+    /// A credential could not be written. It remains in memory, unless there is an unsaved credential from a later epoch.
     /// - Parameters:
     ///   - old: The entry that is still in the store.
     ///   - other: The entry of another account that the sign-in replaces; default: none.
@@ -398,7 +398,7 @@ package final class CachedTokens: Sendable {
         self.notBefore = credential.notBefore.timeIntervalSinceReferenceDate
         let end = credential.freshUntil(margin: margin).timeIntervalSinceReferenceDate
         self.freshUntil = end
-        // The refresh starts early by at most 30 seconds, and by at most a fifth of the freshness period of the tokens.
+        // The refresh starts early by at most 30 seconds, and by at most a fifth of the tokens' freshness period.
         let maximumLead = min(30, max(0, end - credential.obtainedAt.timeIntervalSinceReferenceDate) / 5)
         self.refreshAt = end - maximumLead * (0.25 + 0.75 * Double(random) / 255)
     }

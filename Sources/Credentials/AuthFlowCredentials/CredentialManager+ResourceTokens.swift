@@ -133,7 +133,7 @@ extension ManagedCredential {
             if decisions.mayIndicateSessionEnd(error, named: name, for: credential, at: client.host.now()) {
                 var main = self.decisions(for: credential.account.subject, freshnessMargin, nil)
                 main.isConfirmation = true
-                // The backoff starts first, so that the rejected request is not retried even if the next one throws.
+                // The backoff starts first, so that the rejected request is not retried even if the next request fails.
                 backOff(error, subject)
                 _ = try await send(main, credential, in: &accounts, lease, epoch)
                 throw error

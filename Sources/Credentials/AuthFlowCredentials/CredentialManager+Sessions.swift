@@ -17,7 +17,7 @@ package struct TaggedCredential: Sendable, Hashable {
     package var isRemovalConfirmed = true
 }
 
-/// The sessions of many users, in a ``SessionTokenStore``. With another store these methods throw `invalid_configuration`.
+/// The sessions of many users, in a ``SessionTokenStore``. With any other store, these methods throw `invalid_configuration`.
 extension CredentialManager {
     /// Returns the stored credential, even if its access token has expired. If the store was read in the last ten
     /// seconds, the credential is returned from memory.

@@ -123,7 +123,7 @@ public final class CredentialManager: Sendable {
         try await freshTokens(for: CredentialKey(session, resource: resource))
     }
 
-    /// Stores the credential of a sign-in, and replaces the previous credential under this key. The operation
+    /// Stores the credential from a sign-in, and replaces the previous credential under this key. The operation
     /// completes even if the task is cancelled.
     ///
     /// A one-time refresh token must be stored under one key only, so a credential that was granted for exactly one
@@ -255,7 +255,7 @@ public final class CredentialManager: Sendable {
     /// complete even if tasks are cancelled, but not if the process exits, so call this method before the process
     /// exits.
     /// - Parameter waitTimeout: The maximum time to wait; default: three seconds.
-    /// - Returns: Whether everything is stored. The method also waits for revocations, which do not affect the result.
+    /// - Returns: Whether all results are stored. The method also waits for revocations, which do not affect the result.
     public func drain(within waitTimeout: Duration = .seconds(3)) async -> Bool {
         let elapsed = client.host.clock.stopwatch()
         let isStored = await unfinished.drain(within: waitTimeout, clock: client.host.clock)
@@ -285,7 +285,7 @@ public final class CredentialManager: Sendable {
         ]
     }
 
-    /// Runs a call with the credential of a key. The credential object remains in memory during the call, because two
+    /// Runs a call with the credential under a key. The credential object remains in memory during the call, because two
     /// objects for one record would each refresh it.
     func using<Return: Sendable>(
         _ key: CredentialKey,

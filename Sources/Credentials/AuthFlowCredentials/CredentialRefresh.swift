@@ -47,7 +47,7 @@ struct CredentialRefresh {
     /// The request for a token for one of several resources, which the stored access token cannot replace; nil for a refresh of the
     /// stored access token.
     var resource: ResourceRequest?
-    /// Whether this refresh serves to detect the end of the session: a rejection then counts even if the old tokens have not expired.
+    /// Whether this refresh determines whether the session has ended: a rejection then counts even if the old tokens have not expired.
     var isConfirmation = false
 
     /// The action for a stored credential.
@@ -193,7 +193,7 @@ struct CredentialRefresh {
         // Tokens that fail a check were nevertheless issued, so the session continues.
         let isResourceSpecific =
             name.map { $0 == "access_denied" || Self.interactionErrors.contains($0) }
-            ?? [.invalidIDToken, .invalidUserInfo].contains(error.code)
+            ?? Self.failedChecks.contains(error.code)
         let age = now.timeIntervalSince(old.obtainedAt)
         let isRecent = !old.isExpired(at: now) && (0..<Backoff.maximumDelay).contains(age)
         return resource != nil && !isRecent && Self.isUnexplained(error, named: name) && !isResourceSpecific
@@ -214,8 +214,9 @@ struct CredentialRefresh {
         }
         // RFC 8707 section 2: invalid_target concerns this resource, as invalid_scope concerns these scopes.
         if ["invalid_target", "invalid_scope"].contains(name) { return error }
-        let isAnswer = [.providerRejected, .invalidResponse, .invalidIDToken, .invalidUserInfo, .unsupported]
-            .contains(error.code)
+        let isAnswer =
+            [.providerRejected, .invalidResponse, .unsupported].contains(error.code)
+            || Self.failedChecks.contains(error.code)
         let isServerFailure = error.isTransient || error.status.map { $0 >= 500 || $0 == 429 } ?? false
         return isAnswer && !isServerFailure && !Self.isClientFailure(error, named: name) ? error : nil
     }
@@ -243,10 +244,14 @@ struct CredentialRefresh {
         error.code == .providerRejected && name == "invalid_grant" || error.isSubjectMismatch
     }
 
+    /// The codes of tokens that have failed a check.
+    private static let failedChecks: Set<AuthError.Code> = [
+        .invalidIDToken, .invalidUserInfo, .insufficientUserAuthentication,
+    ]
+
     private static func isUnexplained(_ error: AuthError, named name: String?) -> Bool {
         // Tokens that fail a check every time cannot be used either.
-        let isFailedCheck =
-            [.invalidIDToken, .invalidUserInfo, .insufficientUserAuthentication].contains(error.code)
+        let isFailedCheck = failedChecks.contains(error.code)
         // Some providers send non-standard codes. With 403 or 404, text such as "Forbidden" or "not_found" comes from a gateway.
         let codes =
             [

@@ -170,7 +170,7 @@ extension ManagedCredential {
             try await store.reserve(min(size, RecordKey.maximumRecordSize), under: lease)
         } catch let error as AuthError where error.code == .storageFailed {
             throw error.withMessage(
-                "Nothing was requested from the provider, because its tokens could not be stored. \(error.message)",
+                "No tokens were requested from the provider, because they could not be stored. \(error.message)",
                 because: error
             )
         } catch let error as AuthError where error.code == .leaseLost {
@@ -192,7 +192,7 @@ extension ManagedCredential {
         }
     }
 
-    /// Stores the credential of a sign-in.
+    /// Stores the credential from a sign-in.
     /// - Throws: ``AuthError`` with `account_mismatch` when the policy does not allow this account.
     package func save(
         _ credential: Credential,
@@ -223,7 +223,7 @@ extension ManagedCredential {
                     try await write(accounts, lease, epoch, attributes: attributes)
                 }
                 let (new, isSameEpoch) = state.withLock { $0.machine.signedIn(current: accounts.current, since: epoch) }
-                // A credential that another task of this process is removing is not returned from memory.
+                // A credential that another task in this process is removing is not returned from memory.
                 if isSameEpoch { adopt(credential, new) }
             }
         }
@@ -260,7 +260,7 @@ extension ManagedCredential {
         return nil
     }
 
-    /// The account of this credential, if it differs from the account that signed in.
+    /// This credential's account, if it differs from the account that signed in.
     private func otherAccount(than signedIn: AccountID, in accounts: StoredAccounts) -> AccountID? {
         let known = accounts.entry(account)?.account
         // Unknown users cannot be distinguished, so a signed-in unknown user counts as another user.
@@ -292,7 +292,7 @@ extension ManagedCredential {
         signedIn.subject != nil && otherAccount(than: signedIn, in: accounts)?.subject != nil
     }
 
-    /// Retains the credential of a sign-in in memory until this process exits, because it could not be stored.
+    /// Retains the credential from a sign-in in memory until this process exits, because it could not be stored.
     /// - Throws: ``AuthError`` with `account_mismatch` when the store can be read and the policy does not allow this account.
     package func retainInMemory(_ credential: Credential, _ policy: AccountPolicy) async throws(AuthError) {
         let found = try? await read()

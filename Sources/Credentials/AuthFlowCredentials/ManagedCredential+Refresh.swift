@@ -123,7 +123,7 @@ extension ManagedCredential {
         return try await perform(consequence, for: subject, in: &accounts, lease, epoch)
     }
 
-    /// Shares a device secret that a refresh has replaced with the vendor's other apps. The refresh does not wait: another process may hold the
+    /// Shares a new device secret, obtained by a refresh, with the vendor's other apps. The refresh does not wait: another process may hold the
     /// lock of the shared store.
     func share(_ credential: Credential, replacing previous: Credential) {
         guard credential.tokens.deviceSecret != previous.tokens.deviceSecret,
@@ -234,7 +234,7 @@ extension ManagedCredential {
         return state.withLock { $0.machine.backoffError(for: subject, at: now) }
     }
 
-    /// Like ``backoffError(for:)``, but also takes an outage of the provider into account.
+    /// Like ``backoffError(for:)``, but also takes a provider outage into account.
     func refreshBackoffError(_ subject: Backoffs.Subject) -> AuthError? {
         let now = client.host.now()
         return backoffError(for: subject) ?? outage.use { $0.admitRefresh(at: now) }
@@ -291,7 +291,7 @@ extension ManagedCredential {
 }
 
 extension EndedSession {
-    /// The error for a caller that requests the tokens of the session.
+    /// The error for a caller that requests the session's tokens.
     var error: AuthError { error(after: nil) }
 
     fileprivate func error(after cause: AuthError?) -> AuthError {

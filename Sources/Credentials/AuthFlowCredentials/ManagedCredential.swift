@@ -93,13 +93,13 @@ package final class ManagedCredential: Sendable {
         }
     }
 
-    /// Runs a call of the manager, and keeps this object in memory during the call.
+    /// Runs a call from the manager, and keeps this object in memory during the call.
     func withUse<Return: Sendable>(_ body: () async throws -> Return) async throws -> Return {
         defer { state.withLock { $0.users -= 1 } }
         return try await body()
     }
 
-    /// Counts a call of ``withUse(_:)``.
+    /// Counts a call to ``withUse(_:)``.
     func beginUse() { state.withLock { $0.users += 1 } }
 
     // MARK: Fresh tokens
@@ -235,7 +235,7 @@ package final class ManagedCredential: Sendable {
         return stillCached(lookup)
     }
 
-    /// The unchecked tokens of a lookup, unless other tokens have replaced them in memory or the user has signed out.
+    /// The unchecked tokens from a lookup, unless other tokens have replaced them in memory or the user has signed out.
     private func stillCached(_ lookup: CredentialMachine.CacheLookup) -> Credential? {
         guard case .unchecked(let cached) = lookup else { return nil }
         return state.withLock { $0.machine.cached === cached } ? cached.credential : nil
@@ -291,7 +291,7 @@ package final class ManagedCredential: Sendable {
 
     // MARK: States
 
-    /// The states from now on, starting with the current one.
+    /// The current state, followed by each later state.
     package func states() async throws -> AsyncStream<CredentialState> {
         let (stream, continuation) = AsyncStream<CredentialState>.makeStream(bufferingPolicy: .bufferingNewest(100))
         let number = state.withLock { state in

@@ -51,7 +51,7 @@ public struct PendingAuthorizations: Sendable {
         }
     }
 
-    /// The time for which a request is stored after its expiry, in seconds.
+    /// The time for which an expired request remains stored, in seconds.
     private static let gracePeriod: TimeInterval = 60
 
     /// Removes and returns the request that an authorization response belongs to. No other call, in this or another
@@ -91,7 +91,7 @@ public struct PendingAuthorizations: Sendable {
         return request
     }
 
-    /// Stores a note for a browser's request; it replaces an earlier note. Only for a ``SessionTokenStore``.
+    /// Stores a note for a browser's request, and replaces any earlier note. Only for a ``SessionTokenStore``.
     /// - Parameters:
     ///   - browser: The value that identifies the browser.
     ///   - lifetime: The lifetime of the request.
@@ -105,7 +105,13 @@ public struct PendingAuthorizations: Sendable {
         }
     }
 
-    /// Removes and returns the note of a browser's request; nil for none.
+    /// The note of a browser's request; nil for none.
+    package func note(for browser: Secret, of client: OAuthClient) async throws -> String? {
+        let key = Self.noteKey(browser, client.server.issuer, client.registration.clientID)
+        return try await store.bytes(for: key).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    /// Removes and returns the note for a browser's request; nil for none.
     package func takeNote(for browser: Secret, of client: OAuthClient) async throws -> String? {
         let key = Self.noteKey(browser, client.server.issuer, client.registration.clientID)
         return try await takeBytes(key).map { String(decoding: $0, as: UTF8.self) }
@@ -125,7 +131,7 @@ public struct PendingAuthorizations: Sendable {
         key("\(state.exposed.utf8.count):\(state.exposed)\(browser.exposed)", issuer, clientID)
     }
 
-    /// The key of a note. No key of a request has the same hash, because no state is empty.
+    /// The key of a note. No request key has the same hash, because no state is empty.
     private static func noteKey(_ browser: Secret, _ issuer: String, _ clientID: String) -> RecordKey {
         key("0:\(browser.exposed)", issuer, clientID)
     }

@@ -2,7 +2,7 @@ import AuthFlowEssentials
 import AuthFlowHTTP
 import Synchronization
 
-/// The detection of a provider outage, based on the refreshes of one process.
+/// The detection of a provider outage, based on one process's refreshes.
 ///
 /// The failure of one user's refresh does not indicate an outage. If the refreshes of several users fail with no
 /// response in between, the provider is considered unavailable: one caller retries after a delay, and the others fail
@@ -58,7 +58,7 @@ struct ProviderOutage: Sendable {
 
     /// A refresh has failed.
     /// - Parameters:
-    ///   - user: The user of the refresh.
+    ///   - user: The user whose tokens were being refreshed.
     ///   - began: The time at which the refresh was sent.
     ///   - random: Random jitter, so that the processes do not all retry at the same time.
     mutating func failed(_ user: [UInt8], _ error: AuthError, since began: Date, at now: Date, random: UInt8) {
@@ -93,7 +93,7 @@ extension AuthError {
     fileprivate var indicatesOutage: Bool { isTransient && status.map { $0 >= 500 } != false }
 }
 
-/// The single ``ProviderOutage`` of a manager.
+/// A manager's only ``ProviderOutage``.
 final class SharedOutage: Sendable {
     private let outage = Mutex(ProviderOutage())
 

@@ -22,7 +22,7 @@ public struct EndedSession: Sendable, Hashable {
 
 /// One record of a store: the accounts that are signed in under one key, and which of them is the current one.
 ///
-/// The session of a web server has one account; an app may have several. The accounts form one document, so that
+/// A web server session has one account; an app may have several. The accounts form one document, so that
 /// every change is written atomically.
 package struct StoredAccounts: Sendable, Hashable {
     package enum Entry: Sendable, Hashable {
@@ -144,7 +144,7 @@ extension StoredAccounts {
     private static var sizeLimitExceeded: AuthError {
         AuthError(
             .storageFailed,
-            "Another account cannot be stored: the accounts of a client are limited to \(maximumSize / 1024) KiB. Sign out of one of them."
+            "Another account cannot be stored: a client's accounts are limited to \(maximumSize / 1024) KiB. Sign out of one of them."
         )
     }
 

@@ -9,7 +9,7 @@ import Synchronization
 
 /// Encrypts the records of another store, so that a copy or backup of the disk or database is useless without the key.
 ///
-/// Each write is encrypted with a new data key (AES-256-GCM), which is wrapped with the key of this store (AES Key Wrap, RFC 3394); the
+/// Each write is encrypted with a new data key (AES-256-GCM), which is wrapped with this store's key (AES Key Wrap, RFC 3394); the
 /// record contains the key ID. The ciphertext is bound to the record's key in the underlying store, so that records
 /// cannot be swapped. However, an attacker who can write to the underlying store can restore an older version of a
 /// record. An attacker who can read the memory of the process, or the key where it is stored, can read the credential
@@ -160,7 +160,7 @@ extension EncryptedTokenStore: TokenStore {
     private var wrongKeyHint: String {
         switch source {
         case .file(let path): "\(path) contains a different key. Restore the original file."
-        case .passphrase: "the passphrase is different. Use the passphrase that the credential was stored with."
+        case .passphrase: "the passphrase is different. Use the passphrase with which the credential was encrypted."
         case .store: "the system's key store contains a different key."
         case .keys: "none of the configured keys has its key ID. Add the key to the list."
         }

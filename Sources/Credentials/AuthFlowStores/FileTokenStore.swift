@@ -41,7 +41,7 @@ public struct FileTokenStore: TokenStore {
         self.init(directory: Self.defaultDirectory(for: application))
     }
 
-    /// - Parameter renewal: The clock for the renewal of leases.
+    /// - Parameter renewal: The clock for lease renewal.
     init(directory: String, clock: any Clock<Duration>, waitTimeout: Duration, renewal: any Clock<Duration>) {
         self.directory = directory
         self.clock = clock
@@ -92,7 +92,7 @@ public struct FileTokenStore: TokenStore {
         try await withHeldLock(of: lease) {
             let file = PrivateFile(path(for: lease.key, "json"))
             guard let bytes else {
-                // Temporary files of a process that was killed may contain tokens.
+                // Temporary files from a process that was killed may contain tokens.
                 let leftovers = Result { () throws(AuthError) in try file.removeLeftovers(isLocked: true) }
                 try file.remove()
                 return try leftovers.get()
@@ -168,7 +168,7 @@ public struct FileTokenStore: TokenStore {
                     guard replaced <= waitTimeout else {
                         throw AuthError(
                             .storageFailed,
-                            "\(lockFile.path) cannot be locked: it is replaced each time, or its file system does not report which file it is."
+                            "\(lockFile.path) cannot be locked: it is replaced each time, or its file system does not report file IDs."
                         )
                     }
                     // Usually, the previous holder has just removed the file.
@@ -180,7 +180,7 @@ public struct FileTokenStore: TokenStore {
                     let next = try lockFile.openLock()
                     lock.release()
                     lock = next
-                    // The previous holder has released the lock, even if the next one is a task of the same process.
+                    // The previous holder has released the lock, even if the next holder is a task in the same process.
                     (lastRenewal, timeSinceRenewal, waited) = (lock.renewedAt, .zero, .zero)
                 case .busy:
                     // Another holder has locked the file, so the file can be locked.
@@ -257,7 +257,7 @@ public struct FileTokenStore: TokenStore {
     }
 }
 
-/// The locks that this store holds, and the files with reserved space, by their leases.
+/// The locks that this store holds, and the files with reserved space, keyed by lease.
 private final class HeldLocks: Sendable {
     private static let lastFence = Atomic<UInt64>(0)
     private let locks = Mutex<[Lease: (lock: FileLock, reserved: TemporaryFile?)]>([:])

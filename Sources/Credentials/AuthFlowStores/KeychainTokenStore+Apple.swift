@@ -17,7 +17,7 @@ public struct KeychainTokenStore: Sendable {
     ///   - accessGroup: The keychain access group that several apps of one team share; nil for the app's default group.
     ///   - isSynchronizable: Whether iCloud syncs the credentials to the user's other devices. Synced credentials
     ///     cannot be distinguished by device, or revoked for only one device.
-    ///   - host: Provides the clock, and the environment variables that determine where the lock files are.
+    ///   - host: Provides the clock, and the environment variables that determine the location of the lock files.
     public init(accessGroup: String? = nil, isSynchronizable: Bool = false, host: HostServices = .system) {
         self.accessGroup = accessGroup
         self.isSynchronizable = isSynchronizable

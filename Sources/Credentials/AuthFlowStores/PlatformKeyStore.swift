@@ -1,7 +1,7 @@
 package import AuthFlowHTTP
 package import AuthFlowStorage
 
-/// The key stores of the supported platforms, by their names in configurations.
+/// The key stores of the supported platforms, by their configuration names.
 package enum PlatformKeyStore {
     package static let names = ["secret-service", "keychain"]
 

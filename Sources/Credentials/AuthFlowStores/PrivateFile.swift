@@ -176,7 +176,7 @@ package struct PrivateFile {
     /// Creates the file durably, unless it already exists.
     /// - Returns: Whether it was created.
     package func create(with bytes: [UInt8]) throws(AuthError) -> Bool {
-        // The file is first written completely under another name, so that no reader sees partial content.
+        // The file is first written completely under a temporary name, so that no reader sees partial content.
         try? removeLeftovers()
         let temporary = try TemporaryFile(for: self)
         try temporary.write(bytes)

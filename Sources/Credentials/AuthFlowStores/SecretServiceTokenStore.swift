@@ -21,7 +21,7 @@ public struct SecretServiceTokenStore: Sendable {
     private let locks: FileTokenStore
 
     /// Creates a store.
-    /// - Parameter host: Provides the clock, and the environment variables that determine where the lock files are.
+    /// - Parameter host: Provides the clock, and the environment variables that determine the location of the lock files.
     public init(host: HostServices = .system) {
         self.host = host
         // The service has no locks, so processes use lock files instead.

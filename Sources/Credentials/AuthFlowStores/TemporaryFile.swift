@@ -14,8 +14,9 @@ final class TemporaryFile: Sendable {
         self.path = "\(target.path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).tmp"
         self.target = target
         self.descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
-        // With some values of the umask, the owner could not read the file.
-        guard descriptor >= 0, fchmod(descriptor, 0o600) == 0 else { throw target.failure("cannot be written") }
+        guard descriptor >= 0 else { throw target.failure("cannot be written") }
+        // With some values of the umask, the owner could not read the file. Some file systems have no modes.
+        _ = fchmod(descriptor, 0o600)
     }
 
     deinit {

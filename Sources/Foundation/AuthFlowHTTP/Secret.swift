@@ -1,7 +1,7 @@
 /// A string that must not be disclosed: a token, a client secret, a password, a code verifier.
 ///
 /// Every way of printing it yields `<redacted>`: `description`, `debugDescription`, string interpolation, `dump` and the
-/// failure messages of tests. Reading it requires ``exposed``, a name that is easy to search for in a review.
+/// failure messages in tests. Reading it requires ``exposed``, a name that is easy to search for in a review.
 public struct Secret: Sendable {
     /// The secret itself. Use it only in requests, never in a log, an error or a command line.
     public let exposed: String

@@ -76,7 +76,7 @@ public struct DecryptionKey: Sendable {
     }
 
     /// Generates a key.
-    /// - Parameter algorithm: The algorithm to use the key for; default: ECDH-ES+A256KW, on P-256. RSA keys have 3072
+    /// - Parameter algorithm: The key's algorithm; default: ECDH-ES+A256KW, on P-256. RSA keys have 3072
     ///   bits.
     /// - Throws: ``AuthError`` with `unsupported`.
     public init(generatedFor algorithm: KeyManagementAlgorithm = .ecdhESA256KW) throws(AuthError) {

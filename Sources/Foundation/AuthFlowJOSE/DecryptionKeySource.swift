@@ -15,7 +15,7 @@ public struct DecryptionKeySource: Sendable {
     ///   - keyID: The `kid` under which the key is registered; in a set, the only key to use. Default: the JWK's `kid`, or the
     ///     thumbprint.
     ///   - algorithm: The key's registered algorithm; default: the JWK's `alg`, or else every algorithm
-    ///     that fits the key, except RSA-OAEP with SHA-1.
+    ///     that the key supports, except RSA-OAEP with SHA-1.
     public static func file(
         path: String,
         keyID: String? = nil,

@@ -76,7 +76,7 @@ package struct JWK: Sendable {
         }
     }
 
-    /// Whether the signature over these bytes was made with this key. `false` for an algorithm that does not fit the
+    /// Whether the signature over these bytes was made with this key. `false` for an algorithm that is not supported by the
     /// key.
     package func isValid(_ signature: [UInt8], for bytes: [UInt8], algorithm: SignatureAlgorithm) -> Bool {
         guard supports(algorithm), let definition = algorithm.definition else { return false }

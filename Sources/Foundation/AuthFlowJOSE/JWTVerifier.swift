@@ -130,7 +130,7 @@ package struct JWTVerifier: Sendable {
         return ". A client that is registered for this algorithm must list it in \"id_token_signing_algorithms\""
     }
 
-    /// RFC 8725 section 3.11: explicit typing keeps one kind of JWT from being used as another.
+    /// RFC 8725 section 3.11: explicit typing prevents one kind of JWT from being used as another.
     private func checkType(_ type: JSON?) throws(AuthError) {
         let accepted: [String]
         switch profile.type {

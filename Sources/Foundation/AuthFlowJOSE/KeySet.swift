@@ -25,7 +25,7 @@ extension JWKSet: KeySet {
     /// - Parameter template: The rule for the issuers of tokens, if the keys of the set may belong to different
     ///   issuers.
     func verdict(on jws: JWS, template: TokenIssuerTemplate?) -> SignatureVerdict {
-        // A key of one tenant must not sign tokens for the users of another tenant.
+        // One tenant's key must not sign tokens for another tenant's users.
         func mayHaveSigned(_ key: JWK) -> Bool {
             guard let issuer = key.issuer, !(template.map { issuer.isIdentical(to: $0.text) } ?? issuer.contains("{"))
             else { return true }

@@ -21,7 +21,7 @@ package final class KeySource: Sendable {
     static let ageBounds: ClosedRange<TimeInterval> = 60...86400
     /// The maximum age, in seconds, of stale keys, which are used while new keys cannot be fetched.
     static let maximumStaleAge: TimeInterval = 86400
-    /// The minimum interval between two searches for an unknown key, in seconds, if the first one succeeds.
+    /// The minimum interval between two searches for an unknown key, in seconds, if the first search succeeds.
     static let unknownKeyIDSearchInterval: TimeInterval = 30
     /// The time for which an unknown key ID is cached, in seconds. Tokens with that ID are rejected without another
     /// search.

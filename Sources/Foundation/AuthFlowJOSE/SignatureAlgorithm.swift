@@ -47,7 +47,7 @@ public struct SignatureAlgorithm: RawRepresentable, Sendable, Hashable {
 }
 
 extension SignatureAlgorithm {
-    /// The hash functions of the table in RFC 7518 section 3.1.
+    /// The hash functions from the table in RFC 7518 section 3.1.
     package enum Hash: Sendable {
         case sha256
         case sha384

@@ -23,7 +23,7 @@ extension JSON {
     }
 }
 
-/// The owner of one tree of libjansson values. No other code accesses a `json_t`, and the tree is freed with this value.
+/// The owner of a libjansson value tree. No other code accesses a `json_t`, and the tree is freed with this value.
 @safe private struct JanssonDocument: ~Copyable {
     private let root: UnsafeMutablePointer<json_t>
 

@@ -25,7 +25,7 @@ public actor MemoryTokenStore: SessionTokenStore {
     private var lastFence: UInt64 = 0
 
     /// Creates an empty store.
-    /// - Parameter host: The clock for the expiry of records; default: the system's.
+    /// - Parameter host: The clock for record expiry; default: the system's.
     public init(host: HostServices = .system) { self.host = host }
 
     public func bytes(for key: RecordKey) -> [UInt8]? { entry(key)?.bytes }

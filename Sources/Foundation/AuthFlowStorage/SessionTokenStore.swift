@@ -2,7 +2,7 @@ public import AuthFlowEssentials
 public import AuthFlowHTTP
 import Crypto
 
-/// A token store for the sessions of many users. It expires records, finds the records of a user, and sends
+/// A token store for the sessions of many users. It expires records, finds a user's records, and sends
 /// notifications when records have been removed, in this process or another.
 ///
 /// All times are measured by the store's clock, which all processes share. Test custom stores with `SessionStoreConformance` in
@@ -48,7 +48,7 @@ public protocol SessionTokenStore: TokenStore {
     /// - Throws: ``AuthError`` with `storage_failed`.
     func removeEnded() async throws -> Int
 
-    /// Calls an observer when ``remove(_:)`` has removed a record, here or in another process.
+    /// Calls an observer when ``remove(_:)`` has removed a record, in this or another process.
     ///
     /// Notifications between processes may be lost, so they are only an optimization and do not replace reading the
     /// store.
@@ -85,7 +85,7 @@ public struct RecordTag: Sendable, Hashable {
     /// Creates a tag from its stored bytes. For use by stores.
     public init(bytes: [UInt8]) { self.bytes = bytes }
 
-    /// Creates a tag for values: their SHA-256, or their HMAC-SHA-256 if there is a key.
+    /// Creates a tag for values: their SHA-256 hash, or their HMAC-SHA-256 if a key is given.
     /// - Parameters:
     ///   - values: The values, such as an issuer and a subject. Their order and boundaries are significant.
     ///   - key: The HMAC key, which prevents readers of the store from guessing the values; default: none.
@@ -103,7 +103,7 @@ public struct RecordTag: Sendable, Hashable {
     }
 }
 
-/// A record that was found by its tag.
+/// A record found by its tag.
 public struct TaggedRecord: Sendable, Hashable {
     /// The key of the record.
     public let key: RecordKey

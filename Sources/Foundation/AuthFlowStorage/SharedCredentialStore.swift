@@ -1,7 +1,7 @@
 public import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The shared store of one vendor's apps on one machine, so that a user signs in once for all of them.
+/// The shared store of one vendor's apps on one machine, so that a user signs in only once for all of them.
 ///
 /// It stores one document for each issuer, under the group's name, in a ``TokenStore`` that all apps can open: every
 /// process of the same user can read the document. The provider's adapter defines its content, and only one
@@ -43,7 +43,7 @@ public struct SharedCredentialStore: Sendable {
             guard old != new else { return }
             let bytes = try new?.serialized()
             guard bytes?.count ?? 0 <= RecordKey.maximumRecordSize else {
-                throw AuthError(.storageFailed, "The shared document exceeds the maximum size of a record.")
+                throw AuthError(.storageFailed, "The shared document exceeds the maximum record size.")
             }
             try await store.write(bytes, under: lease)
         }

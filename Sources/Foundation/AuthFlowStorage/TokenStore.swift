@@ -13,7 +13,7 @@ public protocol TokenStore: Sendable {
     /// - Throws: ``AuthError`` with `storage_failed`.
     func bytes(for key: RecordKey) async throws -> [UInt8]?
 
-    /// Returns the bytes stored for the key of a lease; nil when there are none. The default implementation does not
+    /// Returns the bytes stored for a lease's key; nil when there are none. The default implementation does not
     /// check that the lease is still held.
     ///
     /// A store whose leases can be lost must reject reads under a lost lease, because the former holder would otherwise
@@ -23,10 +23,10 @@ public protocol TokenStore: Sendable {
 
     /// Reserves space for a write under the same lease. Called before a request whose response must not be lost, such as a
     /// refresh with a rotating refresh token. The default implementation does nothing, which is sufficient for a store
-    /// that cannot grant a lease when its disk is full. A file system that reports a full disk only when data is made
-    /// durable, such as NFS, can still make the write fail.
+    /// that cannot grant a lease when its disk is full. A file system that reports a full disk only when data is
+    /// synced, such as NFS, can still make the write fail.
     /// - Parameter size: The maximum size of the record, in bytes.
-    /// - Throws: ``AuthError`` with `storage_failed` when such a record could not be written, or `lease_lost`.
+    /// - Throws: ``AuthError`` with `storage_failed` when a record of this size could not be written, or `lease_lost`.
     func reserve(_ size: Int, under lease: Lease) async throws
 
     /// Stores bytes for the key of a lease, or removes them if nil. The write is durable when the method returns.
@@ -39,7 +39,7 @@ public protocol TokenStore: Sendable {
     /// `body` may wait for a response from the provider, so a store must not hold shared resources, such as a database
     /// connection, while it runs. A store whose leases expire must renew the lease while `body` runs.
     ///
-    /// The method and `body` run in their caller's isolation. A module without the upcoming feature
+    /// The method and `body` run in their caller's isolation. A module that does not enable the upcoming feature
     /// `NonisolatedNonsendingByDefault` must declare both as `nonisolated(nonsending)`.
     /// - Throws: ``AuthError`` with `lease_busy` when the lease is not granted in time, `storage_failed` when the store
     ///   fails, or any error thrown by `body`.
@@ -81,7 +81,7 @@ public struct Lease: Sendable, Hashable {
 
         /// Creates the expiry of a lease that starts now. Call this before requesting the lease, because the response may take a long time.
         /// - Parameters:
-        ///   - duration: The time for which the lease is granted. If the request has to wait for another holder, extend the expiry once
+        ///   - duration: The duration of the lease. If the request has to wait for another holder, extend the expiry once
         ///     the lease is granted.
         ///   - clock: The clock that measures the time; default: the system's.
         public init(lasting duration: Duration, clock: any Clock<Duration> = ContinuousClock()) {
@@ -93,7 +93,7 @@ public struct Lease: Sendable, Hashable {
         /// The time since the start of the lease. Read it before requesting a renewal.
         public var now: Duration { elapsed() }
 
-        /// Extends the lease. Renew it before two thirds of its time have passed.
+        /// Extends the lease. Renew the lease before two thirds of its duration have elapsed.
         /// - Parameter end: The new expiry, measured from the start of the lease.
         public func extend(until end: Duration) { self.end.withLock { $0 = end } }
 
@@ -123,7 +123,7 @@ public struct Lease: Sendable, Hashable {
         self.isHeld = isHeld
     }
 
-    /// Throws when the lease has expired by its holder's clock, or less than a third of its time remains. Call it before
+    /// Throws when the lease has expired by its holder's clock, or less than a third of its duration remains. Call it before
     /// an irreversible operation: while a process was paused, another holder may have acquired the lease, or may acquire
     /// it before the request reaches the provider.
     /// - Throws: ``AuthError`` with `lease_lost`.
@@ -183,10 +183,10 @@ public struct RecordKey: Sendable, Hashable {
     /// The issuer. Credentials of one issuer are never sent to another issuer.
     public let issuer: String
 
-    /// The client's identifier. Tokens of one client cannot be used by another client.
+    /// The client's identifier. One client's tokens cannot be used by another client.
     public let clientID: String
 
-    /// The resource for which the access token is issued (RFC 8707); nil for no particular resource.
+    /// The resource for which the access token is issued (RFC 8707); nil for a token without a particular resource.
     public let resource: String?
 
     /// The kind of the record.

@@ -1,4 +1,4 @@
-// CHECK_APPLE is defined when these files are type-checked on Linux, against the URLSession of Foundation on Linux.
+// CHECK_APPLE is defined when these files are type-checked on Linux, against Foundation's URLSession for Linux.
 #if canImport(Darwin) || CHECK_APPLE
 public import AuthFlowHTTP
 import Foundation
@@ -175,7 +175,8 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         guard let http = response as? HTTPURLResponse else { return completionHandler(.cancel) }
         var head = HTTPResponse(http)
         // URLSession decodes the body, even for a caller that sends Accept-Encoding.
-        head.headerFields[.contentEncoding] = nil
+        let isDecoded = ["gzip", "deflate", "br"].contains(head.headerFields[.contentEncoding]?.lowercased() ?? "")
+        if isDecoded, dataTask.originalRequest?.httpMethod != "HEAD" { head.headerFields[.contentEncoding] = nil }
         let received = TransportResponse(head: head)
         let announced = http.expectedContentLength
         let identifier = dataTask.taskIdentifier

@@ -1,4 +1,4 @@
-/// The connections of a store to its database. They are closed when the last reference to this object is released.
+/// A store's connections to its database. They are closed when the last reference to this object is released.
 package final class Database<Link: DatabaseLink>: Sendable {
     private let pool: DatabasePool<Link>
 

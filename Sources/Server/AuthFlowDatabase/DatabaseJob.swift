@@ -19,7 +19,7 @@ final class DatabaseJob<Link: DatabaseLink>: Sendable {
     var isWaiting: Bool { phase.withLock { if case .waiting = $0 { true } else { false } } && !result.isFinished }
 
     /// Records that a connection is about to send the request.
-    /// - Returns: Whether to send it; false when its caller no longer waits.
+    /// - Returns: Whether to send it; false when its caller is no longer waiting.
     func begin(on link: Link) -> Bool {
         phase.withLock { phase in
             guard case .waiting = phase, !result.isFinished else { return false }
@@ -46,7 +46,7 @@ final class DatabaseJob<Link: DatabaseLink>: Sendable {
     /// Ends the request at its deadline. Its connection, if any, is interrupted, because a late response must not be mistaken for
     /// the response to the next request.
     /// - Parameter reason: The reason why the request had to wait.
-    /// - Returns: The phase in which the request was.
+    /// - Returns: The phase of the request at its deadline.
     func expire(_ reason: String) -> Phase {
         phase.withLock { phase in
             defer { phase = .ended }

@@ -1,13 +1,13 @@
 package import AuthFlow
 
-/// A connection to a database. Its thread makes all calls, except for ``interrupt()``.
+/// A connection to a database. All methods except ``interrupt()`` are called on its own thread.
 package protocol DatabaseLink: AnyObject, Sendable {
     /// A request to the database.
     associatedtype Request: Sendable
     /// The response to a request.
     associatedtype Response: Sendable
 
-    /// Whether the connection is open and has nothing to read, as between two requests.
+    /// Whether the connection is open and has no data to read, as is normal between two requests.
     var isIdle: Bool { get }
 
     /// Sends a request and blocks until the response arrives.

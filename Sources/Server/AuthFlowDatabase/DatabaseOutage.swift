@@ -2,7 +2,7 @@
 struct DatabaseOutage: Sendable {
     /// The last failure.
     let failure: DatabaseFailure
-    /// The time before the next attempt.
+    /// The delay before the next attempt.
     let pause: Duration
     private let start: ContinuousClock.Instant
     private let count: Int
@@ -23,8 +23,8 @@ struct DatabaseOutage: Sendable {
     /// Whether another attempt is due.
     var mayRetry: Bool { .now >= nextAttempt }
 
-    /// Whether a request fails now instead of waiting for the next attempt.
-    /// - Parameter patience: The duration for which requests wait, because a restart is brief.
+    /// Whether a request fails immediately instead of waiting for the next attempt.
+    /// - Parameter patience: The time for which requests wait, because a restarting database is unavailable only briefly.
     func isLasting(_ patience: Duration) -> Bool {
         failure.kind == .unusable || start.duration(to: .now) >= patience
     }

@@ -16,7 +16,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
 
     private struct State {
         var waiting: ArraySlice<DatabaseJob<Link>> = []
-        /// The number of requests that have ended while they were waiting, since they were last removed.
+        /// The number of requests in the queue that ended while they were waiting.
         var ended = 0
         /// The number of threads for requests, including those that are opening a connection or wait for a request.
         var threads = 0
@@ -26,11 +26,11 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         var lastOpening = 0
         /// The threads that wait for a request. The last one is woken first, because the caches of its connection are warm.
         var idle: [DispatchSemaphore] = []
-        /// The number of threads that are about to look for a request.
+        /// The number of threads that are about to check the queue for a request.
         var looking = 0
         /// The open connections.
         var links: [Link] = []
-        /// Increased when a request has timed out: older connections are probably broken, too.
+        /// Incremented when a request times out: older connections are probably broken, too.
         var generation = 0
         var outage: DatabaseOutage?
         var hasRetryTimer = false
@@ -48,8 +48,8 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
             thread.signal()
         }
 
-        /// Counts a request that has ended while it was waiting. When half of the requests have ended, they are removed: the average time
-        /// for each is constant.
+        /// Counts a request that has ended while it was waiting. When half of the queued requests have ended, they are removed, so the
+        /// amortized time for each is constant.
         mutating func countEnded() {
             ended += 1
             guard 2 * ended >= waiting.count else { return }
@@ -58,7 +58,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         }
 
         /// Adds a thread if a waiting request needs another connection.
-        /// - Returns: The number of the attempt to open it.
+        /// - Returns: The number of the attempt to open the connection; nil if no thread was added.
         mutating func addThread(limit: Int) -> Int? {
             guard waiting.count > idle.count + looking + openings.count, threads < limit, !isClosed else { return nil }
             // While the database is unavailable, one attempt at a time is enough.
@@ -81,7 +81,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     /// - Parameters:
     ///   - requestTimeout: The timeout of a request, including the wait for a connection.
     ///   - openTimeout: The timeout for opening a connection, after which another connection may be opened.
-    ///   - patience: The duration for which requests wait for a database that is unavailable.
+    ///   - patience: The time for which requests wait for an unavailable database.
     init(
         connections: Int,
         requestTimeout: Duration = .seconds(5),
@@ -119,7 +119,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
             cancelTimer()
             return response
         } catch let error as CancellationError {
-            // Otherwise the request still blocks a connection, which is interrupted at the deadline.
+            // Otherwise, the request still occupies a connection, which is interrupted at the deadline.
             if job.cancel() {
                 cancelTimer()
                 state.withLock { $0.countEnded() }
@@ -162,7 +162,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
 
     /// Ends a request at its deadline.
     func expire(_ job: DatabaseJob<Link>) {
-        let reason = state.withLock { $0.outage?.failure.message } ?? "The database has no free connection."
+        let reason = state.withLock { $0.outage?.failure.message } ?? "No database connection became available in time."
         switch job.expire(reason) {
         case .ended: break
         case .waiting: state.withLock { $0.countEnded() }
@@ -176,7 +176,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
 
     // MARK: Threads
 
-    /// Adds a thread, which the caller must start, if it is needed. If it is too early for another attempt to connect, a timer is started.
+    /// Adds a thread if one is needed; the caller must start the thread. If it is too early for another attempt to connect, a timer is started.
     private func addThread(_ state: inout State) -> Int? {
         if let opening = state.addThread(limit: connections) { return opening }
         if let outage = state.outage, !state.waiting.isEmpty, state.openings.isEmpty, !state.hasRetryTimer,
@@ -225,7 +225,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         if let next { startThread(next) }
     }
 
-    /// Opens a connection, and serves requests with it.
+    /// Opens a connection and executes requests over it.
     private func serve(_ opening: Int) {
         BrokenPipeSignal.blockInCurrentThread()
         let cancelTimer = ContinuousClock().call(
@@ -258,7 +258,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
         let other = state.withLock { state in
             state.threads -= 1
             state.links.removeAll { $0 === link }
-            // Another thread must take the request that this one was woken for.
+            // Another thread must execute the request for which this thread was woken.
             if !state.waiting.isEmpty { state.wake() }
             return addThread(&state)
         }
@@ -288,7 +288,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
                 return job.end(.failure(DatabaseFailure(.unknownOutcome, error.message)))
             }
             isChecked = false
-            // Before the caller continues: its next request needs no other connection.
+            // This must precede the caller's resumption, so that its next request can use this connection.
             generation = state.withLock { state in
                 state.looking += 1
                 return state.generation
@@ -303,7 +303,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
     ///   - isChecked: Set to false when the connection has been idle.
     /// - Returns: nil when the connection must be closed.
     private func nextJob(_ thread: DispatchSemaphore, _ generation: Int, _ isChecked: inout Bool) -> Job? {
-        // Continues while the system is suspended.
+        // This clock continues to advance while the system is suspended.
         let idleUntil = ContinuousClock.now + Self.idleTimeout
         while true {
             let rest = ContinuousClock.now.duration(to: idleUntil)
@@ -322,7 +322,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
             isChecked = false
             _ = thread.wait(timeout: .now() + rest.seconds)
             state.withLock { state in
-                // Otherwise ``State/wake()`` has counted this thread.
+                // Otherwise, ``State/wake()`` has already counted this thread.
                 guard let index = state.idle.firstIndex(where: { $0 === thread }) else { return }
                 state.idle.remove(at: index)
                 state.looking += 1

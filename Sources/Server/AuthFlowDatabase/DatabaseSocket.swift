@@ -2,7 +2,7 @@ import AuthFlowSystem
 import Synchronization
 
 /// The socket of a connection, which other threads may shut down while a client library uses it. It has its own descriptor, because
-/// the library closes the original one whenever the connection fails, and the number is then reused.
+/// the library closes the original one whenever the connection fails, and its number may then be reused.
 package final class DatabaseSocket: Sendable {
     private let descriptor: Mutex<Int32?>
 
@@ -17,7 +17,7 @@ package final class DatabaseSocket: Sendable {
 
     deinit { close() }
 
-    /// Whether the connection is open and has nothing to read.
+    /// Whether the connection is open and has no data to read.
     package var isIdle: Bool {
         descriptor.withLock { descriptor in
             guard let descriptor else { return false }

@@ -25,7 +25,7 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
         }
     }
 
-    /// A lease of this process.
+    /// A lease acquired by this process.
     private struct Held {
         let lease: HeldLease
         /// Whether the body of `withLease` has returned although its result could not be stored. The holder may still
@@ -268,7 +268,7 @@ extension LeasedRecords: SessionTokenStore, GaugeSource {
     ) async throws {
         guard let entry = held.withLock({ $0[lease] }) else { throw Lease.lost }
         let inTable = entry.lease
-        // The write completes even if the caller is cancelled, because the bytes may not be stored anywhere else.
+        // The write completes even if the caller is cancelled, because the only copy of the bytes may be in this process.
         let isUnknown = Atomic(false)
         let writing = Task {
             try await self.repeated(for: self.times.repetition) {

@@ -1,6 +1,6 @@
 package import AuthFlow
 
-/// The operations of a database on its records. Each change to a record is atomic and uses the database's clock.
+/// A database's operations on records. Each change to a record is atomic and uses the database's clock.
 package protocol RecordTable: Sendable {
     /// Reads the bytes of an unexpired record.
     func bytes(of digest: [UInt8]) async throws -> [UInt8]?
@@ -27,7 +27,7 @@ package protocol RecordTable: Sendable {
     /// Restarts the idle timeout of a record.
     func touch(_ digest: [UInt8]) async throws -> Bool
 
-    /// Finds records by a tag.
+    /// Finds records by tag.
     func records(tagged tag: [UInt8]) async throws -> [TaggedRecord]
 
     /// Removes records, and notifies other processes.

@@ -3,7 +3,7 @@ import Synchronization
 
 /// The tasks that wait for the lease on a record to become free. A message from the database wakes them.
 final class RecordWaiters: Sendable {
-    /// A registered task. It is woken by each message after its registration, even if it is not waiting yet.
+    /// A registered task. It is woken by the first message after its registration, even if it is not waiting yet.
     struct Waiter: Sendable {
         fileprivate let digest: [UInt8]
         /// The registration order. Tasks are woken in this order, so that a seed fully determines a simulated history.

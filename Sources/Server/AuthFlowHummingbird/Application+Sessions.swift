@@ -16,7 +16,7 @@ extension Application {
     /// reading would prevent the process from exiting, and the supervisor would kill it before refreshed tokens are stored.
     /// - Parameters:
     ///   - server: The session server.
-    ///   - shutdownTimeout: The time for which requests in progress may continue after the signal; default: five seconds. Then their
+    ///   - shutdownTimeout: The time for which requests in progress may continue after the signal; default: five seconds. After that, their
     ///     connections are closed, and every service of the application stops immediately, so run any service that a custom store depends on
     ///     outside the application. The session service may wait for another ten seconds, so the supervisor's stop timeout must be longer
     ///     than the sum of both times.

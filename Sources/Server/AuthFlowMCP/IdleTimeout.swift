@@ -6,7 +6,7 @@ final class IdleTimeout: Sendable {
     private let task: Task<Void, Never>
     private let counter = Counter()
 
-    /// The number of checks within the limit. More than one check is needed to detect inactivity promptly.
+    /// The number of checks per idle timeout. More than one check is needed to detect inactivity promptly.
     private static let checksPerTimeout = 4
 
     init(_ body: ResponseBody, limit: Duration, clock: any Clock<Duration>) {

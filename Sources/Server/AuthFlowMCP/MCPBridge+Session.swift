@@ -88,7 +88,7 @@ extension MCPBridge {
             }
             for id in open {
                 let status = response.head.status.code
-                let text = "The server responded with status \(status), but not to this request."
+                let text = "The server responded with status \(status), but without a response to this request."
                 if let failure = MCPMessage.failure(of: id, text, status: status, cause: "no_response") {
                     await write(failure.bytes)
                 }

@@ -4,7 +4,7 @@ import Synchronization
 // Event streams: the responses to requests, and server-initiated messages.
 
 extension MCPBridge {
-    /// Reads the messages of an event stream until `isLast` returns true.
+    /// Reads the messages in an event stream until `isLast` returns true.
     /// - Parameters:
     ///   - body: The stream.
     ///   - reader: Stores the last event ID, and the reconnection time.
@@ -33,7 +33,7 @@ extension MCPBridge {
     /// Whether a message is a response to a different request, or to a request that already has a response. The host
     /// must receive exactly one response to each request.
     func dropsResponse(_ message: MCPMessage) -> Bool {
-        // A batch that contains only requests and notifications of the server is passed to the host.
+        // A batch that contains only requests and notifications from the server is passed to the host.
         guard !message.answeredIDs.isEmpty else { return false }
         options.log("The server sent an unexpected response on this stream; it was dropped.")
         return true

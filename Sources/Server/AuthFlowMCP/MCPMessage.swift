@@ -68,7 +68,7 @@ struct MCPMessage: Sendable {
     /// The revision named in the request (2026-07-28 and later); nil for older revisions, which are negotiated per session.
     var version: String? { json["params"]?["_meta"]?[Self.versionKey]?.string }
 
-    /// The IDs of the requests that the message responds to; several for a batch.
+    /// The IDs of the requests to which the message responds; several for a batch.
     var answeredIDs: [JSON] {
         switch kind {
         case .response(let id): [id]

@@ -5,7 +5,7 @@ import Synchronization
 /// not read must not block the cooperative thread pool.
 ///
 /// Small messages are written before pending large messages. A task waits until its own large message is written, so
-/// the messages of one stream remain in order.
+/// the messages from one stream remain in order.
 package final class MessageOutput: Sendable {
     private struct State {
         var small: [UInt8] = []

@@ -25,7 +25,7 @@ struct ServerSentEventReader {
     private var data: [UInt8] = []
     private var hasData = false
     private var type = ""
-    /// The `id` of the event that is currently being read.
+    /// The `id` of the event that is currently being parsed.
     private var pendingID: String?
     private var endsWithCR = false
     private var isAtStart = true

@@ -9,7 +9,7 @@ enum MirroredHeaders {
     static let session = HTTPField.Name(known: "Mcp-Session-Id")
     static let lastEventID = HTTPField.Name(known: "Last-Event-ID")
 
-    /// The fields of a message: the revision, the method, the name of the target, and the annotated arguments of a tool.
+    /// The header fields for a message: the revision, the method, the name of the target, and the annotated arguments of a tool.
     static func fields(of message: MCPMessage, version: String, tools: [String: [ToolParameter]]) -> HTTPFields {
         var fields = HTTPFields()
         fields[Self.version] = encoded(version)
@@ -64,7 +64,7 @@ struct ToolParameter: Sendable, Hashable {
         }
     }
 
-    /// Parses the annotations of a tool.
+    /// Parses a tool's annotations.
     /// - Returns: The arguments; nil when an annotation is invalid: the tool "MUST" then be excluded from the list.
     static func parameters(ofTool tool: JSON) -> [ToolParameter]? {
         var found: [ToolParameter] = []

@@ -3,7 +3,7 @@ public import AuthFlowResourceServer
 public import Metrics
 
 extension AuthorizationDecision {
-    /// An observer that measures the authorization decisions of an API with swift-metrics. It records the timer
+    /// An observer that measures an API's authorization decisions with swift-metrics. It records the timer
     /// `authflow_authorization_duration` with the `outcome` label (`authorized`, `unauthenticated`, or the error code
     /// of the response).
     ///

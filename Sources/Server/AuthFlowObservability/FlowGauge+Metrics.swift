@@ -3,7 +3,7 @@ public import AuthFlow
 public import Metrics
 
 extension FlowGauge {
-    /// Records gauges with swift-metrics, each under its name. Call this method at the interval at which you export
+    /// Records gauges with swift-metrics, each under its name. Call this method each time you export
     /// metrics.
     ///
     /// ```swift

@@ -8,7 +8,7 @@ extension FlowEvent {
     ///
     /// | metric | kind | labels |
     /// |---|---|---|
-    /// | `authflow_step_duration` | timer | `step`, `outcome` (`succeeded`, `failed`, `cancelled`), `code` (of the error, or `none`) |
+    /// | `authflow_step_duration` | timer | `step`, `outcome` (`succeeded`, `failed`, `cancelled`), `code` (of the error, `unknown`, or `none`) |
     /// | `authflow_sessions_ended` | counter | `reason` |
     /// | `authflow_leases_lost` | counter | |
     ///

@@ -147,7 +147,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
     /// - Throws: A failure after which the connection must be closed.
     private func refusal(_ result: OpaquePointer) throws(DatabaseFailure) -> DatabaseFailure {
         let state = unsafe authflow_pq_state(result).map { unsafe String(cString: $0) } ?? ""
-        // The error's detail field is omitted, because it may contain values of a row.
+        // The error's detail field is omitted, because it may contain a row's values.
         let message = unsafe authflow_pq_message(result).map { Self.message(unsafe String(cString: $0)) } ?? "no reason"
         let text = "PostgreSQL: \(message) (SQLSTATE \(state))."
         switch state {

@@ -40,7 +40,7 @@ struct PostgreSQLRecords: RecordTable {
         try await database.response(to: PostgreSQLRequest(statement: statement, parameters: parameters))
     }
 
-    /// The condition that a row has not expired.
+    /// The SQL condition for a row that has not expired.
     private static let isAlive = """
         (r.expires_at IS NULL OR r.expires_at > clock_timestamp()) \
         AND (r.idle_until IS NULL OR r.idle_until > clock_timestamp())
@@ -131,7 +131,7 @@ struct PostgreSQLRecords: RecordTable {
         ).isEmpty
     }
 
-    /// The condition that the lease in the first three parameters is held. An expired lease counts as held until
+    /// The SQL condition for a held lease, which the first three parameters identify. An expired lease counts as held until
     /// another holder acquires the lease.
     private static let isHeld = "id = $1::bytea AND fence = $2::bigint AND lease_owner = $3::bytea"
 

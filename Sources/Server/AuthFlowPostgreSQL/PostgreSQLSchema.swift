@@ -35,7 +35,7 @@ enum PostgreSQLSchema {
     /// The version of the tables that this program requires.
     static var version: Int { steps.count }
 
-    /// Creates the tables, or migrates tables of an earlier version. Several processes may call it concurrently.
+    /// Creates the tables, or migrates tables from an earlier version. Several processes may call it concurrently.
     /// - Returns: The version before the migration.
     static func migrate(_ link: PostgreSQLLink, schema: String) throws(DatabaseFailure) -> Int {
         let name = PostgreSQLSettings.quoted(schema)

@@ -5,7 +5,7 @@ import CPostgreSQL
 
 /// The validated connection settings: by default, TLS with a verified server certificate is required over a network.
 struct PostgreSQLSettings: Sendable {
-    /// The parameters of the connection, including the password.
+    /// The connection parameters, including the password.
     let keywords: [(String, String)]
     let schema: String
 
@@ -28,7 +28,7 @@ struct PostgreSQLSettings: Sendable {
         guard let given = Self.parse(url.exposed) else {
             throw AuthError(
                 .invalidConfiguration,
-                "The URL of the database is invalid. The format is postgresql://user@host/database."
+                "The database URL is invalid. The format is postgresql://user@host/database."
             )
         }
         // PostgreSQL limits names to 63 bytes.

@@ -53,7 +53,7 @@ public struct PostgreSQLTokenStore: Sendable {
         }
     }
 
-    /// Creates the tables, or migrates tables of an earlier version. You can call this method repeatedly, and in
+    /// Creates the tables, or migrates tables from an earlier version. You can call this method repeatedly, and in
     /// several processes concurrently.
     /// - Returns: The version of the tables before the migration (zero if there were no tables), and after it.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.

@@ -25,7 +25,10 @@ struct RedisSettings: Sendable {
         var text = url.exposed[...]
         let isName = prefix.utf8.allSatisfy { $0.isLetterOrDigit || "._-:".utf8.contains($0) }
         guard !prefix.isEmpty, isName else {
-            throw AuthError(.invalidConfiguration, "The key prefix must be one or more letters, digits, or . _ - :")
+            throw AuthError(
+                .invalidConfiguration,
+                "The key prefix must consist of one or more letters, digits, or the characters . _ - :"
+            )
         }
         self.prefix = prefix
         if text.hasPrefix("unix:") {

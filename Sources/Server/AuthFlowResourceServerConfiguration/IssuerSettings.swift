@@ -39,7 +39,7 @@ struct IssuerSettings: Sendable {
         required: .text,
         "The issuer, with a placeholder for the tenant in braces: https://login.example.com/{tenantid}/v2.0."
     )
-    private static let tenantClaim = ConfigurationKey("claim", required: .text, "The claim that names the tenant.")
+    private static let tenantClaim = ConfigurationKey("claim", required: .text, "The claim that identifies the tenant.")
     private static let tenantNames = ConfigurationKey(
         "tenants",
         required: .list(.text),

@@ -116,7 +116,7 @@ private enum CertificateFieldKeys {
 }
 
 extension ResourceServerRules {
-    /// Reads the rules of `resource_server`.
+    /// Parses the rules in `resource_server`.
     init(_ object: ConfigurationObject) throws(ConfigurationError) {
         let keys = ResourceServerKeys.self
         self.init()

@@ -3,7 +3,7 @@ import AuthFlowDatabase
 import Synchronization
 
 /// Runs calls to a connection serially on a separate thread, because a call may block on disk I/O. The thread exists
-/// only while there are calls.
+/// only while calls are pending.
 final class SQLiteExecutor: Sendable {
     private struct State {
         var jobs: [@Sendable () -> Void] = []

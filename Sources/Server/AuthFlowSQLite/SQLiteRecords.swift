@@ -32,7 +32,7 @@ final class SQLiteRecords: RecordTable {
         Int64((date.timeIntervalSince1970 * 1000).rounded(.down))
     }
 
-    /// The condition that a record has not expired at the time in the first parameter.
+    /// The SQL condition for a record that has not expired at the time in the first parameter.
     private static let isAlive = "(expires_at IS NULL OR expires_at > ?1) AND (idle_until IS NULL OR idle_until > ?1)"
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? {
@@ -99,7 +99,7 @@ final class SQLiteRecords: RecordTable {
         }
     }
 
-    /// The condition that the lease in the second to fourth parameters is held. An expired lease counts as held until
+    /// The SQL condition for a held lease, which the second to fourth parameters identify. An expired lease counts as held until
     /// another holder acquires it.
     private static let isHeld = "id = ?2 AND fence = ?3 AND lease_owner = ?4"
 
@@ -294,7 +294,7 @@ final class SQLiteRecords: RecordTable {
         }
     }
 
-    /// The condition that no lease of the current boot (the third parameter) is held at the current time (the second parameter).
+    /// The SQL condition for a record on which no lease of the current boot (the third parameter) is held at the current time (the second parameter).
     private static let hasNoLease = "(lease_until IS NULL OR lease_until <= ?2 OR lease_boot <> ?3)"
 
     func removeEnded() async throws -> Int {
@@ -302,7 +302,7 @@ final class SQLiteRecords: RecordTable {
             let now = now
             try connection.setDurable(false)
             try connection.run("DELETE FROM messages WHERE at < ?1 - ?2", now, .integer(Self.retention))
-            // A record without bytes was left behind by a holder that did not release its lease.
+            // A record without bytes was left by a holder that did not release its lease.
             return try connection.run(
                 """
                 DELETE FROM records WHERE id IN ( \

@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// The sessions of the users of one provider.
+/// The sessions of one provider's users.
 final class ProviderSessions: Sendable {
     let provider: SessionProvider
     let credentials: CredentialManager

@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowEssentials
 import Synchronization
 
-/// Whether a process can currently serve users, for the readiness check of a load balancer.
+/// Whether a process can currently serve users, for a load balancer's readiness check.
 public struct Readiness: Sendable, Hashable {
     /// The problems, each described for the operator; empty when the process is ready.
     public let problems: [String]
@@ -15,7 +15,7 @@ extension SessionServer {
     /// Checks that the store can be read, that the metadata of at least one provider is available, and that the process
     /// is not shutting down.
     ///
-    /// Cached metadata suffices during an outage of the provider, and with several providers the metadata of one
+    /// Cached metadata suffices during a provider outage, and with several providers the metadata of one provider
     /// suffices, because users who are already signed in do not need the providers immediately. Each call reads the
     /// store, so do not expose the route to clients.
     public func readiness() async -> Readiness {

@@ -31,7 +31,7 @@ struct RequestCookies: Sendable {
         return text
     }
 
-    /// The cookie value as text. A non-ASCII value is read as empty, because comparing it can take a long time; such a
+    /// The cookie value as text. A non-ASCII value is treated as empty, because comparing it can take a long time; such a
     /// cookie still makes another cookie with the same name ambiguous.
     private static func text(_ value: Substring.UTF8View) -> String {
         value.allSatisfy { $0 < 0x80 } ? String(Substring(value)) : ""

@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// The page of the application to which a user returns after signing in: a path, never a URL of another site.
+/// The application page to which a user returns after signing in: a path, never another site's URL.
 ///
 /// RFC 9700 section 4.11: "OAuth clients ... MUST NOT expose URLs that forward the user's browser to arbitrary URIs".
 struct ReturnAddress: Sendable {
@@ -12,7 +12,7 @@ struct ReturnAddress: Sendable {
     /// - Parameters:
     ///   - text: The value from the request, decoded.
     ///   - prefixes: The allowed prefixes; nil for any path of the application.
-    /// - Returns: The address; nil if the text is not an allowed path of the application.
+    /// - Returns: nil if the text is not an allowed path of the application.
     init?(_ text: String, prefixes: [String]?) {
         let bytes = Array(text.utf8)
         // Browsers treat a backslash as a slash, and remove tabs and line breaks.

@@ -6,7 +6,7 @@ public struct Session: Sendable {
     /// The identifier in the browser's cookie.
     let identifier: Secret
 
-    /// The name of the provider where the user signed in; empty if there is only one provider.
+    /// The name of the provider at which the user signed in; empty if there is only one provider.
     public let provider: String
 
     /// The user; nil if the provider does not identify the user.

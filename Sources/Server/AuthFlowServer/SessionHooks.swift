@@ -83,7 +83,7 @@ public struct SignInDecision: Sendable {
     public static func refuse(_ message: String) -> Self { Self(outcome: .refused(message)) }
 
     /// No session is created, and the user is redirected to another URL.
-    /// - Parameter url: Any URL. It must not come from the request: RFC 9700 section 4.11, "open redirector".
+    /// - Parameter url: Any URL. The URL must not be taken from the request: RFC 9700 section 4.11, "open redirector".
     public static func redirect(to url: String) -> Self { Self(outcome: .redirected(url)) }
 
     private static func checked(_ path: String) throws -> String {
@@ -103,7 +103,7 @@ public struct SessionEnd: Sendable {
 
         /// The user signed out of this session or of all sessions, or ended this session from another session.
         public static let signedOut = Self(rawValue: "signed_out")
-        /// The browser has a new session.
+        /// A new session replaced this session in the browser.
         public static let replaced = Self(rawValue: "replaced")
         /// The user has more sessions than ``SessionServerOptions/sessionsPerUser``.
         public static let limit = Self(rawValue: "limit")
@@ -120,7 +120,7 @@ public struct SessionEnd: Sendable {
     public let reason: Reason
 }
 
-/// A session, described without its identifier and its tokens.
+/// A description of a session, without its identifier and tokens.
 public struct KnownSession: Sendable {
     /// The name of the session, which is not secret: ``Session/name``.
     public let name: String

@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
 
-// The return from the provider: the server checks the response, the application decides, and a session starts.
+// The authorization response: the server validates it, the application accepts or rejects the sign-in, and a session starts.
 
 extension SessionServer {
     /// Handles the callback: exchanges the code, creates a session with a new identifier, and continues to the
@@ -62,7 +62,8 @@ extension SessionServer {
         _ request: HTTPRequest,
         _ reporter: FlowReporter
     ) async throws -> TransportResponse {
-        let old = oldSessions(pending, request)
+        let note = try? await provider.pending.note(for: Secret(cookie.value), of: provider.client)
+        let old = oldSessions(pending, note.flatMap(PendingSignIn.Previous.init), request)
         let succession = SessionSuccession(pending, at: provider.name, credential, after: try await predecessors(old))
         func reject() {
             if succession.revokesRejectedTokens { revoke([credential], at: provider) }
@@ -119,7 +120,7 @@ extension SessionServer {
         [(texts.retryLink, options.loginPath), (texts.startLink, options.startPath)]
     }
 
-    /// An error or a timeout of the application's hook. The application must log its errors itself; no part of it is displayed.
+    /// An error thrown by the application's hook, or the hook's timeout. The application must log its errors itself; no part of an error is displayed.
     private struct HookFailure: Error {}
 
     /// Sends the browser to a page of the application.
@@ -134,22 +135,22 @@ extension SessionServer {
     }
 
     /// The browser's sessions before a sign-in.
-    private func oldSessions(_ pending: PendingSignIn, _ request: HTTPRequest) -> [(
+    /// - Parameter later: The session that another sign-in has started since this one began.
+    private func oldSessions(_ pending: PendingSignIn, _ later: PendingSignIn.Previous?, _ request: HTTPRequest) -> [(
         provider: ProviderSessions, key: RecordKey
     )] {
-        let remembered = pending.previous.flatMap(session)
+        let recorded = [pending.previous, later].compactMap(\.self).compactMap(session)
         let present = sessionIdentifier(of: request).map { ($0.provider, $0.provider.recordKey($0.identifier)) }
-        guard let remembered, let present, remembered.1 != present.1 else {
-            return [remembered ?? present].compactMap(\.self)
+        return (recorded + [present].compactMap(\.self)).reduce(into: []) { old, session in
+            if !old.contains(where: { $0.1 == session.1 }) { old.append(session) }
         }
-        return [remembered, present]
     }
 
     private func session(_ previous: PendingSignIn.Previous) -> (provider: ProviderSessions, key: RecordKey)? {
         provider(previous.provider).map { ($0, $0.recordKey(named: previous.name)) }
     }
 
-    /// Records a new session for the browser's other sign-ins in progress, which will end it: the browser does not send a `Strict` cookie with
+    /// Records a new session for the browser's other sign-ins in progress, so that they can end it: the browser does not send a `Strict` cookie with
     /// the provider's redirect. The sign-in is valid even if this fails.
     /// - Parameter own: The cookie of the sign-in that has started the session.
     private func record(
@@ -186,7 +187,7 @@ extension SessionServer {
         return found
     }
 
-    /// Removes and returns the request to which a response belongs, together with the name of its cookie.
+    /// Removes and returns the request to which a response belongs, together with the parsed response and the request's cookie.
     /// - Parameter parameters: The encoded parameters of the response.
     private func takeRequest(
         for parameters: String,
@@ -196,7 +197,7 @@ extension SessionServer {
         request: AuthorizationRequest, response: RedirectResponse, cookie: (name: String, value: String)
     ) {
         // A browser without a sign-in in progress must not trigger a private-key operation (for an encrypted response)
-        // or a store access. The same applies to cookies that another subdomain has set.
+        // or access the store. The same applies to cookies that another subdomain has set.
         let cookies = signInCookies(provider)
         let found = cookies.all(in: RequestCookies(request)).filter { $0.value.utf8.count >= 43 }
         guard !found.isEmpty,
@@ -251,11 +252,17 @@ extension SessionServer {
                 if credential.endsWithProviderSession { revoke([credential], at: provider) }
                 throw AuthError(.loginRequired, "The provider ended the session during the sign-in. Sign in again.")
             }
-            // The session that another sign-in of this browser has started in the meantime.
+            // The session that another sign-in in this browser has started in the meantime.
             let note = try? await provider.pending.takeNote(for: cookie, of: provider.client)
-            let later = note.flatMap(PendingSignIn.Previous.init).flatMap(session).map { [$0] } ?? []
+            let later =
+                note.flatMap(PendingSignIn.Previous.init).flatMap(session)
+                .flatMap { later in old.contains { $0.key == later.key } ? nil : [later] } ?? []
+            let isOther = try await predecessors(later).contains {
+                succession.revokes($0.credential, at: $0.session.provider)
+            }
             for (other, old) in old + later {
-                if succession.revokesLateTokens(of: old, at: other.name) {
+                let isLate = isOther && later.contains { $0.key == old }
+                if isLate || succession.revokesLateTokens(of: old, at: other.name) {
                     try await other.credentials.revokeLateTokens(of: [old])
                 }
                 let removed = try await other.credentials.remove([old])
@@ -265,7 +272,7 @@ extension SessionServer {
                 )
                 reportEnds(removed, at: other, .replaced)
                 if let last = removed.first, start.takesOver(last) {
-                    // The sign-in is valid even if this change of the data cannot be stored.
+                    // The sign-in is valid even if this change to the data cannot be stored.
                     _ = try? await provider.credentials.changeApplicationData(of: key) { _ in
                         last.credential?.applicationData
                     }
@@ -281,7 +288,7 @@ extension SessionServer {
     }
 
     /// Removes the session of a failed sign-in; no browser has received its identifier. The removal is retried while
-    /// the store is unreachable, because the tokens would otherwise remain in the store for hours. Nothing is revoked:
+    /// the store is unreachable, because the tokens would otherwise remain in the store for hours. Nothing is revoked, because
     /// other sessions of the user may have tokens of the same grant.
     private func discard(_ record: RecordKey, at provider: ProviderSessions) async {
         let credentials = provider.credentials

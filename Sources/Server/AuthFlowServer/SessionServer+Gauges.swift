@@ -37,7 +37,7 @@ extension SessionServer {
         }
         let ofStore = (store as? any GaugeSource)?.gauges ?? []
         let own = [FlowGauge("authflow_is_draining", isDraining.load(ordering: .relaxed) ? 1 : 0)]
-        // Prometheus' text format requires the lines of one name to be adjacent.
+        // Prometheus' text format requires all lines of a metric to be adjacent.
         return (ofProviders + ofStore + own).sorted { $0.name < $1.name }
     }
 }

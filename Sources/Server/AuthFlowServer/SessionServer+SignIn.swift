@@ -55,7 +55,7 @@ extension SessionServer {
     private static let resumption = "resume"
 
     /// Returns the page for a navigation through a link on another site, for which no Strict cookie is sent; nil for any
-    /// other request. The next request, which comes from this site, sends the cookie.
+    /// other request. The next request, which comes from this site, contains the cookie.
     private func continuation(of request: HTTPRequest) -> TransportResponse? {
         guard options.sameSite == .strict, request.method == .get, isCrossOriginNavigation(request),
             sessionIdentifier(of: request) == nil

@@ -10,7 +10,7 @@ extension SessionServer {
     /// meets the requirement. A navigation is redirected to the provider and then returns to the page; a script receives a 401 response, with
     /// `insufficient_user_authentication` if it has a session.
     ///
-    /// A POST is not repeated: specify the page to return to in `returnPath`, and store the posted values in the
+    /// A POST request is not resent: specify the page to return to in `returnPath`, and store the posted values in the
     /// session's data if they must not be lost.
     /// - Parameters:
     ///   - request: The request.

@@ -174,7 +174,7 @@ public final class SessionServer: Sendable {
         return (options, headerName, isSecure)
     }
 
-    /// Whether a request is for one of this server's routes. If so, read its body; the bodies of other requests are for
+    /// Whether a request is for one of this server's routes. If so, read its body; other requests, and their bodies, are for
     /// the application.
     public func handles(_ request: HTTPRequest) -> Bool {
         Self.path(of: request).flatMap(route) != nil
@@ -374,7 +374,7 @@ public final class SessionServer: Sendable {
     /// Whether a refresh or a write is in progress.
     package var isBusy: Bool { providers.contains { $0.credentials.unfinished.isBusy } }
 
-    /// Waits for operations that must complete. Call it before the process exits. Subsequent calls of ``readiness()``
+    /// Waits for operations that must complete. Call it before the process exits. Subsequent calls to ``readiness()``
     /// report that the process is not ready.
     /// - Returns: Whether all operations completed in time.
     public func drain(within waitTimeout: Duration = .seconds(10)) async -> Bool {

@@ -23,7 +23,7 @@ public struct SessionServerOptions: Sendable {
     /// `frontchannel_logout_session_required`.
     ///
     /// Browsers do not send the session cookie with this request, so the session is looked up by the request's
-    /// unauthenticated `iss` and `sid`: any client that knows a `sid` can end that session. Use back-channel logout if
+    /// unauthenticated `iss` and `sid`, so any client that knows a `sid` can end that session. Use back-channel logout if
     /// the provider supports it.
     public var frontChannelLogoutPath: String?
 
@@ -53,7 +53,7 @@ public struct SessionServerOptions: Sendable {
     /// Whether the cookie persists when the browser is closed, for the lifetime of the session; default: no.
     public var isPersistent = false
 
-    /// The name of the session cookie; default: `__Host-Http-authflow`. Over TLS, the name must begin with `__Host-`:
+    /// The name of the session cookie; default: `__Host-Http-authflow`. Over TLS, the name must begin with `__Host-`, because
     /// browsers accept this prefix only for a cookie that no other host can set.
     public var cookieName = "__Host-Http-authflow"
 

@@ -25,7 +25,7 @@ struct SessionSuccession: Sendable {
     private let credential: Credential
     private let predecessors: [Predecessor]
 
-    /// Creates the decisions for one sign-in.
+    /// Prepares the decisions for one sign-in.
     /// - Parameters:
     ///   - provider: The name of the provider.
     ///   - credential: The credential that the provider has issued.
@@ -58,7 +58,7 @@ struct SessionSuccession: Sendable {
         }
     }
 
-    /// The sign-in that is passed to the application, which accepts or rejects it. If accounts are linked, it names the
+    /// The sign-in that is passed to the application, which accepts or rejects it. If accounts are linked, it identifies the
     /// session in which the user requested the linking, and never a session that the browser started in the meantime.
     var proposal: NewSignIn {
         NewSignIn(
@@ -108,7 +108,7 @@ extension SessionSuccession.Start {
 }
 
 extension Collection<TaggedCredential> {
-    /// The least recently used sessions of a user who has more sessions than a limit. They are all older than the new session, so of two
+    /// The least recently used sessions of a user who has more sessions than a limit. All of them were last used before the new session, so of two
     /// simultaneous sign-ins, only one can end the other's session.
     func beyond(limit: Int, after new: RecordKey) -> [RecordKey] {
         guard count > limit, let newest = first(where: { $0.key == new }) else { return [] }

@@ -3,11 +3,11 @@ import AuthFlowSignIn
 
 /// Creates an assertion source from its options. A program lists the factories for the sources that it supports.
 public struct AssertionSourceFactory: Sendable {
-    /// The values that a source can be created from.
+    /// The values from which a source can be created.
     public struct Context: Sendable {
         /// The clock, random number generator and environment.
         public let host: HostServices
-        /// The client's key, with the algorithm that it is registered for; nil when the profile has no key.
+        /// The client's key, with its registered algorithm; nil when the profile has no key.
         let clientKey: ClientKey?
         /// Creates the client of another profile in the same file.
         let client: @Sendable (_ profile: String) throws -> AuthClient

@@ -97,7 +97,7 @@ private struct ConfigurationLookup {
             do {
                 first = try await json(plain, at: key)
             } catch {
-                // The value has the other form, or neither form.
+                // The value has the structured form, or neither form.
                 guard let json = try? await json(structured, at: key) else { throw error }
                 return json
             }
@@ -107,7 +107,7 @@ private struct ConfigurationLookup {
         }
     }
 
-    /// The form of a value that is present. Both forms together are an error, because one would be ignored.
+    /// Returns the value in the form that is present. If both forms are present, it throws, because one would be ignored.
     private func single(_ first: JSON?, _ second: JSON?, at key: [String]) throws -> JSON? {
         guard first == nil || second == nil else {
             throw error("this key has both a value and nested keys: remove one of the two", at: key)

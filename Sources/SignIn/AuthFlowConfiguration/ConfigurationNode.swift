@@ -1,7 +1,7 @@
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// A value of a configuration file with its location, and the context for reading it.
+/// A value in a configuration file with its location, and the context for reading it.
 struct ConfigurationNode: Sendable {
     let json: JSON
     let path: JSONPath

@@ -1,7 +1,7 @@
 public import AuthFlowHTTP
 import AuthFlowJSON
 
-/// An object of a configuration file that was validated against its keys, for factories to read.
+/// An object in a configuration file that was validated against its keys, for factories to read.
 public struct ConfigurationObject: Sendable {
     private let node: ConfigurationNode
 

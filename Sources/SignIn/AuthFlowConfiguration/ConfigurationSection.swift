@@ -42,7 +42,7 @@ package struct ConfigurationSection: Sendable {
     }
 
     /// The transport that the section's network settings describe, with its proxy and its certificates.
-    /// - Parameter environment: The environment variables that name a proxy and contain its password.
+    /// - Parameter environment: The environment variables that specify a proxy and contain its password.
     /// - Throws: ``ConfigurationError`` with the location of the issue.
     package func transport(environment: [String: String]) throws(ConfigurationError) -> any HTTPTransport {
         // Validates only these keys, because other keys may belong to providers that the program does not list.

@@ -2,8 +2,8 @@ import AuthFlowEssentials
 package import AuthFlowHTTP
 import AuthFlowPKCS11
 
-/// The other programs that may receive a profile's tokens from a credential helper, and the hosts that the tokens may
-/// be used for.
+/// The other programs that may receive a profile's tokens from a credential helper, and the hosts for which they may
+/// be used.
 package struct CredentialHelperSettings: Sendable {
     /// A token that a service accepts.
     package enum Token: String, Sendable, CaseIterable {
@@ -72,7 +72,7 @@ extension CredentialHelperSettings {
             object throws(ConfigurationError) in try CredentialHelperSettings(object)
         },
         default: CredentialHelperSettings(),
-        "The other programs that may receive the tokens, and the hosts that the tokens may be used for. Default: none."
+        "The other programs that may receive the tokens, and the hosts for which the tokens may be used. Default: none."
     )
 
     private static let username = ConfigurationKey(
@@ -106,7 +106,7 @@ extension CredentialHelperSettings {
     private static let registries = ConfigurationKey(
         "registries",
         required: .list(.text),
-        "The registries, as the programs name them: registry.example.com, 127.0.0.1:5000."
+        "The registries, in the form that these programs use: registry.example.com, 127.0.0.1:5000."
     )
     private static let dockerKey = ConfigurationKey(
         "docker",

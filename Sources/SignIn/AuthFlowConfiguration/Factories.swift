@@ -38,7 +38,7 @@ public struct ProviderFactory: Sendable {
     ///   - keys: The keys that the adapter adds to a profile.
     ///   - secretMethod: The authentication method of a client with a secret; default: nil, for the method that the provider's
     ///     metadata lists.
-    ///   - defaultScopes: The scopes that are requested when the profile names none; default: `openid`.
+    ///   - defaultScopes: The scopes that are requested when the profile lists none; default: `openid`.
     ///   - check: Checks this provider's requirements for the settings of a profile. To reject the profile, it throws the
     ///     profile's ``ConfigurationObject/error(_:at:)``.
     ///   - make: Creates the adapter.

@@ -159,7 +159,7 @@ private struct PEMFile {
     private let path: String
     private let text: String
 
-    /// Reads a file that only this user or root could have written: the file determines which servers are trusted, or how this
+    /// Reads a file that only this user or root could have written, because the file determines which servers are trusted, or how this
     /// client authenticates.
     init(_ path: String) throws(AuthError) {
         self.path = path

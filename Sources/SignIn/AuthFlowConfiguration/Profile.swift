@@ -2,17 +2,17 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 package import AuthFlowStorage
 
-/// A profile of a configuration file, from which a client can be created.
+/// A profile in a configuration file, from which a client can be created.
 public struct Profile: Sendable {
     /// The profile's name in the file.
     public let name: String
 
     let section: ConfigurationSection
 
-    /// The other profiles of the file, by name.
+    /// The other profiles in the file, by name.
     let others: [String: JSON]
 
-    /// Another profile of the same file. It cannot refer to a third profile, so profiles cannot form a cycle.
+    /// Another profile in the same file. It cannot refer to a third profile, so profiles cannot form a cycle.
     func other(_ name: String) -> Profile? {
         others[name].map { json in
             let path = JSONPath().member("profiles").member(name)
@@ -75,7 +75,7 @@ public struct Profile: Sendable {
     }
 
     /// The transport that the profile describes, with its proxy and its certificates.
-    /// - Parameter environment: The environment variables that name a proxy and contain its password.
+    /// - Parameter environment: The environment variables that specify a proxy and contain its password.
     /// - Throws: ``ConfigurationError`` with the location of the issue.
     public func transport(
         environment: [String: String] = HostServices.system.environment
@@ -89,7 +89,7 @@ public struct Profile: Sendable {
         try value(of: CredentialHelperSettings.key)
     }
 
-    /// The origins of the APIs that the access token may be sent to.
+    /// The origins of the APIs to which the access token may be sent.
     /// - Throws: ``ConfigurationError`` with the location of the issue.
     package func apiOrigins() throws(ConfigurationError) -> [Endpoint] { try value(of: ProfileKeys.apiOrigins) }
 

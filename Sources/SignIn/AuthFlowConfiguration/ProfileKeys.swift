@@ -58,13 +58,13 @@ public enum ProfileKeys {
     private static let decryptionAlgorithm = ConfigurationKey(
         "algorithm",
         .choice(of: KeyManagementAlgorithm.all),
-        "The algorithm that the key is registered for. Default: the JWK's algorithm, otherwise every algorithm that the key supports except RSA-OAEP with SHA-1."
+        "The key's registered algorithm. Default: the JWK's algorithm, otherwise every algorithm that the key supports except RSA-OAEP with SHA-1."
     )
     static let encryptedResponses = ConfigurationKey(
         "encrypted_responses",
         .list(ConfigurationValue<EncryptedResponse>.choice),
         default: [],
-        "The responses that must be encrypted; unencrypted ones are rejected. With a decryption_key, any response may be encrypted."
+        "The responses that are rejected unless they are encrypted. With a decryption_key, any response may be encrypted."
     )
     private static let introspectionAudience = ConfigurationKey(
         "audience",
@@ -105,7 +105,7 @@ public enum ProfileKeys {
         "par_repeats",
         .list(ConfigurationValue<RepeatedPushedParameter>.choice),
         default: [],
-        "Parameters of a pushed request that are repeated in the authorization URL, for providers that need them there."
+        "Parameters of a pushed request that are repeated in the authorization URL, for providers that require them there."
     )
     static let signsRequests = ConfigurationKey(
         "signed_requests",
@@ -155,7 +155,7 @@ public enum ProfileKeys {
         "resources",
         .list(.parsed("uri") { text throws(AuthError) in try ResourceIdentifier.checked(text) }),
         default: [],
-        "The URIs of the resources that access tokens are for (RFC 8707)."
+        "The URIs of the resources for which access tokens are requested (RFC 8707)."
     )
     static let sendsResourcesOnRefresh = ConfigurationKey(
         "resources_on_refresh",
@@ -202,7 +202,7 @@ public enum ProfileKeys {
     static let idTokenSigningAlgorithms = ConfigurationKey(
         "id_token_signing_algorithms",
         .list(.choice(of: SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric)),
-        "The algorithms that ID Tokens may be signed with, as registered (id_token_signed_response_alg). Default: the asymmetric algorithms that the provider advertises; HS256, HS384 and HS512 must be listed explicitly, and require a client_secret."
+        "The registered signature algorithms of ID Tokens (id_token_signed_response_alg). Default: the asymmetric algorithms that the provider advertises; HS256, HS384 and HS512 must be listed explicitly, and require a client_secret."
     )
     static let trustedAudiences = ConfigurationKey(
         "trusted_audiences",
@@ -236,7 +236,7 @@ public enum ProfileKeys {
     static let postLogoutRedirectURI = ConfigurationKey(
         "post_logout_redirect_uri",
         .parsed("uri") { text throws(AuthError) in try RedirectURI(text) },
-        "The registered post-logout redirect URI; without it, the session at the provider cannot be ended. The timeout for the redirect is 30 seconds."
+        "The registered post-logout redirect URI; without it, the session at the provider cannot be ended. The timeout for the redirect is at most 30 seconds."
     )
     static let sendsClientIDAtSignOut = ConfigurationKey(
         "client_id_at_sign_out",
@@ -260,7 +260,7 @@ public enum ProfileKeys {
         "api_origins",
         .list(.origin),
         default: [],
-        "The origins of the APIs that the access token may be sent to."
+        "The origins of the APIs to which the access token may be sent."
     )
     static let timeout = ConfigurationKey(
         "timeout",

@@ -8,13 +8,17 @@ struct TrustedFile {
 
     /// The kind of file, for messages.
     private let kind: String
+    private let checksOwners: Bool
 
-    /// What cannot be trusted, for messages.
+    /// The content that cannot be trusted, for messages.
     private var subject: String { kind == "configuration file" ? "configuration" : kind }
 
-    init(_ path: String, kind: String = "configuration file") {
+    /// - Parameter checksOwners: Whether the file must belong to this user or root; false for a file that another program provides, as
+    ///   in a container, whose owner may be a user of the host.
+    init(_ path: String, kind: String = "configuration file", checksOwners: Bool = true) {
         self.path = path
         self.kind = kind
+        self.checksOwners = checksOwners
     }
 
     /// Reads the file.
@@ -40,7 +44,7 @@ struct TrustedFile {
         // access to the target's directory.
         var link = stat()
         if unsafe lstat(path, &link) == 0, link.st_mode & S_IFMT == S_IFLNK {
-            guard link.st_uid == geteuid() || link.st_uid == 0 else { throw foreign(path) }
+            guard isTrusted(link.st_uid) else { throw foreign(path) }
         }
         for directory in [FilePath.directory(of: path), FilePath.directory(of: resolved)] {
             var status = stat()
@@ -55,12 +59,12 @@ struct TrustedFile {
         return bytes
     }
 
-    /// Requires that no other user can replace a directory or a symbolic link on the way to the file.
+    /// Requires that no other user can replace a directory or a symbolic link on the path to the file.
     private func requireProtectedAncestors(of path: String) throws(AuthError) {
         let start = path.hasPrefix("/") ? "" : FileManager.default.currentDirectoryPath
         var rest = "\(start)/\(path)".split(separator: "/").filter { $0 != "." }[...]
         var (directory, links) = ("/", 0)
-        while rest.count > 1, let name = rest.popFirst() {
+        while let name = rest.popFirst() {
             try requireProtected(directory)
             if name == ".." {
                 directory = FilePath.directory(of: directory)
@@ -73,7 +77,7 @@ struct TrustedFile {
                 directory = next
                 continue
             }
-            guard isTrusted(status.st_uid) else { throw foreign(next) }
+            guard isTrusted(status.st_uid) else { throw replaceable(by: next) }
             links += 1
             guard links <= 40, let target = try? FileManager.default.destinationOfSymbolicLink(atPath: next) else {
                 throw refusal("\(next) cannot be examined.")
@@ -87,14 +91,22 @@ struct TrustedFile {
     private func requireProtected(_ directory: String) throws(AuthError) {
         var status = stat()
         guard unsafe stat(directory, &status) == 0 else { throw refusal("\(directory) cannot be examined.") }
-        guard isTrusted(status.st_uid) else { throw foreign(directory) }
+        // The owner of an ancestor of the home directory could also replace the programs that this user's shell runs.
+        guard isTrusted(status.st_uid) || "\(Self.home)/".hasPrefix(directory == "/" ? "/" : "\(directory)/") else {
+            throw replaceable(by: directory)
+        }
         guard status.st_mode & 0o002 == 0 || status.st_mode & S_ISVTX != 0 else { throw writable(directory) }
     }
+
+    private static let home: String = {
+        let path = HomeDirectory.path(environment: HostServices.system.environment)
+        return resolved(path) ?? path
+    }()
 
     /// Whether the owner of a directory or a symbolic link is this user or root. In a user namespace, the ID of a user who has no ID there,
     /// such as root, is the overflow ID (user_namespaces(7)).
     private func isTrusted(_ owner: uid_t) -> Bool {
-        owner == geteuid() || owner == 0 || owner == Self.overflowID
+        !checksOwners || owner == geteuid() || owner == 0 || owner == Self.overflowID
     }
 
     /// The overflow ID in a user namespace; nil if every user has an ID.
@@ -108,7 +120,7 @@ struct TrustedFile {
     }()
 
     private func requireTrustedOwner(_ status: stat, _ path: String) throws(AuthError) {
-        guard status.st_uid == geteuid() || status.st_uid == 0 else { throw foreign(path) }
+        guard isTrusted(status.st_uid) else { throw foreign(path) }
         let isGroupAccessible = status.st_mode & 0o020 != 0 && !PrivateGroup.isUserPrivate(status.st_gid)
         guard status.st_mode & 0o002 == 0, !isGroupAccessible else {
             throw writable(path)
@@ -127,10 +139,18 @@ struct TrustedFile {
         )
     }
 
+    private func replaceable(by path: String) -> AuthError {
+        refusal(
+            "\(DisplayText.sanitized(path)) belongs to another user, who can replace the file, so the \(subject) cannot be trusted. Copy the file to a directory of yours."
+        )
+    }
+
     private func refusal(_ message: String) -> AuthError { AuthError(.invalidConfiguration, message) }
 
-    private var resolved: String {
-        guard let found = unsafe realpath(path, nil) else { return path }
+    private var resolved: String { Self.resolved(path) ?? path }
+
+    private static func resolved(_ path: String) -> String? {
+        guard let found = unsafe realpath(path, nil) else { return nil }
         defer { unsafe free(found) }
         return unsafe String(cString: found)
     }

@@ -99,7 +99,7 @@ struct UserAgentChoice: Sendable {
     /// The methods for these flows, in order of preference. A user agent of last resort comes after the other flows.
     /// - Parameter devicePresenter: Shows the user code of the device flow; nil when the program does not support that flow.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the flow jwt_bearer has no assertion. A missing agent is not reported
-    ///   until a user must sign in, because most operations of a client need no agent.
+    ///   until a user must sign in, because most client operations need no agent.
     func methods(
         _ flows: [SignInFlow],
         devicePresenter: (any DevicePresenter)?,

@@ -47,7 +47,7 @@ extension BrowserLauncher {
         return .system(launchEnvironment)
     }
 
-    /// The availability of a user agent that opens a browser, or else shows the URL.
+    /// The availability of a user agent that opens a browser, or, failing that, shows the URL.
     public static func availability(
         _ options: ConfigurationObject,
         _ launchEnvironment: LaunchEnvironment

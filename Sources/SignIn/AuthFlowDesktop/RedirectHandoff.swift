@@ -24,7 +24,7 @@ public struct RedirectHandoff: Sendable {
     }
 
     /// Creates a handoff in the user's runtime directory: `$XDG_RUNTIME_DIR/authflow`.
-    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when there is no such directory.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when there is no runtime directory.
     public init(environment: [String: String] = HostServices.system.environment) throws(AuthError) {
         let given = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil }
         let usual = "/run/user/\(geteuid())"

@@ -15,7 +15,7 @@ public struct SchemeHandler: Sendable {
     /// Creates a handler for a scheme.
     /// - Parameters:
     ///   - scheme: The scheme, in lower case.
-    ///   - environment: The environment variables that name the user's directories.
+    ///   - environment: The environment variables that specify the user's directories.
     public init(scheme: String, environment: [String: String] = HostServices.system.environment) {
         self.scheme = scheme
         self.environment = environment
@@ -102,7 +102,7 @@ public struct SchemeHandler: Sendable {
             """
         // The write is atomic, even if this process is killed.
         try PrivateFile(entryPath).replace(with: Array(entry.utf8))
-        // Some desktops cache the entries. A desktop without this program has no cache to update.
+        // Some desktops cache the entries. A desktop without update-desktop-database has no cache to update.
         _ = try? run("update-desktop-database", [applications])
         _ = try run("xdg-mime", ["default", entryName, mimeType])
         guard isInstalled else {

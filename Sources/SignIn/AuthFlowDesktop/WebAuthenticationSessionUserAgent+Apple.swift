@@ -6,7 +6,7 @@ import Foundation
 /// Shows the provider's pages in the system's sign-in window, which by default shares the browser's cookies, and
 /// receives redirects to a private-use scheme or to an https URI that the app has claimed (RFC 8252 sections 7.1 and 7.2).
 ///
-/// This type is type-checked on Linux against hand-written interfaces, but is not run there.
+/// This file is type-checked on Linux against hand-written interfaces, but is not run there.
 public struct WebAuthenticationSessionUserAgent: Sendable {
     private let isEphemeral: Bool
     private let anchor: @MainActor @Sendable () -> ASPresentationAnchor

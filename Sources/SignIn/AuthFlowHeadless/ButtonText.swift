@@ -42,7 +42,7 @@ struct ButtonText {
     /// Whether the text consists only of words for signing in or continuing: "Log in".
     var isPlainSignIn: Bool { words.allSatisfy(Self.signIns.contains) }
 
-    /// Whether the text names an alternative to a sign-in with a password.
+    /// Whether the text offers an alternative to signing in with a password.
     var isAlternative: Bool { words.contains(where: Self.alternatives.contains) }
 
     private static let grants: Set<String> = [

@@ -121,7 +121,7 @@ extension Cookie {
     }
 }
 
-/// The context of a request that the cookie rules depend on (RFC 6265bis section 5.2).
+/// The context of a request, on which the cookie rules depend (RFC 6265bis section 5.2).
 struct RequestContext: Sendable {
     /// The page that initiated the request; nil for a typed URL.
     let initiator: Endpoint?

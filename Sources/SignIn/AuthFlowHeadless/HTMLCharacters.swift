@@ -1,6 +1,6 @@
 import AuthFlowJSON
 
-/// Decodes the characters of a page's text and attribute values.
+/// Decodes the character references in a page's text and attribute values.
 enum HTMLCharacters {
     /// Text with its character references replaced.
     static func text(_ bytes: ArraySlice<UInt8>) -> String { replacingReferences(bytes, isValue: false) }

@@ -50,7 +50,7 @@ struct HTMLForm: Sendable {
             return nil
         }
 
-        /// Whether the button's label or value denies or cancels.
+        /// Whether the button's label or value expresses a denial or cancellation.
         var refuses: Bool { [\Field.label, \.value].contains { decision(in: $0) == .refuse } }
     }
 
@@ -70,9 +70,9 @@ struct HTMLForm: Sendable {
     /// Whether a browser can submit the form.
     var isSubmitted: Bool { !buttons.isEmpty || method != "dialog" && submitButtons.isEmpty }
     private var submitButtons: [Field] { fields.filter { $0.type == "submit" || $0.type == "image" } }
-    /// The field for the password of a sign-in; nil in a form that sets a new password.
+    /// The field for the sign-in password; nil in a form that sets a new password.
     var passwordField: Field? { setsPassword ? nil : passwordFields.first }
-    /// Whether the form sets a new password, as at a registration.
+    /// Whether the form sets a new password, for example during registration.
     var setsPassword: Bool {
         passwordFields.count > 1 || passwordFields.contains { $0.autocomplete.contains("new-password") }
     }
@@ -156,7 +156,7 @@ struct HTMLForm: Sendable {
         }
     }
 
-    /// The only button in all forms with a matching text. Labels are compared first, then values, then names.
+    /// The only button, among all forms, whose text matches. Labels are compared first, then values, then names.
     /// - Parameter acceptsDefault: Whether the first button of a form may submit the same data as another button.
     /// - Throws: ``/AuthFlow/AuthError`` when another button also matches, or submits the same data.
     static func button(

@@ -63,7 +63,7 @@ extension HTMLFormDriver: LoginDriver {
         guard !usable.contains(where: \.asksForOneTimeCode) else {
             throw refusal(page, "asks for a one-time code, which cannot be configured", html)
         }
-        // After the password has been entered, a text field is not for the user name.
+        // After the password has been entered, a text field is not a user name field.
         let userNameForms =
             page.hasTypedCredentials ? [] : usable.filter { $0.userNameField != nil && !grantsDenied($0) }
         if let form = userNameForms.first(where: { $0.userNameField?.isUserName == true }) ?? userNameForms.first,
@@ -143,7 +143,7 @@ extension HTMLFormDriver: LoginDriver {
     }
 
     /// Whether submitting a form would grant the request, although consent is denied. A button that may do more than sign in is
-    /// not pressed if another button denies.
+    /// not pressed if another button denies the request.
     private func grantsDenied(_ form: HTMLForm) -> Bool {
         guard consent == .deny, let button = form.signInButton else { return false }
         let grants = [\HTMLForm.Field.label, \.value, \.name].contains { button.decision(in: $0) == .grant }

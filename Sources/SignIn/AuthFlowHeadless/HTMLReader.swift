@@ -119,7 +119,7 @@ struct HTMLReader {
         }
     }
 
-    /// Removes all forms that were read: section 13.2.6.4.7 lets a `frameset` element replace the whole body.
+    /// Removes all forms that were read, because section 13.2.6.4.7 lets a `frameset` element replace the whole body.
     private mutating func discard() {
         (page.forms, fields, form, identified) = ([], [], nil, [:])
         giveUp()

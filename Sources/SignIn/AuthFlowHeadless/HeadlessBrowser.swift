@@ -91,7 +91,7 @@ public actor HeadlessBrowser {
         case redirect(String)
     }
 
-    /// Navigates and follows redirects to a page, or to the redirect URI, if any.
+    /// Navigates, and follows redirects until it reaches a page or, if there is one, the redirect URI.
     func navigate(_ navigation: HeadlessNavigation, until redirectURI: String?) async throws -> Destination {
         if navigation.typesCredentials { hasTypedCredentials = true }
         if navigation.typesUserName { userNameOrigins.insert(navigation.endpoint.origin) }
@@ -102,7 +102,7 @@ public actor HeadlessBrowser {
         }
         var endpoint = navigation.endpoint
         var form = navigation.form
-        // A page of a public server must not cause requests to services on loopback or on a private network.
+        // A page from a public server must not cause requests to services on loopback or on a private network.
         if let page {
             try Self.require(page.mayReferTo(endpoint), endpoint, from: page)
             endpoint.limitReach(to: pageReach, unlessAt: page)
@@ -152,7 +152,7 @@ public actor HeadlessBrowser {
         )
     }
 
-    /// The redirect without the secrets that were entered, which a server may repeat in the description of an error.
+    /// The redirect without the secrets that were entered, which a server may repeat in the error parameters.
     func redacted(_ redirect: String) -> String {
         let parts = redirect.split(separator: "&", omittingEmptySubsequences: false).map { part -> String in
             let marks = ["error=", "error_description=", "error_uri="]
@@ -208,7 +208,7 @@ public actor HeadlessBrowser {
         }
     }
 
-    /// Resolves a reference from a page or a redirect of `base` (RFC 3986 section 5).
+    /// Resolves a reference in the page at `base`, or in its redirect (RFC 3986 section 5).
     package static func resolve(_ reference: String, against base: Endpoint) throws -> String {
         // The URL Standard, "basic URL parser": leading and trailing spaces and control characters, tabs and line breaks are removed.
         let trimmed = String(

@@ -16,7 +16,7 @@ public struct HeadlessDevicePresenter: Sendable {
 
     /// Creates a presenter.
     /// - Parameters:
-    ///   - driver: Acts as the user on the provider's pages, except for entering the code.
+    ///   - driver: Completes the provider's pages in place of the user, except for entering the code.
     ///   - transport: The HTTP transport.
     ///   - host: Provides the clock, for the expiry of cookies.
     ///   - observer: Receives the device authorization response, which contains the user code.
@@ -81,7 +81,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
         _ authorization: DeviceAuthorization,
         at origin: String
     ) throws -> HeadlessNavigation? {
-        // The code is entered only at the origin that the provider named.
+        // The code is entered only at the origin that the provider specified.
         guard page.endpoint.origin == origin else { return nil }
         for form in forms where form.passwordField == nil {
             let fields = form.fields.filter { ["text", "email", "tel"].contains($0.type) && !$0.isFixed }

@@ -15,7 +15,7 @@ public struct HeadlessUserAgent: Sendable {
 
     /// Creates an agent.
     /// - Parameters:
-    ///   - driver: Acts as the user on the provider's pages.
+    ///   - driver: Completes the provider's pages in place of the user.
     ///   - sharedCookies: Cookies that several apps share; nil to start each visit without cookies.
     ///   - transport: The HTTP transport.
     ///   - host: Provides the clock, for the expiry of cookies.

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// A type that acts as the user on a provider's pages, one page at a time.
+/// A type that completes a provider's pages in place of the user, one page at a time.
 ///
 /// The headless user agent handles cookies, redirects and origins, but not the contents of a page. It passes each page to a
 /// driver, which returns the next navigation: a form to submit, or a URL to visit after requests to the provider's
@@ -9,7 +9,7 @@ public protocol LoginDriver: Sendable {
     /// Chooses the next navigation on a page.
     /// - Parameters:
     ///   - page: The current page.
-    ///   - browser: Sends further requests with the same cookies, for providers that sign in through an API.
+    ///   - browser: Sends further requests with the same cookies, for providers whose sign-in requires API requests.
     /// - Returns: The next navigation.
     /// - Throws: ``/AuthFlow/AuthError`` when the visit cannot continue.
     func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation
@@ -20,11 +20,11 @@ public protocol LoginDriver: Sendable {
     /// - Throws: ``/AuthFlow/AuthError`` when that session may remain active. The end session endpoint is visited in any case.
     func beginSignOut(in browser: HeadlessBrowser) async throws
 
-    /// Chooses the next navigation on a page of the provider during a sign-out. It must not fill in any field.
+    /// Chooses the next navigation on a provider page during a sign-out. It must not fill in any field.
     /// - Parameters:
     ///   - page: The current page.
     ///   - origin: The origin of the end session endpoint.
-    ///   - browser: Sends further requests with the same cookies, for providers that sign out through an API.
+    ///   - browser: Sends further requests with the same cookies, for providers whose sign-out requires API requests.
     /// - Returns: The next navigation.
     /// - Throws: ``/AuthFlow/AuthError`` when the visit cannot continue.
     func confirmSignOut(
@@ -100,7 +100,7 @@ public struct HeadlessPage: Sendable {
         response.status == 204 || response.status == 200 && (try? JSON(parsing: response.body)) == .object([:])
     }
 
-    /// A text of the page, without the secrets that were entered.
+    /// Text from the page, without the secrets that were entered.
     public func redacted(_ text: String) -> String { secrets.redacted(in: text) }
 
     /// A sentence that quotes the error or the visible text of the page, without the secrets that were entered.

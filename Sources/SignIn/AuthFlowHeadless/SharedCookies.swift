@@ -55,7 +55,7 @@ public struct SharedCookies: Sendable {
     }
 
     /// Replaces the shared cookies with the shareable cookies of a visit, unless another app has changed or removed them
-    /// since the visit started: cookies from before a sign-out must not be shared after it.
+    /// since the visit started, because cookies from before a sign-out must not be shared after it.
     func save(_ cookies: [Cookie], replacing old: Snapshot, now: Date) async throws {
         let shareable = cookies.filter { isShareable($0, now: now) }.map(\.stored)
         var members: [String: JSON] = ["cookies": .array(shareable)]
@@ -64,14 +64,14 @@ public struct SharedCookies: Sendable {
         try await store.change(for: origin.origin) { $0 == old.document ? new : $0 }
     }
 
-    /// Deletes the cookies, for every app in the group. Cookies of a user other than the configured one remain.
+    /// Deletes the cookies, for every app in the group. Cookies of any user other than the configured user remain.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func remove() async throws {
         try await store.change(for: origin.origin) { mayUse($0, for: .signOut) ? nil : $0 }
     }
 
     /// Whether stored cookies may belong to this app's user. With another user's cookies, the provider would continue that user's session
-    /// without a question.
+    /// without a prompt.
     private func mayUse(_ document: RedactedJSON?, for purpose: RedirectOptions.Purpose) -> Bool {
         guard let user, let document else { return true }
         return document.exposed["user"]?.string.map { $0.isIdentical(to: user) } ?? (purpose == .signOut)
@@ -84,7 +84,7 @@ public struct SharedCookies: Sendable {
         !names.contains(cookie.name) || endpoint.origin == origin.origin && cookie.origin == origin.origin
     }
 
-    /// Cookies that another origin has set for this one (which is possible within a domain) are not shared.
+    /// Cookies that another origin has set for this origin (which is possible within a domain) are not shared.
     private func isShareable(_ cookie: Cookie, now: Date) -> Bool {
         guard names.contains(cookie.name), cookie.origin == origin.origin else { return false }
         return cookie.expiresAt.map { $0 > now } ?? sharesSessionCookies

@@ -4,7 +4,7 @@ import Synchronization
 /// Filters the requests at the loopback port: only one of them is accepted as the authorization response.
 ///
 /// Any page in the user's browser, and any process on the machine, can send requests here. Only a request for the exact
-/// path, in the agreed response mode and with the state of this sign-in, completes it.
+/// path, in the requested response mode and with the state of this sign-in, completes it.
 final class CallbackInbox: Sendable {
     /// The outcome of a sign-in, for the page that the user sees.
     enum Outcome: Sendable {
@@ -26,7 +26,7 @@ final class CallbackInbox: Sendable {
     private let callbackContinuation: AsyncStream<ReceivedRedirect>.Continuation
     private struct State {
         var isSettled = false
-        /// Whether two visitors have opened the start page.
+        /// Whether two browsers have opened the start page.
         var wasOpenedTwice = false
         /// Whether a redirect without the state was reported.
         var hasReportedIgnored = false
@@ -74,7 +74,7 @@ final class CallbackInbox: Sendable {
     }
 
     /// Stops waiting, because another program on this machine may have opened the start page and could complete the
-    /// sign-in with its own account. It is not possible to tell which of the two visitors is the user's browser.
+    /// sign-in with its own account. It is not possible to tell which of the two is the user's browser.
     private func endAfterSecondVisit() {
         let isFirst = state.withLock { state in
             defer {
@@ -108,7 +108,7 @@ final class CallbackInbox: Sendable {
         guard authorities.contains(request.authority?.lowercased() ?? "") else {
             return appearance.page(.badRequest, "Wrong host", "This server does not serve that host.")
         }
-        // A prefetch is not the redirect itself: the browser has not navigated here yet.
+        // A prefetch is not the redirect itself, because the browser has not navigated here yet.
         if request.headerFields.contains(where: {
             $0.name.canonicalName == "sec-purpose" && $0.value.contains("prefetch")
         }) {
@@ -176,7 +176,7 @@ final class CallbackInbox: Sendable {
         return !authorities.contains { "http://\($0)" == origin.lowercased() }
     }
 
-    /// Reports the first redirect without the state: some providers omit it from error responses, and the user would otherwise wait until the
+    /// Reports the first redirect without the state, because some providers omit it from error responses, and the user would otherwise wait until the
     /// timeout.
     private func reportIgnoredRedirect() {
         let isFirst = state.withLock { state in
@@ -202,7 +202,7 @@ final class CallbackInbox: Sendable {
         )
     }
 
-    /// Waits for the outcome of the sign-in: the page must not show "signed in" before the code has been exchanged and the
+    /// Waits for the outcome of the sign-in, because the page must not show "signed in" before the code has been exchanged and the
     /// tokens have been validated.
     private func resultPage() async -> TransportResponse {
         try? await withDeadline(Self.waitTimeout, clock: expected.clock) {

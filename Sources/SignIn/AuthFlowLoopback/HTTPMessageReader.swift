@@ -19,13 +19,13 @@ package struct HTTPMessageReader {
         package let status: HTTPResponse.Status
     }
 
-    /// Reads a request. Any further data on the connection is ignored: the connection is closed after one response.
+    /// Reads a request. Any further data on the connection is ignored, because the connection is closed after one response.
     /// - Throws: ``Refusal``, or any error from reading the socket.
     static func request(from socket: AsyncSocket) async throws -> (request: HTTPRequest, body: [UInt8]) {
         var bytes: [UInt8] = []
         var end: Int?
         while end == nil {
-            // The searches overlap by three bytes, because the empty line may arrive in two pieces.
+            // The searches overlap by three bytes, because the empty line may be split across two reads.
             let searched = max(0, bytes.count - 3)
             bytes += try await socket.read(atMost: 4096)
             end = endOfHead(in: bytes, from: searched)

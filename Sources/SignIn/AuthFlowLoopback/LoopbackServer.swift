@@ -172,7 +172,7 @@ private final class Connections: Sendable {
                 else {
                     return false
                 }
-                // The socket is only shut down, so that a waiting reader sees the end of the stream: the descriptor
+                // The socket is only shut down (a waiting reader then sees the end of the stream), because the descriptor
                 // still belongs to that connection.
                 shutdown(connection.socket.file.rawValue, Int32(SHUT_RDWR))
                 return true

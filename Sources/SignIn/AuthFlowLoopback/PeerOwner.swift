@@ -53,7 +53,7 @@ struct PeerOwner: Sendable {
     }
 
     #if os(Linux)
-    /// An IPv4 address of a table as an IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2).
+    /// An IPv4 address from a table, as an IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2).
     private static func mapped(_ address: String) -> String { "0000000000000000FFFF0000\(address)" }
 
     /// The owner of the socket that is bound to `peer` and connected to `own`; nil when the table does not list it.

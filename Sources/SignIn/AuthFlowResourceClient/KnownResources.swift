@@ -39,7 +39,7 @@ public struct KnownResources: Sendable {
     }
 
     /// - Parameter isRegistered: Whether the client is preregistered. Only the configuration of such a client can find its tokens, and a client with
-    ///   the same name that is not may have signed in to the same resource.
+    ///   the same name that is not preregistered may have signed in to the same resource.
     func add(record: String, isRegistered: Bool = false) async {
         await change(Self.resources(isRegistered)) { $0.contains(record) ? $0 : $0 + [record] }
     }
@@ -60,7 +60,7 @@ public struct KnownResources: Sendable {
 
     private func entries(of list: String) async throws -> [String] { try await self.list(of: list).entries }
 
-    /// The entries of a list, sorted, and whether these are all: a list that was damaged or was full has lost entries.
+    /// The entries of a list, sorted, and whether the list is complete: a list that was damaged or was full has lost entries.
     func list(of name: String) async throws -> (entries: [String], isComplete: Bool) {
         do {
             guard let bytes = try await store.bytes(for: Self.key(name)) else { return ([], true) }

@@ -57,7 +57,7 @@ struct ProtectedResourceDiscovery: Sendable {
     }
 
     private func document(at url: Endpoint) async throws -> ProtectedResourceMetadata? {
-        // No credential is sent: the document is public, and the server chose its URL.
+        // No credential is sent, because the document is public, and the server chose its URL.
         let request = TransportRequest(
             .get,
             url,

@@ -101,7 +101,7 @@ extension Endpoint {
         possibleSegments.contains { $0 == "." || $0 == ".." }
     }
 
-    /// Whether a server could treat the path of a request as this path or as one below it.
+    /// Whether a server could treat the path of a request as this path or as a path below it.
     package func mayCover(_ target: Endpoint) -> Bool {
         // Some servers ignore case.
         func segments(_ endpoint: Endpoint) -> [String] { endpoint.possibleSegments.map { $0.lowercased() } }

@@ -4,7 +4,7 @@ import Synchronization
 
 /// A transport that restricts the servers that a resource names to the network reach of the resource itself.
 ///
-/// A resource on a company network may name servers there, regardless of the addresses that their names resolve to; a public resource
+/// A resource on a company network may refer to servers there, regardless of the addresses that their names resolve to; a public resource
 /// must not make this client connect to loopback or private addresses (SSRF).
 final class ReachLimitedTransport: HTTPTransport {
     private let base: any HTTPTransport
@@ -36,7 +36,7 @@ final class ReachLimitedTransport: HTTPTransport {
         return response
     }
 
-    /// Records the network reach of a connection to the resource, including one that did not use this transport.
+    /// Records the network reach of a connection to the resource, including a connection that did not use this transport.
     func record(_ reach: NetworkReach?) {
         guard let reach else { return }
         self.reach.withLock { $0 = max($0 ?? reach, reach) }

@@ -41,7 +41,7 @@ struct ResourceAuthorizationServer: MixUpDefending {
         }
     }
 
-    /// Requires that the endpoints for obtaining a code are at the issuer's origin if the responses contain no
+    /// Requires that the authorization, PAR and registration endpoints are at the issuer's origin if the responses contain no
     /// `iss`.
     func requireOwnEndpoints(_ metadata: ProviderMetadata) throws(AuthError) {
         guard !isListed, !metadata.sendsIssuerInResponses else { return }

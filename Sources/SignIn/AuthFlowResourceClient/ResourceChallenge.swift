@@ -17,7 +17,7 @@ public struct ResourceChallenge: Sendable, Hashable {
     /// The requirement that the challenge states.
     package let demand: Demand
 
-    /// `scope`: the scopes that this operation needs; nil when absent.
+    /// `scope`: the scopes that this operation requires; nil when absent.
     package let scopes: [String]?
 
     /// `resource_metadata`: the URL of the resource's metadata; nil when absent.

@@ -194,7 +194,7 @@ extension ResourceClient {
     }
 
     /// Registers the client again with the resource's authorization server, and replaces the stored registration. The
-    /// new registration cannot use the tokens of the old one, so the user is signed out and must sign in again.
+    /// new registration cannot use the tokens of the old registration, so the user is signed out and must sign in again.
     /// - Returns: The new registration; the old registration, which continues to exist at the
     ///   server, or nil if there was none or another resource has tokens from it; and the outcome of the sign-out.
     /// - Throws: ``AuthError`` with `unsupported` when the client is not dynamically registered there; any error from discovery or registration.

@@ -211,7 +211,7 @@ extension ResourceClient {
     // MARK: Shared failures
 
     /// Delays the next sign-in page in every process, so that a user whose sign-in has just
-    /// failed is not prompted again immediately. Methods without a user are not delayed, because they show no
+    /// failed is not prompted again immediately. Non-interactive methods are not delayed, because they show no
     /// page.
     func startCooldown(after error: AuthError) async {
         guard options.cooldownAfterFailure > .zero, methods.withoutUser == nil else { return }
@@ -261,7 +261,7 @@ extension ResourceClient {
                 found,
                 challenge,
                 isUnregistered: isUnregistered,
-                needsPort: error.code == .portBusy,
+                portAttempts: error.code == .portBusy ? 3 : 0,
                 willShow
             )
         }
@@ -280,7 +280,7 @@ extension ResourceClient {
         var known = known
         known.authentication = RequiredAuthentication(acrValues: request.acrValues, maxAge: request.maxAge)
         if methods.withoutUser == nil {
-            // A client with a client ID metadata document is the same client at every server: consent for another server, resource or set of
+            // A client with a client ID metadata document is the same client at every server, so consent for another server, resource or set of
             // scopes does not cover this request.
             if known.identification == .metadataDocument {
                 let before = try await self.known()
@@ -298,7 +298,7 @@ extension ResourceClient {
             FlowReporter(host: host, observer: observer).report(.authorizationRequest, details: details)
         }
         // Recorded first, so that a sign-out finds the tokens even if this process is killed before it has recorded that
-        // the sign-in succeeded. The requests and the store may take longer than the user.
+        // the sign-in succeeded. The requests and the store may take longer than the sign-in timeout.
         let unfinished = ResourceRecord.Unfinished(
             id: Base64URL.encode(host.randomBytes(9)),
             signIn: known,
@@ -357,20 +357,23 @@ extension ResourceClient {
     }
 
     /// Registers the client again, and signs in with the new registration. A registration
-    /// that the server still recognizes is not replaced until that sign-in has succeeded.
+    /// that the server still recognizes is not replaced until that sign-in has succeeded, unless all its ports are in use.
+    /// - Parameter portAttempts: The number of registrations to try if the ports of each are in use; 0 if another reason requires the new
+    ///   registration.
     private func signInWithNewRegistration(
         _ old: KnownResource,
         _ found: FoundServer,
         _ challenge: ResourceChallenge?,
         isUnregistered: Bool,
-        needsPort: Bool = false,
+        portAttempts: Int = 0,
         _ willShow: @escaping @Sendable () throws -> Void
     ) async throws {
         let made: StoredRegistration
-        if needsPort {
+        if portAttempts > 0 {
             // Other sign-ins use all ports of the registration. One of the waiting sign-ins registers more ports for all of them.
             made = try await registrations.registration(at: old.issuer, for: redirectURI) {
                 !$0.clientID.isIdentical(to: old.clientID) && $0.isUsable(at: host.now())
+                    && ($0.scopes.isEmpty || Set($0.scopes).isSuperset(of: old.scopes))
             } orElse: {
                 try await register(found, scopes: old.scopes)
             }
@@ -383,12 +386,24 @@ extension ResourceClient {
             throw AuthError(.storageFailed, "The registration with \(known.issuer) could not be used.")
         }
         state.withLock { $0.add(client) }
-        // An unrecognized registration is useless, so it is replaced now: an unfinished sign-in must not cause yet another registration.
+        // An unrecognized registration is useless, and is replaced now, so that an unfinished sign-in does not cause yet another registration.
         if isUnregistered {
             try await registrations.save(made, for: redirectURI)
             await removeUnusedRegistrations(of: [old])
         }
-        try await signIn(known, client, challenge, by: isUnregistered || needsPort ? nil : made, willShow)
+        do {
+            try await signIn(known, client, challenge, by: isUnregistered || portAttempts > 0 ? nil : made, willShow)
+        } catch let error as AuthError where error.code == .portBusy && portAttempts > 1 {
+            return try await signInWithNewRegistration(
+                known,
+                found,
+                challenge,
+                isUnregistered: false,
+                portAttempts: portAttempts - 1,
+                willShow
+            )
+        }
+        if portAttempts > 0 { await removeUnusedRegistrations(of: [old]) }
     }
 
     /// Whether a new registration may help: the server does not recognize the client
@@ -402,7 +417,7 @@ extension ResourceClient {
             return stored.map { !Set($0.scopes).isSuperset(of: known.scopes) } ?? false
         case (.providerRejected, "invalid_client"), (.providerRejected, "unauthorized_client"),
             (.providerRejected, "invalid_redirect_uri"):
-            // A registration that was made a moment ago is assumed to be known to the server.
+            // The server is assumed to recognize a registration that was made a moment ago.
             return stored.map { $0.registeredAt + 5 < host.now() } ?? true
         default: return false
         }

@@ -32,7 +32,7 @@ extension ResourceClient {
             signIns = try await self.signIns()
         } catch let error as AuthError where [.credentialUnusable, .storageFailed].contains(error.code) {
             let failure = await end(try await possibleSignIns()) { try await $0.signOutLocally() }.failure
-            // The record remains until the tokens have been removed: a later sign-out would report that there were none.
+            // The record remains until the tokens have been removed; otherwise, a later sign-out would report that there were none.
             if let failure { throw failure }
             try await store.withLease(on: recordKey) { try await store.write(nil, under: $0) }
             state.withLock { ($0.known, $0.isLoaded) = (nil, true) }
@@ -100,7 +100,7 @@ extension ResourceClient {
             guard let slash = path.lastIndex(of: "/") else { break }
             path = path[..<slash]
         }
-        // The tokens of this client's sign-ins to other resources are not this resource's.
+        // The tokens of this client's sign-ins to other resources do not belong to this resource.
         let prefix = recordName.dropLast(address.url.count)
         let names = Set((try await readable { try await lists.records() }) ?? []).union(resources.map { prefix + $0 })
         var others: [KnownResource] = []
@@ -126,7 +126,7 @@ extension ResourceClient {
         return ResourceRecord(salvaging: try? await store.bytes(for: recordKey)).all + possible
     }
 
-    /// The value, or nil if the record that contains it is damaged, or cannot be read or decrypted, as the record of this resource.
+    /// The value; nil if the record that contains it is damaged, or cannot be read or decrypted (which may also apply to this resource's record).
     private func readable<Value>(_ read: () async throws -> Value) async throws -> Value? {
         do {
             return try await read()
@@ -135,11 +135,11 @@ extension ResourceClient {
         }
     }
 
-    /// Ends the sign-ins with other servers and clients: their tokens must not be used again if the resource
+    /// Ends the sign-ins with other servers and clients, because their tokens must not be used again if the resource
     /// names those servers again.
     func signOutOthers() async {
         guard let record = try? await record() else { return }
-        // An unfinished sign-in may be another process's.
+        // An unfinished sign-in may belong to another process.
         let ended = record.unfinished.filter { $0.end < host.now() }.map(\.signIn)
         let others = (record.others + ended).filter { record.current?.sharesTokens(with: $0) != true }
         if !others.isEmpty { _ = await signOut(of: others) { try await $0.signOut() } }
@@ -164,7 +164,7 @@ extension ResourceClient {
     /// Whether any resource at this origin has a sign-in that uses a registration.
     package func isUsed(clientID: String, at issuer: String) async throws -> Bool {
         let (names, isComplete) = try await KnownResources(store: store).list(of: "resources")
-        // Another resource may have a sign-in with the registration.
+        // A resource that is missing from the list may have a sign-in with the registration.
         guard isComplete else { return true }
         for name in names + [recordName] {
             let url = name.split(separator: " ").last.map(String.init) ?? ""
@@ -236,7 +236,7 @@ extension ResourceClient {
         )
     }
 
-    /// Removes sign-ins from the record, except those with tokens in the store: a user may have signed in again in the
+    /// Removes sign-ins from the record, except those with tokens in the store, because a user may have signed in again in the
     /// meantime, and the record must name every sign-in whose tokens are in the store.
     private func removeSignIns(_ signIns: [KnownResource], _ endsUnfinished: Bool) async throws {
         let record = try await changeRecord { record in

@@ -105,7 +105,7 @@ public final class ResourceClient: Sendable {
         var known: KnownResource?
         var isLoaded = false
         var client: (known: KnownResource, client: AuthClient)?
-        /// Every client that may have operations in progress, and the clients that were used last, which may begin one.
+        /// Every client that may have operations in progress, and the clients that were used last, which may start another operation.
         private(set) var clients: [AuthClient] = []
         var isStopping = false
         var pendingSignIns: [PendingSignIn] = []
@@ -129,7 +129,7 @@ public final class ResourceClient: Sendable {
             if let oldest { clients.remove(at: oldest) }
         }
 
-        /// The sign-ins that have ended, whose outcomes can be recorded. A process that is about to exit abandons the others.
+        /// The sign-ins that have ended, whose outcomes can be recorded. When the process is about to exit, all sign-ins are treated as ended.
         var endedSignIns: [PendingSignIn] { pendingSignIns.filter { $0.hasEnded || isStopping } }
     }
 
@@ -255,7 +255,7 @@ public final class ResourceClient: Sendable {
     }
 
     /// The sign-in and its client; nil when there is no sign-in whose client still exists. If this process has removed the client's registration, another process may
-    /// have signed in with a new one, so the record is read again.
+    /// have signed in with a new registration, so the record is read again.
     func knownClient() async throws -> (known: KnownResource, client: AuthClient)? {
         guard let known = try await known() else { return nil }
         if let client = try await client(of: known) { return (known, client) }

@@ -2,7 +2,7 @@ import AuthFlowEssentials
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The stored record of a protected resource, which names the sign-ins whose tokens may be in the store, so that a
+/// The stored record of a protected resource, which lists the sign-ins whose tokens may be in the store, so that a
 /// sign-out removes their tokens.
 struct ResourceRecord: Sendable, Hashable {
     /// The last sign-in; nil when no user has signed in.
@@ -21,7 +21,7 @@ struct ResourceRecord: Sendable, Hashable {
         let signIn: KnownResource
         /// The start, in whole seconds: older tokens are not from this sign-in.
         let start: Date
-        /// The time after which its process, if it still exists, has given up.
+        /// The time after which its process, if it still exists, has abandoned the sign-in.
         let end: Date
     }
 
@@ -109,7 +109,7 @@ struct ResourceRecord: Sendable, Hashable {
         return all
     }
 
-    /// The sign-in whose tokens a process that was killed may have stored: they are the record's, and not left over from a sign-out.
+    /// The sign-in whose tokens a process that was killed may have stored: they belong to the record, and are not left over from a sign-out.
     /// - Returns: The sign-in, and its identifier if it is unfinished; nil when the record does not name it.
     func names(_ known: KnownResource, signedInAt time: Date) -> (signIn: KnownResource, id: String?)? {
         if let current, current.sharesTokens(with: known) { return (current, nil) }

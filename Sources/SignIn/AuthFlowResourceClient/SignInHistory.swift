@@ -72,7 +72,7 @@ struct SignInHistory: Sendable {
     /// The maximum difference between the clocks of two machines, in seconds.
     private static let allowedClockSkew = 10.0
 
-    /// Decodes the output of ``bytes``. Later times than `now` are dropped, unless the clock of another machine may be ahead by as much, so
+    /// Decodes the output of ``bytes``. Times later than `now` are dropped, unless they are within the allowed clock skew, so
     /// that a clock that was set back does not block requests forever.
     init(_ bytes: [UInt8]?, at now: Date) {
         let json = bytes.flatMap { try? JSON(parsing: $0) }

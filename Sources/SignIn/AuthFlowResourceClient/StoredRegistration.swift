@@ -107,7 +107,7 @@ extension StoredRegistration {
     /// Deletes the registration at the authorization server (RFC 7592 section 2.3).
     /// - Throws: ``AuthError`` with `unsupported` when the server returned no client configuration endpoint, `provider_rejected` when it
     ///   rejects the request.
-    /// - Returns: Whether the server has confirmed the deletion; false when it did not accept the registration access token, as after a deletion.
+    /// - Returns: Whether the server has confirmed the deletion; false when it rejected the registration access token, for example after a deletion.
     @discardableResult
     public func unregister(
         transport: any HTTPTransport = SystemTransport(),
@@ -119,7 +119,7 @@ extension StoredRegistration {
                 "\(issuer) returned no client configuration endpoint, so the registration cannot be deleted (RFC 7592)."
             )
         }
-        // The server chose this URL, so it must not reach further into a private network than the issuer does.
+        // The server chose this URL, so the URL must not lead further into a private network than the issuer does.
         var endpoint = management.endpoint
         if let home = try? Endpoint(issuer) { endpoint.limitReach(to: home.reach, unlessAt: home) }
         let request = TransportRequest(
@@ -203,7 +203,7 @@ public struct StoredRegistrations: Sendable {
         return stored
     }
 
-    /// Returns the stored registration, or a new one from `register` when none is acceptable. Calls are serialized across processes.
+    /// Returns the stored registration if it is acceptable, otherwise a new registration from `register`. Calls are serialized across processes.
     /// - Parameters:
     ///   - isWanted: Returns whether the stored registration is acceptable.
     ///   - register: Registers a client.
@@ -227,7 +227,7 @@ public struct StoredRegistrations: Sendable {
     }
 
     /// Stores a registration, which replaces the current one. Resources with tokens from the replaced registration continue to use it.
-    func save(_ registration: StoredRegistration, for redirectURI: RedirectURI) async throws {
+    package func save(_ registration: StoredRegistration, for redirectURI: RedirectURI) async throws {
         try await store.withLease(on: key(registration.issuer, redirectURI)) { lease in
             try await write(registration, for: redirectURI, lease)
         }

@@ -4,7 +4,7 @@ import AuthFlowSystem
 
 /// Shows the user code of a device authorization in a terminal, with a QR code if possible.
 ///
-/// Writes to standard error by default: standard output is for results. If standard error is not a terminal, the wait
+/// Writes to standard error by default, because standard output is for results. If standard error is not a terminal, the wait
 /// for the user is at most five minutes.
 public struct TerminalDevicePresenter: Sendable {
     /// The maximum time to wait for a user who may not see the code, because standard error is not a terminal.

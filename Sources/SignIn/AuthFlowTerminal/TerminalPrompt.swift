@@ -5,7 +5,7 @@ import Synchronization
 
 /// Prompts the user at a terminal, regardless of what standard input and output are connected to.
 ///
-/// Cancelling the task ends the prompt and restores the terminal's echo. A program that is killed while a secret is
+/// Cancelling the task ends the prompt and restores the terminal's echo. A program that is killed while a secret is being
 /// typed cannot restore the echo, so handle SIGINT (Ctrl-C) by cancelling the task.
 public enum TerminalPrompt {
     /// The error message for a terminal that was closed, or whose input the user ended (Ctrl-D).

@@ -7,7 +7,7 @@ import AuthFlowSystem
 /// status.
 @main enum Main {
     /// Deliberately synchronous: an asynchronous `main` hands its thread to a queue that is not needed here, which
-    /// costs another thread and makes the system load a library to end the main thread.
+    /// costs another thread and makes the system load a library to terminate the main thread.
     static func main() {
         ProcessMemory.disableCoreDumps()
         StandardStreams.reopenClosed()

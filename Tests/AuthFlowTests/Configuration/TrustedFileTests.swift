@@ -29,6 +29,18 @@ import Testing
             mode: 0o1777,
             isTrusted: true
         ),
+        Change(
+            testDescription: "a link to a file in a directory below a writable one",
+            path: "links",
+            readPath: "shared/last",
+            isTrusted: false
+        ),
+        Change(
+            testDescription: "a way through a writable directory",
+            path: "links",
+            readPath: "links/../shared/folder/file",
+            isTrusted: false
+        ),
         // Others could replace the link.
         Change(
             testDescription: "a link in a writable directory",
@@ -47,12 +59,23 @@ import Testing
     @Test(arguments: changes) func aFileThatOthersCouldHaveWrittenIsRejected(_ change: Change) throws {
         let folder = NSTemporaryDirectory() + "authflow-trust-\(UUID().uuidString)"
         defer { try? FileManager.default.removeItem(atPath: folder) }
-        for directory in ["shared/folder", "links"] {
-            try FileManager.default.createDirectory(atPath: "\(folder)/\(directory)", withIntermediateDirectories: true)
+        for directory in ["", "shared", "shared/folder", "links", "links/inner"] {
+            try FileManager.default.createDirectory(
+                atPath: "\(folder)/\(directory)",
+                withIntermediateDirectories: false,
+                attributes: [.posixPermissions: 0o700]
+            )
         }
-        try Data("content".utf8).write(to: URL(fileURLWithPath: "\(folder)/shared/folder/file"))
+        for file in ["shared/folder/file", "links/inner/file"] {
+            let content = Data("content".utf8)
+            let attributes: [FileAttributeKey: Any] = [.posixPermissions: 0o600]
+            #expect(
+                FileManager.default.createFile(atPath: "\(folder)/\(file)", contents: content, attributes: attributes)
+            )
+        }
         for (link, target) in [
             ("shared/link", "folder"), ("links/link", "\(folder)/shared/folder"), ("shared/far", "../links/link"),
+            ("shared/last", "../links/inner/file"),
         ] {
             try FileManager.default.createSymbolicLink(atPath: "\(folder)/\(link)", withDestinationPath: target)
         }

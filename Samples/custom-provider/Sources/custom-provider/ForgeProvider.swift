@@ -21,7 +21,7 @@ extension ForgeProvider: UserInfoProviding {
     func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
         let user = try await userInfo(for: tokens, in: context)
         guard let subject = user["sub"]?.string else {
-            throw AuthError(.invalidUserInfo, "The forge's description of the user has no \"sub\".")
+            throw AuthError(.invalidUserInfo, "The forge's user information has no \"sub\".")
         }
         return Identity(issuer: issuer, subject: subject, claims: user)
     }

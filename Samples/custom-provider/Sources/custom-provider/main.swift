@@ -6,7 +6,7 @@ import AuthFlowTesting
 // sign-in from a configuration file.
 
 extension OIDCEmulator {
-    /// Adds the forge's own API, which describes the user of an access token.
+    /// Adds the forge's own API, which identifies an access token's user.
     func addForge() {
         self.customResponse = { exchange in
             exchange.request.path == "/api/v4/user" ? exchange.userInfo() : exchange.response

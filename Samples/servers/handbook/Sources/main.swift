@@ -1,4 +1,4 @@
-// The complete program from "A web application" in docs/servers.md. The other files contain the listings of the other
+// The complete program from "A web application" in docs/servers.md. The other files contain the listings from the other
 // sections.
 
 import AuthFlow

@@ -18,7 +18,7 @@ private struct WebContext: SessionRequestContext {
     init(source: Source) { coreContext = .init(source: source) }
 }
 
-/// A Hummingbird application whose users sign in at the emulator, and the browser of a user.
+/// A Hummingbird application whose users sign in at the emulator, and a user's browser.
 private struct Site {
     static let origin = "https://app.example.com"
 

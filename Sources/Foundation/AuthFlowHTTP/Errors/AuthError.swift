@@ -107,7 +107,7 @@ extension AuthError {
         public static let assertionUnusable = Self(rawValue: "assertion_unusable")
         /// Credentials could not be read, written or locked.
         public static let storageFailed = Self(rawValue: "storage_failed")
-        /// The database of a store is damaged, and nothing in it can be used.
+        /// A store's database is damaged, and none of its contents can be used.
         public static let storeDamaged = Self(rawValue: "store_damaged")
         /// Another process held the lease on a credential for longer than this process's timeout.
         public static let leaseBusy = Self(rawValue: "lease_busy")
@@ -116,7 +116,7 @@ extension AuthError {
         /// Whether a credential was written is unknown: the connection was lost, and another holder has written since.
         public static let outcomeUnknown = Self(rawValue: "outcome_unknown")
         /// The stored record is readable but not a usable credential: it is damaged, too large, of a different version, or
-        /// encrypted with another key. Signing out locally removes it.
+        /// encrypted with a different key. Signing out locally removes it.
         public static let credentialUnusable = Self(rawValue: "credential_unusable")
         /// The application's data in a session is too large, or of a version that this program cannot decode.
         public static let sessionDataUnusable = Self(rawValue: "session_data_unusable")
@@ -135,7 +135,7 @@ extension AuthError.Code {
 }
 
 extension AuthError {
-    /// The same error with another message.
+    /// The same error with a different message.
     /// - Parameter cause: The underlying error.
     package func withMessage(_ message: String, because cause: (any Error)?) -> AuthError {
         AuthError(

@@ -23,7 +23,7 @@ public enum DisplayText {
 
     /// Escapes the special characters of HTML, for use in text and in quoted attributes.
     ///
-    /// It works on code points, as HTML parsers do: in Swift a quotation mark followed by a combining mark is not
+    /// It operates on code points, as HTML parsers do: in Swift a quotation mark followed by a combining mark is not
     /// equal to a quotation mark.
     public static func escapedForHTML(_ text: String) -> String {
         var result = String.UnicodeScalarView()

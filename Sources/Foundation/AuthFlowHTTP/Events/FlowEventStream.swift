@@ -21,7 +21,7 @@ public final class FlowEventStream: Sendable {
         }
     }
 
-    /// Returns a stream of the events from now on.
+    /// Returns a stream of subsequent events.
     /// - Parameter limit: The maximum number of events buffered for a slow reader; the oldest are dropped first.
     public func stream(keeping limit: Int = 1000) -> AsyncStream<FlowEvent> {
         let (stream, continuation) = AsyncStream<FlowEvent>.makeStream(bufferingPolicy: .bufferingNewest(limit))

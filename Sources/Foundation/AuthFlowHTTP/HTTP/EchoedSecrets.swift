@@ -14,7 +14,7 @@ extension TransportResponse {
         EchoedSecrets(secrets.map(\.exposed)).redacted(self, issuesTokens: false)
     }
 
-    /// A resource's description of an error, without the secrets that its request contained.
+    /// A resource's description of an error, without the secrets in the request.
     package func providerError(redacting secrets: [Secret]) -> ProviderError? { redacting(secrets).providerError }
 
     /// Whether the body may have an `error` member, according to a text search that does not parse the body.
@@ -31,7 +31,7 @@ extension TransportResponse {
 }
 
 extension TransportResponse {
-    /// An error that this response describes, without the secrets of its request.
+    /// An error from this response, without the secrets in its request.
     func redacted(_ error: ProviderError) -> ProviderError {
         guard let request else { return error }
         return EchoedSecrets(in: request).redacted(error)
@@ -148,7 +148,7 @@ struct EchoedSecrets {
     /// RFC 6749 section 5.2: `error` is a code, on which the program depends. Text with spaces is not a code.
     private static func isCode(_ error: String) -> Bool { !error.utf8.contains(UInt8(ascii: " ")) }
 
-    /// A shorter secret in an error code may be a coincidence.
+    /// A secret of at most this length may occur in an error code by coincidence.
     private static let longestCode = 16
 
     private func redacted(_ json: JSON, _ issuesTokens: Bool) -> JSON {
@@ -175,7 +175,7 @@ struct EchoedSecrets {
         var clean: [UInt8] = []
         // Single pass: the provider chooses its tokens, so a token may be a substring of the placeholder.
         while let byte = rest.first {
-            // Several secrets may have the same beginning, for example tokens with the same header.
+            // Several secrets may share a prefix, for example tokens with the same header.
             let matches = secrets.lazy.filter { Self.begins(rest, with: $0, isCut: isCut) }
             if let length = matches.map({ secret in zip(rest, secret).prefix { $0 == $1 }.count }).max() {
                 clean += "<redacted>".utf8
@@ -188,8 +188,8 @@ struct EchoedSecrets {
         return String(decoding: clean, as: UTF8.self)
     }
 
-    /// Whether a text begins with a secret, or with the beginning of a long one: comparing the whole secret at every position of a text
-    /// that the provider has chosen, too, could take minutes.
+    /// Whether a text begins with a secret, or with the prefix of a long secret: comparing the whole secret at every position of a text
+    /// that the provider has also chosen could take minutes.
     private static func begins(_ text: ArraySlice<UInt8>, with secret: [UInt8], isCut: Bool) -> Bool {
         guard text.first == secret[0] else { return false }
         let beginning = secret.prefix(64)

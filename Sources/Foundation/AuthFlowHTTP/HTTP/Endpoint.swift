@@ -25,7 +25,7 @@ public struct Endpoint: Sendable, Hashable {
     public let query: String?
 
     /// The most local scope of addresses that the host may resolve to. A host that a user configures may resolve to any address; a host
-    /// that a server names must not resolve to an address that is more local than that server itself.
+    /// that a server specifies must not resolve to an address that is more local than that server itself.
     package var allowedReach = NetworkReach.loopback
 
     /// Parses a URL.

@@ -61,7 +61,7 @@ private final class Sending: Sendable {
         if hasEnded { throw call.connectionWaitTimeoutError }
     }
 
-    /// Marks the timeout for sending as expired. If the request has been sent, its response gets the same timeout once.
+    /// Marks the timeout for sending as expired. If the request has been sent, the same timeout applies once to its response.
     /// - Returns: Whether the request has been sent.
     func end() -> Bool {
         state.withLock { state in

@@ -4,7 +4,7 @@ import AuthFlowJSON
 package enum FoldedCookies {
     /// Splits at the commas that start a new cookie, but not at the comma in `Expires=Wed, 21 Oct 2026 ...`.
     ///
-    /// A new cookie begins with `name=`, before any semicolon (RFC 6265 section 4.1.1); the text after the comma of a
+    /// A new cookie begins with `name=`, before any semicolon (RFC 6265 section 4.1.1); the text after the comma in a
     /// date begins with a number and a space.
     package static func split(_ field: String) -> [String] {
         var cookies: [String] = []

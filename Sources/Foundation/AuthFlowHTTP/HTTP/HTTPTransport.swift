@@ -99,7 +99,7 @@ public struct TransportRequest: Sendable {
     /// Creates a request.
     /// - Parameters:
     ///   - method: The HTTP method.
-    ///   - endpoint: The endpoint to send it to.
+    ///   - endpoint: The endpoint that receives the request.
     ///   - headerFields: The header fields.
     ///   - body: The body; empty for none.
     ///   - timeout: The timeout for sending, and again for the response; default: 30 seconds.

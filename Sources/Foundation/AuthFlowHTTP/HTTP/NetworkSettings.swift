@@ -1,6 +1,6 @@
 import HTTPTypes
 
-/// The network settings of all requests of a client: the proxy, the CA certificates, the client certificate, and the
+/// The network settings for all of a client's requests: the proxy, the CA certificates, the client certificate, and the
 /// timeouts.
 public struct NetworkSettings: Sendable {
     /// The proxy to use. It is never used for loopback addresses.
@@ -21,8 +21,8 @@ public struct NetworkSettings: Sendable {
     /// The timeout for connecting, including TLS; default: 15 seconds.
     public var connectTimeout = Duration.seconds(15)
 
-    /// The timeout from the request to the first byte of the response of an authorization server; default: 30 seconds. For a protected
-    /// resource, only the timeout of the request applies.
+    /// The timeout from the request to the first byte of an authorization server's response; default: 30 seconds. For a protected
+    /// resource, only the request's timeout applies.
     public var firstByteTimeout = Duration.seconds(30)
 
     /// The maximum number of concurrent requests to one host, for each ``ConnectionPool``; default: 64. Further
@@ -53,7 +53,7 @@ public struct NetworkSettings: Sendable {
         /// The user name for the proxy; nil for a proxy without authentication.
         public let username: String?
 
-        /// The password for the user name.
+        /// The password for the proxy user.
         public let password: Secret?
 
         /// Host and port, for messages.

@@ -8,7 +8,7 @@ struct ProxyEnvironment {
     /// - Throws: ``AuthError`` with `invalid_configuration` when the applicable variable is not a valid proxy URL.
     func proxy(scheme: String, host: String, port: Int) throws(AuthError) -> NetworkSettings.ProxyServer? {
         guard !isExcepted(host, port) else { return nil }
-        // HTTP_PROXY is not read, because in a CGI program it contains a header field of the request (httpoxy).
+        // HTTP_PROXY is not read, because in a CGI program it contains the request's Proxy header field (httpoxy).
         let names = scheme == "http" ? ["http_proxy"] : ["https_proxy", "HTTPS_PROXY"]
         for name in names + ["all_proxy", "ALL_PROXY"] {
             guard let value = variables[name], !value.isEmpty else { continue }

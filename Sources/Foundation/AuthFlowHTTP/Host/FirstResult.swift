@@ -52,7 +52,7 @@ package final class FirstResult<Value: Sendable>: Sendable {
         }
     }
 
-    /// - Returns: The result, if there is one already.
+    /// - Returns: The result; nil if none has been reported.
     private func wait(_ continuation: CheckedContinuation<Value, any Error>) -> Result<Value, any Error>? {
         state.withLock { state in
             if case .finished(let result) = state { return result }

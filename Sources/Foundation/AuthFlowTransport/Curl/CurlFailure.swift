@@ -7,7 +7,7 @@ import HTTPTypes
 /// The error for a failed request. It has a custom message, because libcurl's message may quote the URL with its
 /// query.
 struct CurlFailure {
-    /// The result codes that may mean that a server has rejected a client certificate.
+    /// The result codes that may indicate that a server has rejected a client certificate.
     private static let rejections = [
         AUTHFLOW_CURL_CERTIFICATE_REQUIRED, AUTHFLOW_CURL_SEND_ERROR, AUTHFLOW_CURL_RECEIVE_ERROR,
         AUTHFLOW_CURL_TLS_FAILED, AUTHFLOW_CURL_GOT_NOTHING,
@@ -25,7 +25,7 @@ struct CurlFailure {
         easy: CurlEasy?
     ) {
         let place = call.place
-        // With a proxy, a failed connection is always the connection to the proxy, because there is no other
+        // With a proxy, only the connection to the proxy can fail, because libcurl opens no other
         // connection.
         let peer = proxy.map { "the proxy \($0.place)" } ?? place
         let connectStatus = easy?.info(AUTHFLOW_CURL_INFO_CONNECT_CODE) ?? 0
@@ -62,7 +62,7 @@ struct CurlFailure {
             error = failure(
                 "The client certificate for \(place) cannot be used. The certificate and its private key must be in PEM format, and the key must match the certificate and be unencrypted."
             )
-        // With TLS 1.3 a server rejects a client certificate after the handshake has completed here (RFC 8446 section 4.4.2.4).
+        // With TLS 1.3 a server rejects a client certificate after the client has completed the handshake (RFC 8446 section 4.4.2.4).
         case _ where presentsCertificate && Self.rejections.contains(result):
             error = failure(
                 "\(place) closed the connection before it responded. It may have rejected the client certificate: is that the registered certificate, was it issued by a CA that the server trusts, and is it still valid?"
@@ -93,7 +93,7 @@ struct CurlFailure {
         }
     }
 
-    /// The reason why OpenSSL rejected a certificate (x509_vfy.h); empty when there is nothing to add.
+    /// The reason why OpenSSL rejected a certificate (x509_vfy.h); empty when the reason adds no information.
     private static func reason(_ code: Int) -> String {
         guard authflow_curl_uses_openssl() else { return "" }
         return switch code {

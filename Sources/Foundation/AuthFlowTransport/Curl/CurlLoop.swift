@@ -64,7 +64,7 @@ final class CurlLoop: Sendable {
         }
     }
 
-    /// Ends all transfers that wait for a thread that cannot be started.
+    /// Fails all pending transfers, because the thread or libcurl is unavailable.
     private func end(_ error: AuthError) {
         let added = state.withLock { state in
             defer { state = State() }
@@ -141,7 +141,7 @@ private struct RunningTransfers {
 
     mutating func add(_ transfer: CurlTransfer) {
         guard !transfer.result.isFinished else { return }
-        // Regardless of its state changes, the first deadline of the transfer is not earlier than this.
+        // Whatever state changes occur, the transfer's first deadline is not earlier than this.
         nextTimeoutCheck = min(nextTimeoutCheck, .now + transfer.minimumTimeout)
         if let next = queue.add(transfer) { begin(next) }
     }

@@ -6,7 +6,7 @@ import HTTPTypes
 
 /// One HTTP request in progress. Everything except its result is accessed only by the loop's thread.
 final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed only by the loop's thread.
-    /// The result that the caller waits for.
+    /// The result that the caller awaits.
     let result = FirstResult<TransportResponse>()
 
     /// A host in a connection pool. The limit on concurrent transfers applies to each host separately.
@@ -19,7 +19,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     let settings: NetworkSettings
 
     let added = ContinuousClock.now
-    /// The part of the connect timeout that remained when libcurl started the transfer.
+    /// The remaining connect timeout at the time when libcurl started the transfer.
     private var connectTimeout = Duration.zero
     /// The time at which the request was sent; nil until then.
     private var sent: ContinuousClock.Instant?
@@ -70,7 +70,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         if let upload { prepareUpload(upload, easy) }
         if limitsAddresses { unsafe easy.setOpenSocket(self, Self.openSocket) }
         prepareRequest(easy)
-        // A paused transfer would block other transfers on its HTTP/2 connection, or be buffered by libcurl.
+        // A paused transfer would block other transfers on its HTTP/2 connection, or libcurl would buffer its body.
         if !isSafe || call.appliesBackpressure || upload != nil { easy.set(AUTHFLOW_CURL_HTTP_VERSION, 2) }  // HTTP/1.1
         easy.set(AUTHFLOW_CURL_PROTOCOLS, 0b11)  // http and https
         easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
@@ -118,11 +118,11 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
             lines.append("Connection: close")
             easy.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
         }
-        // Several servers close a connection after 5 s without a request. A request that is sent at that moment is lost, and only safe
+        // Several servers close a connection that has been idle for 5 s. A request that is sent at that moment is lost, and only safe
         // requests are retried. libcurl compares whole seconds, so this limits the idle time to less than 4 s.
         if !isSafe { easy.set(AUTHFLOW_CURL_MAX_IDLE_TIME, 3) }
         if method == .head { easy.set(AUTHFLOW_CURL_NO_BODY, 1) }
-        // Otherwise, libcurl would send POST or PUT with a body.
+        // Otherwise, libcurl would use POST or PUT for a request with a body.
         if !isSafe || !call.body.isEmpty || upload != nil { easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, method.rawValue) }
         easy.set(AUTHFLOW_CURL_HTTP_HEADER, list: lines)
     }
@@ -220,7 +220,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         return ((sent ?? added) + limit, wait.error(for: call, after: limit))
     }
 
-    /// The current wait; nil while connecting (which has its own timeout) and once a stream's headers have arrived, because its body has no time limit.
+    /// The current wait; nil while connecting (a separate timeout), and after a stream's headers and upload, because its body has no time limit.
     private var wait: TransferWait? {
         guard sent != nil else { return easy == nil ? .forConnection : nil }
         if isStream {
@@ -387,8 +387,8 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         return true
     }
 
-    /// Whether the network reach of the server is restricted. It is not restricted if the settings specify an address
-    /// for the name, because the user has chosen it, or if there is a proxy, because the proxy resolves names itself.
+    /// Whether the server's network address is restricted. It is not restricted if the settings specify an address
+    /// for the name, because the user has chosen that address, or if a proxy is used, because the proxy resolves names itself.
     private var limitsAddresses: Bool {
         guard call.allowedReach < .loopback, proxy == nil else { return false }
         let authority = call.head.authority ?? ""

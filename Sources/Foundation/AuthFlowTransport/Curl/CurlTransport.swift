@@ -8,7 +8,7 @@ import HTTPTypes
 /// retries of requests other than GET and HEAD.
 ///
 /// Transports without ``NetworkSettings/addresses`` share one thread and, if their settings are the
-/// same, its connections. libcurl is loaded at the first request (Debian: `libcurl4`, 7.80 or later).
+/// same, its connections. libcurl is loaded on the first request (Debian: `libcurl4`, 7.80 or later).
 public struct CurlTransport: HTTPTransport {
     private let settings: NetworkSettings
     private let loop: CurlLoop

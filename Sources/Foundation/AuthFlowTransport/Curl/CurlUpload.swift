@@ -5,7 +5,7 @@ import Synchronization
 
 /// Passes the body of an upload from the task that reads it to libcurl's thread, one part at a time.
 final class CurlUpload: Sendable {
-    /// The result of requesting bytes.
+    /// The result of a request for bytes.
     enum Piece {
         case bytes(Int)
         /// No bytes are available yet. They must be requested again later.
@@ -73,7 +73,7 @@ final class CurlUpload: Sendable {
         if isAwaited { resume() }
     }
 
-    /// The error that has ended the body early; nil for none.
+    /// The error that ended the body early; nil if none.
     var failure: (any Error)? {
         state.withLock { state in
             if case .failure(let error) = state.end { error } else { nil }

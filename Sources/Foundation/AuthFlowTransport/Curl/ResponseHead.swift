@@ -51,7 +51,7 @@ struct ResponseHead {
         guard parts.count >= 2, parts[0].starts(with: "HTTP/".utf8), parts[1].count == 3,
             let code = Int(String(decoding: parts[1], as: UTF8.self)), (100...599).contains(code)
         else { throw .malformed("its status line cannot be parsed") }
-        // RFC 9110 section 15.2.2: 101 (Switching Protocols) responds to an `Upgrade` field, which is never sent here.
+        // RFC 9110 section 15.2.2: 101 (Switching Protocols) is the response to an `Upgrade` field, which is never sent here.
         guard code != 101 else { throw .malformed("it switches to another protocol") }
         return code
     }

@@ -119,7 +119,7 @@ private struct IssuerKeys: KeySet {
             verdict = .failure(error)
         }
         try Task.checkCancellation()
-        // The key set may have a new URL, so old metadata is fetched again once.
+        // The key set may have a new URL, so cached metadata is refetched once.
         guard let moved = try? await server.refetchedMetadata().jwksURI, moved != keySetURL else {
             return try verdict.get()
         }

@@ -16,7 +16,7 @@ public struct IDToken: Sendable, Hashable {
     /// `iss`: the provider.
     public let issuer: String
 
-    /// `sub`: the identifier of the user, which is unique at this issuer and never reassigned.
+    /// `sub`: the user's identifier, which is unique at this issuer and never reassigned.
     public let subject: String
 
     /// `aud`: the clients for which the token is intended, including this client.

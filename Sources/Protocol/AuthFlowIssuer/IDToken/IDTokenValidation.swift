@@ -66,7 +66,7 @@ package struct IDTokenValidation: Sendable {
 
     let expectation: Expectation
     let now: Date
-    /// Called with every check that the token has passed, and the clause that requires it.
+    /// Called for each check that the token has passed, with the clause that requires the check.
     var passed: (@Sendable (_ check: String, _ clause: String) -> Void)?
 
     /// The issuer that a token with these claims must have.
@@ -226,7 +226,7 @@ package struct IDTokenValidation: Sendable {
         guard claims["c_hash"] == nil || isPresented || matchesHash(claims["c_hash"], expectation.code, hash) else {
             throw rules.rejection("its c_hash does not match the authorization code")
         }
-        if claims["c_hash"] != nil { passed?("c_hash", "OpenID Connect Core section 3.3.2.11") }
+        if claims["c_hash"] != nil, !isPresented { passed?("c_hash", "OpenID Connect Core section 3.3.2.11") }
 
         return IDTokenClaims(
             json: claims,

@@ -169,7 +169,7 @@ struct Discovery: Sendable {
         } catch let error as AuthError where error.isTransient {
             throw error
         } catch is AuthError {
-            // There is no second document, or it cannot be used.
+            // The second document does not exist, or cannot be used.
             return metadata
         }
         var members = metadata.json.object ?? [:]

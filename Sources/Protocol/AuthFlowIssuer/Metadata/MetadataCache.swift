@@ -51,7 +51,7 @@ final class MetadataCache: Sendable {
     ///   - waits: Whether to wait for a new document even if the old document is usable; default: true.
     ///   - forcesRefetch: Whether to refetch an unexpired document, unless it was fetched very recently; default: false.
     ///   - fetch: Fetches the metadata.
-    /// - Throws: Any current or cached error of `fetch`; `CancellationError`, which does not affect other callers.
+    /// - Throws: Any new or cached error from `fetch`; `CancellationError`, which does not affect other callers.
     func metadata(
         waits: Bool = true,
         forcesRefetch: Bool = false,
@@ -116,7 +116,7 @@ final class MetadataCache: Sendable {
         }
     }
 
-    /// The metadata supplemented by a second document, which is requested once during the lifetime of the first. A
+    /// The metadata supplemented by a second document, which is requested once during the lifetime of the first document. A
     /// search that fails with a transient error is retried.
     /// - Parameter search: Returns the metadata to use from now on; throws when the search was inconclusive.
     func supplemented(_ search: @escaping @Sendable () async throws -> ProviderMetadata) async throws

@@ -57,7 +57,7 @@ public protocol ProviderAdapter: MetadataSource {
     /// - Parameters:
     ///   - credential: The new credential.
     ///   - previous: The credential that a refresh replaces; nil at a sign-in. A refresh response may lack an ID Token and other
-    ///     members of the sign-in's response, in which case the new credential has the previous ones.
+    ///     members of the sign-in's response, in which case the new credential retains the previous ones.
     ///   - context: The client.
     /// - Throws: ``AuthError`` to reject the tokens.
     func check(_ credential: Credential, replacing previous: Credential?, in context: ProviderContext) async throws
@@ -88,14 +88,14 @@ public protocol ResponseParsing: ProviderAdapter {
 
 /// A provider that identifies users in a non-standard way.
 public protocol UserInfoProviding: ProviderAdapter {
-    /// Returns the user to whom the tokens belong; nil when the user cannot be determined. Called at each sign-in, and at refreshes in sessions without an ID Token, after the ID
-    /// Token, if there is one, has passed every check. A user whose subject differs from the ID Token's is rejected.
+    /// Returns the user to whom the tokens belong; nil when the user cannot be determined. Called at each sign-in (after the ID Token, if any, has
+    /// passed every check), and at refreshes in sessions without an ID Token. A user whose subject differs from the ID Token's is rejected.
     func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity?
 
-    /// Returns the claims about the user. Called by `userInfo()` of a client. Default: requests the userinfo endpoint.
+    /// Returns the claims about the user. Called by a client's `userInfo()` method. Default: requests the userinfo endpoint.
     func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON
 
-    /// Whether users of a client can be identified. Called when a configuration is validated, before any sign-in. Default: true.
+    /// Whether a client's users can be identified. Called when a configuration is validated, before any sign-in. Default: true.
     func identifiesUsers(of registration: ClientRegistration) -> Bool
 }
 
@@ -115,7 +115,7 @@ public protocol TokenRevoking: ProviderAdapter {
     func revoke(_ credential: Credential, in context: ProviderContext) async throws
 
     /// Revokes the unused tokens of a rejected sign-in, and nothing else: the same user may have another session. Default: RFC 7009.
-    /// - Throws: Any error. The rejection is reported instead.
+    /// - Throws: Any error, which is ignored: the error for the rejection is reported instead.
     func revokeUnused(_ tokens: TokenSet, in context: ProviderContext) async throws
 }
 
@@ -180,7 +180,7 @@ public struct ProviderContext: Sendable {
 
     init(_ client: any ClientOperations) { self.client = client }
 
-    /// The registration of the client.
+    /// The client's registration.
     public var registration: ClientRegistration { client.registration }
 
     /// The clock and random number generator.
@@ -193,7 +193,7 @@ public struct ProviderContext: Sendable {
     public func metadata() async throws -> ProviderMetadata { try await client.metadata() }
 
     /// Sends a request with limits on time and size, without following redirects. If the response is an error, the secrets of the request are
-    /// redacted in it: the credentials in the `Authorization` field, and the parameters of the body that are tokens, codes or passwords.
+    /// redacted from it: the credentials in the `Authorization` field, and the parameters of the body that are tokens, codes or passwords.
     /// - Throws: Any error thrown by ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_reply` for a redirect.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         try await client.send(request).redactingSecrets(of: request)
@@ -226,7 +226,7 @@ public struct ProviderContext: Sendable {
     ///   - tokens: The tokens.
     ///   - trustingAccessTokenAlone: Whether the response is accepted without an ID Token for comparison, as in
     ///     plain OAuth 2.0, where the access token came from the token endpoint of the same provider.
-    /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint or no ID Token to compare with;
+    /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint or no ID Token for comparison;
     ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the response is for another user.
     public func userInfo(for tokens: TokenSet, trustingAccessTokenAlone: Bool = false) async throws -> JSON {
         try await client.requestUserInfo(tokens, withoutIDToken: trustingAccessTokenAlone)
@@ -267,7 +267,7 @@ public struct ProviderContext: Sendable {
     }
 }
 
-/// The operations of a client that an adapter may use.
+/// The client operations that an adapter may use.
 protocol ClientOperations: Sendable {
     var registration: ClientRegistration { get }
     var host: HostServices { get }

@@ -11,11 +11,11 @@ public struct AssertionSource: Sendable {
         public let clientID: String
         /// The issuer of the server that receives the request.
         public let issuer: String
-        /// The time, according to the server's clock if it is known.
+        /// The current time, according to the server's clock if its offset is known.
         public let time: Date
         /// A random identifier for this request.
         public let identifier: String
-        /// The resources that the access token is for (RFC 8707).
+        /// The target resources of the access token (RFC 8707).
         public let resources: [String]
         /// The scopes of the access token.
         public let scopes: [String]
@@ -44,7 +44,7 @@ public struct AssertionSource: Sendable {
     ///   - name: The name of the source in messages, such as a file path.
     ///   - identity: The identity that distinguishes the source from other sources of this client, such as the subject of its assertions: a
     ///     token that was obtained through one source is not returned for another. Default: the name.
-    ///   - audience: The audience that its assertions must have; default: the issuer of the server. A server that receives an
+    ///   - audience: The audience that its assertions must have; default: the server's issuer. A server that receives an
     ///     assertion intended for another server could present the assertion to that server.
     ///   - make: Obtains an assertion. It is called for each use.
     public init(

@@ -82,7 +82,7 @@ package struct ClientAssertion: Sendable {
             guard tokenEndpoint.origin == request.endpoint.origin else {
                 throw AuthError(
                     .unsupported,
-                    "A client assertion for \(tokenEndpoint) must not be sent to \(request.endpoint.origin). Use the issuer or the called endpoint as the audience."
+                    "A client assertion for \(tokenEndpoint) must not be sent to \(request.endpoint.origin). Use the issuer or the endpoint itself as the audience."
                 )
             }
             return tokenEndpoint.url

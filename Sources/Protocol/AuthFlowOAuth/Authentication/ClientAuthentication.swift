@@ -49,7 +49,7 @@ public struct ClientAuthentication: Sendable {
         public let tokenEndpoint: Endpoint?
         /// The endpoint that is called.
         public let endpoint: Endpoint
-        /// The time, according to the server's clock if it is known.
+        /// The current time, according to the server's clock if its offset is known.
         public let time: Date
         /// A random identifier for this request.
         public let identifier: String

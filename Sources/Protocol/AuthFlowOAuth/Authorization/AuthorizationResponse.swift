@@ -4,7 +4,7 @@ import AuthFlowJSON
 
 /// An authorization response that has passed every check (RFC 6749 section 4.1.2, RFC 9207).
 public struct AuthorizationResponse: Sendable {
-    /// All parameters, including those that a provider adds (`session_state` and the like). The code that they include
+    /// All parameters, including those that a provider adds (such as `session_state`). The code that they include
     /// can be used only once.
     public let parameters: FormParameters
 
@@ -16,7 +16,7 @@ public struct AuthorizationResponse: Sendable {
     /// Checks the parameters of a redirect, or of the signed response if one was requested, and extracts the code.
     /// - Parameters:
     ///   - parameters: The parameters.
-    ///   - pending: The request that the response must belong to.
+    ///   - pending: The request to which the response must belong.
     ///   - metadata: The server's metadata.
     ///   - requiresIssuer: Whether `iss` is required even if the server does not advertise it.
     ///   - use: Marks the request as used; returns false when it was already used.

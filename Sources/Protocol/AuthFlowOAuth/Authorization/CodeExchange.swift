@@ -8,7 +8,7 @@ extension OAuthClient {
     /// 4.5). When it returns, the response, the tokens and the ID Token have passed every check.
     /// - Parameters:
     ///   - callback: The complete URL to which the user was redirected.
-    ///   - request: The request that the response belongs to. It can be used only once.
+    ///   - request: The request to which the response belongs. It can be used only once.
     /// - Throws: ``AuthError`` with `invalid_callback` when the response does not belong to the request, `access_denied` when
     ///   the user did not consent, `provider_rejected`, `invalid_id_token` and others when a check fails.
     public func exchange(_ callback: String, for request: AuthorizationRequest) async throws -> Credential {
@@ -111,7 +111,7 @@ extension OAuthClient {
         return response
     }
 
-    /// Sends the code to the token endpoint of the issuer that the request is for. The response has not been validated yet.
+    /// Sends the code to the token endpoint of the request's issuer. The response has not been validated yet.
     private func sendCodeExchange(
         _ code: Secret,
         for request: AuthorizationRequest,

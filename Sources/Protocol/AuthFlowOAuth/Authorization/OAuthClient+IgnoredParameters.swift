@@ -15,7 +15,7 @@ extension OAuthClient {
     }
 
     /// The parameters of an authorization request that a device authorization request does not have (RFC 8628 section
-    /// 3.1). `prompt=consent` is not included, because section 3.3 requires the server to ask the user in any case.
+    /// 3.1). `prompt=consent` is not included, because section 3.3 requires the server to obtain the user's approval in any case.
     package func parametersIgnoredByDeviceFlow(_ options: AuthorizationOptions) -> [String] {
         var names = options.userAuthenticationParameters(allowing: .consent)
         if (options.resources ?? registration.resources) != registration.resources { names.append("resource") }

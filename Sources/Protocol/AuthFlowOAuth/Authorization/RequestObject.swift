@@ -22,7 +22,7 @@ extension OAuthClient {
             allowed: registration.securityProfile?.algorithms,
             advertised: advertised
         )
-        // Section 10.8: explicit typing prevents its use as another kind of JWT.
+        // Section 10.8: explicit typing prevents the use of the object as another kind of JWT.
         let object = try await key.jwt(claims, type: "oauth-authz-req+jwt", algorithm: algorithm)
         guard let encryption = registration.requestObjectEncryption else { return object }
         return try encryption.encrypted(object, with: try await server.encryptionKeys(metadata), metadata, host)

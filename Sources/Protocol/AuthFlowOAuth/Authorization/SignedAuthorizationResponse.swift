@@ -12,7 +12,7 @@ struct SignedAuthorizationResponse: Sendable {
     /// signature, which may require fetching keys.
     /// - Parameters:
     ///   - received: The response in the redirect.
-    ///   - request: The request that the response must belong to.
+    ///   - request: The request to which the response must belong.
     ///   - client: The client that made the request.
     ///   - metadata: The server's metadata.
     /// - Throws: ``AuthError`` with `invalid_callback`, or any error from fetching the keys.

@@ -125,7 +125,7 @@ extension OAuthClient {
         return fields
     }
 
-    /// A proof for one request. A token endpoint checks the proof's `iat` against the server's clock, and a resource
+    /// A proof for one request. A token endpoint checks the proof's `iat` against the authorization server's clock, and a resource
     /// server against its own clock.
     private func proof(
         by key: DPoPKey,
@@ -187,7 +187,7 @@ extension OAuthClient {
 }
 
 extension TokenSet {
-    /// The value of the `Authorization` field (RFC 6750 section 2.1). The RFC's other two methods may leave the token in logs.
+    /// The value of the `Authorization` field (RFC 6750 section 2.1). The RFC's other two methods may expose the token in logs.
     fileprivate var authorization: String {
         "\(dpopKey == nil ? "Bearer" : "DPoP") \(accessToken.exposed)"
     }

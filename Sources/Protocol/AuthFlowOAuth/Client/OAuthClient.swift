@@ -49,8 +49,8 @@ public struct OAuthClient: Sendable {
     /// The metadata at the start of the flow, if this client is limited to one flow; nil otherwise.
     private var flowMetadata: ProviderMetadata?
 
-    /// A copy of this client for one flow. The server's metadata is fixed when the flow starts, so that the values that are
-    /// used are the values that were checked.
+    /// A copy of this client for one flow. The server's metadata is fixed when the flow starts, so that only values that were
+    /// checked are used.
     /// - Throws: ``AuthError``.
     package func withPinnedMetadata() async throws -> OAuthClient {
         var client = self

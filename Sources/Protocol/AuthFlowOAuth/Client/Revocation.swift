@@ -83,7 +83,7 @@ extension OAuthClient {
             {
                 // RFC 7009 section 2.2: "invalid tokens do not cause an error response". Some providers send an error
                 // nevertheless; Google does so for an access token already revoked with its refresh token. An invalid
-                // token needs no revocation. With any other status, the error may be about the request's own authorization.
+                // token needs no revocation. With any other status, the error may concern the authorization of the request itself.
             } catch let error as AuthError
                 where adapter.standardName(of: error.providerError) == "unsupported_token_type"
             {

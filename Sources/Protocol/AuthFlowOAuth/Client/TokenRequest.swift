@@ -277,7 +277,7 @@ extension TokenSet {
             guard !error.isServerError else {
                 throw AuthError(
                     .temporarilyUnavailable,
-                    "\(response.endpoint.host) cannot respond to the \(response.purpose) request now. Try again later.",
+                    "\(response.endpoint.host) is temporarily unable to process the \(response.purpose) request. Try again later.",
                     providerError: error,
                     status: response.status,
                     retryAfter: response.http.retryAfter(now: now)

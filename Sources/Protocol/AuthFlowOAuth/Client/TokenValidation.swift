@@ -26,7 +26,7 @@ extension OAuthClient {
     }
 
     /// The signature algorithms to accept for ID Tokens: those in the registration, or else in the server metadata, as far as
-    /// the security profile allows them.
+    /// the security profile allows.
     package func idTokenAlgorithms(_ metadata: ProviderMetadata) -> [SignatureAlgorithm] {
         let algorithms = registration.idTokenSigningAlgorithms ?? metadata.usableIDTokenAlgorithms
         guard let allowed = registration.securityProfile?.algorithms else { return algorithms }

@@ -48,7 +48,7 @@ extension OAuthClient {
         return Identity(issuer: metadata.issuer, subject: subject, claims: claims)
     }
 
-    /// - Parameter withoutIDToken: Whether the response is accepted without an ID Token to compare it with.
+    /// - Parameter withoutIDToken: Whether the response is accepted without an ID Token for comparison.
     func requestUserInfo(_ tokens: TokenSet, withoutIDToken: Bool) async throws -> JSON {
         guard withoutIDToken || tokens.verifiedIDToken != nil else {
             throw AuthError(

@@ -4,7 +4,7 @@ extension OAuthClient {
     /// Requests an access token for the client itself (RFC 6749 section 4.4): no user is involved.
     /// - Parameters:
     ///   - scopes: The scopes to request; default: the registration's, without `openid`, which requires a user.
-    ///   - resources: The resources that the token is for (RFC 8707); default: the registration's.
+    ///   - resources: The target resources of the token (RFC 8707); default: the registration's.
     /// - Returns: A credential without an identity. Request another credential when the access token expires, because
     ///   there is no refresh token.
     /// - Throws: ``AuthError`` with `invalid_configuration` for a public client, `provider_rejected`, `invalid_reply`.

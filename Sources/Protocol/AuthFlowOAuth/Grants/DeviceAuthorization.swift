@@ -2,7 +2,7 @@ public import AuthFlowHTTP
 import AuthFlowJSON
 import HTTPTypes
 
-/// The data that a user needs to sign in on another device (RFC 8628 section 3.2): a URL, and a code to enter there.
+/// The data that a user needs to sign in on another device (RFC 8628 section 3.2): a URL, and a code to enter at that URL.
 ///
 /// Show both only to the user of this program, because a user who enters another program's code signs that program in
 /// (section 5.4).
@@ -49,7 +49,7 @@ public struct DeviceAuthorization: Sendable {
         }
         // A user types the code, so a string of more than 64 characters is not a usable code.
         guard userCode.unicodeScalars.count <= 64, DisplayText.sanitized(userCode) == userCode else {
-            throw rejection("has a \"user_code\" that is too long or cannot be shown")
+            throw rejection("has a \"user_code\" that is too long or cannot be displayed")
         }
         // Drafts of the RFC had "verification_url", and some providers still use it.
         guard let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string else {

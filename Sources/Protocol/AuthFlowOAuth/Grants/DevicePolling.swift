@@ -24,7 +24,7 @@ package struct DevicePolling: Sendable {
         case pending
         /// The new interval that the server requests; also the error, if the response reported a rate limit.
         case slowDown(requestedDelay: Duration, AuthError?)
-        /// The server sent no response or no usable response: the error, and the delay that the server requests.
+        /// The server sent no response, or an unusable response: the error, and the delay that the server requests.
         case noResponse(AuthError, requestedDelay: Duration)
     }
 
@@ -93,10 +93,10 @@ package struct DevicePolling: Sendable {
                 (missingResponses, lastFailure, requestedDelay) = (0, nil, .zero)
             case .slowDown(let new, let error):
                 // "the interval MUST be increased by 5 seconds for this and all subsequent requests". A provider that specifies
-                // an interval is not polled more often than that.
+                // an interval is never polled more frequently.
                 hasResponded = true
                 interval = max(interval + .seconds(5), new)
-                guard new < authorization.lifetime - elapsed() else {
+                guard new == .zero || new < authorization.lifetime - elapsed() else {
                     throw AuthError(
                         .timedOut,
                         "The provider requests an interval of \(Int(new.seconds)) s between requests, but its code expires sooner. Start again to get a new code."
@@ -128,7 +128,7 @@ package struct DevicePolling: Sendable {
         do {
             response = try await client.sendFormRequest(request, scopes: scopes, key: key)
         } catch let error as AuthError where error.isTransient {
-            // Some servers send slow_down with the status of a rate limit.
+            // Some servers send slow_down with the status for rate limiting (429).
             let isSlowDown = code(of: error.providerError) == "slow_down"
             return isSlowDown
                 ? .slowDown(requestedDelay: .zero, error)
@@ -156,7 +156,7 @@ package struct DevicePolling: Sendable {
                 )
             case "expired_token": throw expiry(nil, providerError: error.providerError)
             default:
-                // After proper responses, a page without an OAuth error comes from a proxy.
+                // After proper OAuth responses, a page without an OAuth error probably comes from a proxy.
                 if mayHaveNoError, parameters == nil, error.code == .invalidResponse, error.providerError == nil,
                     UnparsedResponse(body: response.http.body).token("access_token") == nil
                 {
@@ -169,7 +169,7 @@ package struct DevicePolling: Sendable {
         }
     }
 
-    /// The standard code of an error. Some servers omit `error`, and send the code as the description instead.
+    /// The standard code for an error. Some servers omit `error`, and send the code as the description instead.
     private func code(of error: ProviderError?) -> String? {
         let codes = ["authorization_pending", "slow_down", "expired_token", "access_denied"]
         if let text = error?.errorDescription, error?.lacksErrorCode == true, codes.contains(text) { return text }

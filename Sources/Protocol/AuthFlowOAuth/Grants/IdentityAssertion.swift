@@ -11,7 +11,7 @@ extension OAuthClient {
     /// - Parameters:
     ///   - idToken: The user's ID Token, issued to this client.
     ///   - audience: The issuer of the other server.
-    ///   - resources: The resources that the access token will be for.
+    ///   - resources: The target resources of the access token.
     ///   - scopes: The scopes to request for the access token; default: the provider's choice.
     /// - Throws: ``AuthError`` with `provider_rejected`; `invalid_reply` when the response is not such an assertion.
     public func identityAssertion(

@@ -9,7 +9,7 @@ extension OAuthClient {
     /// - Parameters:
     ///   - assertion: The assertion.
     ///   - scopes: The scopes to request; default: the assertion's, or if it specifies none, the registration's without `openid`.
-    ///   - resources: The resources that the token is for (RFC 8707); default: the registration's.
+    ///   - resources: The target resources of the token (RFC 8707); default: the registration's.
     /// - Returns: A credential without an identity, because only the server reads the assertion. Send another assertion when the
     ///   access token expires, because there is no refresh token.
     /// - Throws: ``AuthError`` with `provider_rejected`, whose message describes the assertion; `invalid_reply`.

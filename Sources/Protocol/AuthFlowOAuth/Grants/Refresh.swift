@@ -71,9 +71,9 @@ extension OAuthClient {
     ///
     /// Nothing is stored: the caller must store the credential of the outcome, as ``CredentialManager`` does.
     /// - Parameters:
-    ///   - credential: The credential of a sign-in.
+    ///   - credential: The credential from a sign-in.
     ///   - scopes: A subset of the granted scopes; default: the same scopes.
-    ///   - resources: The resources that the access token is for (RFC 8707 section 2.2); default: the grant's.
+    ///   - resources: The target resources of the access token (RFC 8707 section 2.2); default: the grant's.
     ///   - check: Runs immediately before the refresh token is sent. If it throws, the token is not sent. It is
     ///     intended for a caller that holds a lease, which may expire while the request waits for a connection.
     /// - Throws: ``AuthError`` with `login_required` when there is no refresh token, the credential is bound to other
@@ -173,7 +173,7 @@ extension OAuthClient {
     }
 
     /// Validates refreshed tokens, and replaces the old tokens with them.
-    /// - Parameter namesUser: Whether the tokens can identify the user: tokens for fewer scopes or another resource may be insufficient.
+    /// - Parameter namesUser: Whether the tokens can identify the user: tokens with fewer scopes, or for another resource, may be insufficient.
     private func checkRefreshedTokens(
         _ response: TokenResponse,
         replacing credential: Credential,
@@ -234,12 +234,17 @@ extension OAuthClient {
         refreshed.rejectedRefreshes = 0
         while !refreshed.hasStorableSize, !refreshed.resourceTokens.isEmpty { refreshed.resourceTokens.removeFirst() }
         try refreshed.requireStorableSize()
-        // Tokens for fewer scopes or another resource do not replace the credential's.
+        // Tokens with fewer scopes, or for another resource, do not replace the credential's tokens.
         if namesUser { try await checkByAdapter(refreshed, replacing: credential) }
         return refreshed
     }
 
-    /// Performs the checks of the adapter, whose errors may have any code.
+    /// The codes of errors on this machine, which say nothing about the tokens.
+    private static let localCodes: Set<AuthError.Code> = [
+        .storageFailed, .storeDamaged, .leaseBusy, .leaseLost, .outcomeUnknown, .keyUnavailable, .invalidConfiguration,
+    ]
+
+    /// Performs the adapter's checks, whose errors may have any code.
     private func checkByAdapter(_ refreshed: Credential, replacing credential: Credential) async throws {
         do {
             try await withDeadline(.seconds(10), clock: host.clock) {
@@ -251,6 +256,13 @@ extension OAuthClient {
             throw error
         } catch {
             if error is CancellationError { throw error }
+            if let error = error as? AuthError, Self.localCodes.contains(error.code) {
+                throw AuthError(
+                    .temporarilyUnavailable,
+                    "The refreshed tokens cannot be checked now. \(error.message)",
+                    underlyingError: error
+                )
+            }
             throw AuthError(
                 .invalidIDToken,
                 (error as? AuthError)?.message ?? "The provider's adapter rejected the refreshed tokens.",

@@ -22,7 +22,7 @@ extension OAuthClient {
                 )
             }
             var tokens = response.tokens
-            // Only the issued token was requested.
+            // Only the issued token was requested, so any accompanying ID Token is discarded.
             tokens.idToken = nil
             return tokens
         }

@@ -11,7 +11,7 @@ public import AuthFlowJSON
 /// }
 /// ```
 ///
-/// The values were validated together and are immutable; another registration starts from a changed copy of ``values``.
+/// The values were validated together and are immutable; to create another registration, change a copy of ``values``.
 @dynamicMemberLookup public struct ClientRegistration: Sendable {
     /// All values, as the basis for another registration.
     public let values: Values
@@ -65,7 +65,7 @@ public import AuthFlowJSON
         /// OAuth 2.0. Default: `openid`.
         public var scopes = ["openid"]
 
-        /// `resource`: the URIs of the resources that access tokens are for (RFC 8707); default: none.
+        /// `resource`: the URIs of the target resources of access tokens (RFC 8707); default: none.
         public var resources: [String] = []
 
         /// Additional parameters, by the purpose of the request; default: none.

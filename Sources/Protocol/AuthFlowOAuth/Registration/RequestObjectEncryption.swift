@@ -29,7 +29,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
     ///   - keys: The server's keys.
     ///   - metadata: The server's metadata.
     ///   - host: Generates the content encryption key.
-    /// - Throws: ``AuthError`` with `unsupported` when the server has no key for the algorithm, or does not accept it.
+    /// - Throws: ``AuthError`` with `unsupported` when the server has no key for the algorithm, or does not accept the algorithm.
     func encrypted(
         _ object: String,
         with keys: [EncryptionKey],
@@ -49,7 +49,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
         // Keys that are marked for encryption are preferred; an unmarked key may be for signatures.
         for keys in [keys.filter(\.isMarkedForEncryption), keys.filter { !$0.isMarkedForEncryption }] {
             for candidate in wanted {
-                // RSA-OAEP with SHA-1 is used only if it is specified explicitly.
+                // RSA-OAEP with SHA-1 is used only if the configuration, the metadata or the key specifies it.
                 let isNamed = candidate != .rsaOAEP || algorithm != nil || offered != nil
                 guard
                     let key = keys.first(where: {

@@ -6,7 +6,7 @@ public enum ResponseMode: String, Sendable, Hashable, CaseIterable {
     case fragment
     /// In a form that the browser posts to the redirect URI (OAuth 2.0 Form Post Response Mode).
     case formPost = "form_post"
-    /// As a signed JWT, in the query for a code (JARM section 2.3.4).
+    /// As a signed JWT in the response type's default mode: the query, for a code (JARM section 2.3.4).
     case jwt
     /// As a signed JWT in the query (JARM section 2.3.1).
     case queryJWT = "query.jwt"

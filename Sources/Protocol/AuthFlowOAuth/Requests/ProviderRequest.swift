@@ -180,7 +180,7 @@ public struct ProviderResponse: Sendable {
         try http.json(from: "the \(purpose) endpoint of \(endpoint.host)")
     }
 
-    /// The text to append to an error message, because a server that rejects an assertion seldom gives a reason.
+    /// The text to append to an error message, because servers that reject an assertion seldom give a reason.
     var advice: String { rejectedAssertion.map { " \($0)" } ?? "" }
 
     /// The error for a response with an unexpected status and no OAuth error.

@@ -15,7 +15,7 @@ public struct TokenExchange: Sendable, Hashable {
         public static let idToken = Self(rawValue: "urn:ietf:params:oauth:token-type:id_token")
         /// A JWT.
         public static let jwt = Self(rawValue: "urn:ietf:params:oauth:token-type:jwt")
-        /// An Identity Assertion JWT Authorization Grant (ID-JAG), which is exchanged for an access token of another
+        /// An Identity Assertion JWT Authorization Grant (ID-JAG), which is exchanged for an access token from another
         /// domain's authorization server (draft-ietf-oauth-identity-assertion-authz-grant).
         public static let identityAssertion = Self(rawValue: "urn:ietf:params:oauth:token-type:id-jag")
         /// A device secret, as defined in OpenID Connect Native SSO for Mobile Apps.
@@ -32,9 +32,9 @@ public struct TokenExchange: Sendable, Hashable {
     public var actorTokenType: TokenType?
     /// `requested_token_type`; nil to leave it to the provider.
     public var requestedTokenType: TokenType?
-    /// `audience`: the logical names of the services that the new token is for.
+    /// `audience`: the logical names of the target services.
     public var audience: [String]
-    /// `resource`: the URIs of the services that the new token is for.
+    /// `resource`: the URIs of the target services or resources.
     public var resource: [String]
     /// `scope`; nil for the client's scopes.
     public var scopes: [String]?

@@ -53,7 +53,7 @@ extension EndSessionRequest: CustomStringConvertible, NonReflectable {
 }
 
 extension OAuthClient {
-    /// Builds the request that ends the user's session at the provider. It needs no user agent: a web server redirects its user
+    /// Builds the request that ends the user's session at the provider. This method needs no user agent: a web server redirects its user
     /// to the URL, and passes the URL of the post-logout redirect to ``EndSessionRequest/check(_:)``.
     /// - Parameter credential: The credential of the user who signs out.
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint or no post-logout redirect URI is registered,

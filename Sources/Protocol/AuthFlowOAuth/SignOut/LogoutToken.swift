@@ -24,7 +24,7 @@ public struct LogoutToken: Sendable, Hashable {
     /// `iat`: the time of issue.
     public let issuedAt: Date
 
-    /// The time until which the token is accepted, and until which its identifier must therefore be stored.
+    /// The time until which the token is accepted; its identifier must be stored until then.
     public let acceptedUntil: Date
 }
 

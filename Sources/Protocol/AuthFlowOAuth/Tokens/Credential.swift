@@ -21,7 +21,7 @@ public struct Credential: Sendable, Hashable {
     /// The user's authentication at the sign-in, which a refresh does not change; nil without an ID Token.
     public private(set) var authentication: UserAuthentication?
 
-    /// The resources that the grant is for (RFC 8707); empty for no particular resource.
+    /// The target resources of the grant (RFC 8707); empty for a grant without a particular resource.
     public package(set) var resources: [String] = []
 
     /// The origin of the credential, which determines where its tokens may be sent; nil for a credential that was created from values,

@@ -61,14 +61,14 @@ package struct AccountID: Sendable, Hashable {
         left.issuer.isIdentical(to: right.issuer) && left.subject.isIdentical(to: right.subject)
     }
 
-    /// Whether a name is the account's: its subject, or its issuer and its subject, separated by a space.
+    /// Whether a name designates the account: its subject, or its issuer and its subject, separated by a space.
     package func isNamed(_ name: String) -> Bool {
         guard let subject else { return false }
         let (issuer, named) = Self.parts(of: name)
         return subject.isIdentical(to: named) && issuer?.isIdentical(to: self.issuer) != false
     }
 
-    /// Whether a name contains an issuer. A subject that looks like such a name is not sufficient to name its account.
+    /// Whether a name contains an issuer. A subject that looks like such a name is not sufficient to identify its account.
     package static func containsIssuer(_ name: String) -> Bool { parts(of: name).issuer != nil }
 
     private static func parts(of name: String) -> (issuer: String?, subject: String) {

@@ -30,7 +30,7 @@ extension Credential {
 }
 
 extension TokenSet {
-    /// All tokens of a sign-in that was rejected.
+    /// All tokens from a rejected sign-in.
     var allTokens: [RevocableToken] {
         let types = [("device_secret", deviceSecret), ("refresh_token", refreshToken), ("access_token", accessToken)]
         return types.compactMap { type, token in token.map { RevocableToken($0, typeHint: type) } }

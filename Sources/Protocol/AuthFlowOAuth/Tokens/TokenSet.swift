@@ -42,7 +42,7 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.scopes = newValue } }
     }
 
-    /// The parameters of the response that have no property in this type. They may contain secrets.
+    /// The response parameters that have no property in this type. They may contain secrets.
     public var parameters: RedactedJSON {
         get { storage.values.parameters }
         set { change { $0.parameters = newValue } }
@@ -80,7 +80,7 @@ public struct TokenSet: Sendable, Hashable {
         var deviceSecret: Secret?
     }
 
-    /// A single reference to all values, because token sets are copied far more often than they change.
+    /// A single reference to all values, because token sets are copied far more often than they are modified.
     private final class Storage: Sendable {
         let values: Values
         init(_ values: Values) { self.values = values }

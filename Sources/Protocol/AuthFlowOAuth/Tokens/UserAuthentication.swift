@@ -1,7 +1,7 @@
 public import AuthFlowEssentials
 import AuthFlowJSON
 
-/// The authentication of the user at the start of a session: `auth_time`, `acr` and `amr` of its first ID Token (OpenID Connect Core
+/// The user's authentication at the start of a session: `auth_time`, `acr` and `amr` of its first ID Token (OpenID Connect Core
 /// section 2).
 ///
 /// Base decisions on these values, not on the ID Token of the last refresh, in which several providers report the
@@ -19,7 +19,7 @@ public struct UserAuthentication: Sendable, Hashable {
     /// The ID of the session at the provider (`sid`, OpenID Connect Front-Channel Logout section 3); nil when the claim is absent.
     public let sessionID: String?
 
-    /// The `nonce` of the sign-in, with which the nonce of a refreshed ID Token is compared.
+    /// The `nonce` of the sign-in; the nonce of a refreshed ID Token, if present, must match it.
     let nonce: String?
 
     init(_ claims: JSON) {

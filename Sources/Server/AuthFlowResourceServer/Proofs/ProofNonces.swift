@@ -34,13 +34,13 @@ public struct NonceKey: Sendable {
     }
 }
 
-/// The stateless nonces of an API: each is a timestamp and its message authentication code (HMAC-SHA-256) under the key.
+/// An API's stateless nonces: each is a timestamp and its message authentication code (HMAC-SHA-256) under the key.
 struct ProofNonces: Sendable {
     private let key: SymmetricKey
     private let lifetime: Double
     private let now: @Sendable () -> Date
 
-    /// The size of the authentication code, in bytes. A 128-bit code cannot be guessed.
+    /// The size of the truncated authentication code, in bytes. A 128-bit code cannot be guessed.
     private static let codeSize = 16
     /// The allowed clock skew between two instances of the API, in seconds.
     private static let leeway = 30.0

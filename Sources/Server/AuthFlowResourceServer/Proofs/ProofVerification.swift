@@ -62,7 +62,7 @@ struct ProofVerification {
         // "12. b. ... confirm that the public key to which the access token is bound matches the public key from the DPoP proof."
         // Checked before the signature, because this check is cheap.
         guard let ownThumbprint = jwk.jwkThumbprint, ownThumbprint.isIdentical(to: thumbprint) else {
-            throw .invalidProof("its key is not the key that the token is bound to")
+            throw .invalidProof("its key is not the key to which the token is bound")
         }
         // "6. The JWT signature verifies with the public key contained in the jwk JOSE Header Parameter."
         guard key.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) else {

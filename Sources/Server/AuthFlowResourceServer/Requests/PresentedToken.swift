@@ -27,7 +27,7 @@ struct PresentedToken {
         guard let scheme = Scheme.allCases.first(where: { $0.isNamed(name) }) else { return nil }
         self.scheme = scheme
         // RFC 9110 section 11.4: auth-scheme 1*SP token68.
-        // An array, also below: iterating over the bytes of a `String` takes ten times as long.
+        // An array is used here and below, because iterating over the bytes of a `String` takes ten times as long.
         let token = Array(value.utf8[name.endIndex...].drop { $0 == space })
         guard !token.isEmpty, token.count <= Self.maximumSize, token.allSatisfy({ $0 < 0x80 }) else {
             throw Self.unreadable

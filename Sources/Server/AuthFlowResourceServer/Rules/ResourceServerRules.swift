@@ -24,7 +24,7 @@ public struct ResourceServerRules: Sendable {
     /// disables both caches.
     public var cachedTokens = 10_000
 
-    /// The time for which a verified JWT is cached and its signature is not checked again; default: five minutes. A JWT
+    /// The time for which a verified JWT is cached, so that its signature is not checked again; default: five minutes. A JWT
     /// is never cached beyond its expiry.
     public var verificationCacheTime = Duration.seconds(300)
 

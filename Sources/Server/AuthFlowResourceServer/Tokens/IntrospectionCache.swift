@@ -43,7 +43,7 @@ final class IntrospectionCache: Sendable {
 
         func contains(_ time: Date) -> Bool { time >= from && time < until }
 
-        /// The error for a request during the pause, which the client may repeat after the pause: the issuer may have specified a longer
+        /// The error for a request during the pause. Its retry delay is the rest of the pause, because the issuer may have specified a longer
         /// time than the pause.
         func error(at time: Date) -> AuthError {
             AuthError(

@@ -6,7 +6,7 @@ public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
     /// The required scopes. The token must have all of them.
     public var scopes: [String]
 
-    /// The accepted `acr` values, of which the token must have one; empty: any (RFC 9470).
+    /// The accepted `acr` values, one of which the token must have; empty: any (RFC 9470).
     public var acrValues: [String]
 
     /// The maximum age of the user's authentication; nil: any (RFC 9470).
@@ -18,7 +18,7 @@ public struct Requirement: Sendable, Hashable, ExpressibleByArrayLiteral {
     /// Creates a requirement.
     /// - Parameters:
     ///   - scopes: The required scopes. The token must have all of them.
-    ///   - acrValues: The accepted `acr` values, of which the token must have one; default: any.
+    ///   - acrValues: The accepted `acr` values, one of which the token must have; default: any.
     ///   - maximumAge: The maximum age of the user's authentication; default: any.
     public init(scopes: [String], acrValues: [String] = [], maximumAge: Duration? = nil) {
         self.scopes = scopes

@@ -1,7 +1,7 @@
 import AuthFlowEssentials
 import Synchronization
 
-/// A cache of values for tokens. The keys are the digests of the tokens.
+/// A cache with one value for each token. The keys are the digests of the tokens.
 ///
 /// It has two generations: when the newer generation is full, the older generation is dropped, which bounds memory use
 /// and retains recently used values.

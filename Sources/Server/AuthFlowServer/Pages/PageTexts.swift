@@ -30,7 +30,7 @@ public struct PageTexts: Sendable {
     /// The link that starts another attempt.
     public var retryLink: String
 
-    /// The link to the start page of the application.
+    /// The link to the application's start page.
     public var startLink: String
 
     /// Creates the text for a language.

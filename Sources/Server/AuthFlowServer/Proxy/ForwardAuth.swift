@@ -1,7 +1,7 @@
 public import AuthFlow
 
-/// The route that a proxy in front of another application calls to check whether a request has a session, and which
-/// user the session belongs to: for nginx's `auth_request`, Caddy's `forward_auth` and Traefik's `forwardAuth`.
+/// The route that a proxy in front of another application calls to check whether a request has a session, and to which
+/// user the session belongs: for nginx's `auth_request`, Caddy's `forward_auth` and Traefik's `forwardAuth`.
 ///
 /// The proxy sends a subrequest with the header fields of the client's request. Before it forwards the client's
 /// request, it must remove the session cookie and any client-supplied values of the fields that this route sets.
@@ -10,11 +10,11 @@ public struct ForwardAuth: Sendable {
     public enum Value: Sendable {
         /// The user's subject, which is unique within the issuer.
         case subject
-        /// The issuer of the user.
+        /// The user's issuer.
         case issuer
         /// A claim about the user: a string, an integer or a Boolean.
         case claim(String)
-        /// The name of the session, which is not secret.
+        /// The session's name, which is not secret.
         case sessionName
         /// `Bearer` and a fresh access token, unless the token is bound to a key. Use it only for an application that
         /// is trusted with the token, over a dedicated connection.

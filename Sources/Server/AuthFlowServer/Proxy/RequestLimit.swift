@@ -3,7 +3,7 @@ import Synchronization
 
 /// Limits the concurrent API requests of each user, so that one user's slow requests do not occupy all connections.
 final class RequestLimit: Sendable {
-    /// Thrown if too many requests of a user are queued, or if a request has been queued for too long.
+    /// Thrown if too many requests of one user are queued, or if a request has been queued for too long.
     struct Exceeded: Error {}
 
     private static let (concurrent, queued) = (8, 32)
@@ -26,7 +26,7 @@ final class RequestLimit: Sendable {
         deinit { limit.release(user) }
     }
 
-    /// Waits until fewer than eight requests of the user are in progress.
+    /// Waits until fewer than eight of the user's requests are in progress.
     /// - Throws: ``Exceeded``, `CancellationError`.
     func slot(for user: String, clock: any Clock<Duration>) async throws -> Slot {
         do {

@@ -21,7 +21,7 @@ public struct ResourceProxy: Sendable {
         self.routes = routes.sorted { $0.prefix.utf8.count > $1.prefix.utf8.count }
     }
 
-    /// Whether a request matches one of the routes. If so, read its body.
+    /// Whether a request matches one of the routes. If so, read its body, unless ``streamsBody(of:)`` returns true.
     public func handles(_ request: HTTPRequest) -> Bool { route(of: request) != nil }
 
     /// The maximum size of a request body that is not streamed, in bytes; nil if no route matches. Do not read more
@@ -65,7 +65,7 @@ public struct ResourceProxy: Sendable {
             self.cause = cause
         }
 
-        /// The rejection of a request, with a reason for the developer of the page.
+        /// The rejection of a request, with a reason for the page's developer.
         init(_ status: HTTPResponse.Status, _ reason: String) {
             response = ServerResponse.plain(status, Array("\(reason)\n".utf8), "text/plain; charset=utf-8")
             cause = nil
@@ -137,7 +137,7 @@ public struct ResourceProxy: Sendable {
     /// Returns the API's response to a request; nil if no route matches.
     ///
     /// 403: the request does not come from a page of the application, or the session belongs to another provider. 401:
-    /// the request has no session. 405: the method is not forwarded. 400: the path, or the body of a GET request, is not forwarded. 413: the
+    /// the request has no session. 405: the method is not forwarded. 400: the path is invalid, or the method does not allow a body. 413: the
     /// body is too large. 429: too many requests from this user are in progress. 502: the API does not respond, or responds with a redirect;
     /// redirects are not followed. 503: the session or its tokens are unavailable.
     /// - Parameters:

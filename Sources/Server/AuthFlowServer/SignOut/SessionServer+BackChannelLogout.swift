@@ -4,7 +4,7 @@ import AuthFlowEssentials
 // Logouts by the provider (OpenID Connect Back-Channel Logout 1.0).
 
 extension SessionServer {
-    /// POST /backchannel-logout: ends the sessions in the provider's logout token (OpenID Connect Back-Channel Logout
+    /// POST /backchannel-logout: ends the sessions that the provider's logout token identifies (OpenID Connect Back-Channel Logout
     /// 1.0 section 2.5).
     /// - Parameter body: The form.
     func endSessions(_ body: String, at provider: ProviderSessions) async -> TransportResponse {
@@ -78,11 +78,11 @@ extension SessionServer {
 // find. Therefore, a logout stores a record before it looks up sessions, and a sign-in looks up such records after it
 // writes its session, so that one of the two always finds the other. The issue times of the logout token and of the
 // ID Token both come from the provider, so a logout token never ends a later sign-in, even if the provider reuses the
-// session identifier. A front-channel logout request contains no timestamp, so its record contains the time of
-// this machine's clock, which may be behind the provider's clock.
+// session identifier. A front-channel logout request contains no timestamp, so its record contains the current time plus
+// the allowed clock skew, because this machine's clock may be behind the provider's clock.
 
 extension SessionServer {
-    /// The keys of a logout record: the first is used for writing, and all of them are used for lookups.
+    /// The keys of a logout record: the first key is used for writing, and all keys are used for lookups.
     private func keys(of subject: LogoutRecordSubject, _ issuer: String, at provider: ProviderSessions) -> [RecordKey] {
         let clientID = provider.client.registration.clientID
         return HashedTag(["logout", clientID, issuer] + subject.parts, keys: options.tagKeys).all.map { tag in
@@ -147,7 +147,7 @@ extension SessionServer {
     /// Whether the provider ended the session of a sign-in before the session was stored here.
     func wasEndedMeanwhile(_ credential: Credential, at provider: ProviderSessions) async throws -> Bool {
         guard let identity = credential.identity else { return false }
-        // If the process was paused for longer than the lifetime of the records, the answer is unknown, so the
+        // If the process was paused for longer than the maximum duration of a sign-in, a record may have expired, so the
         // session is treated as ended.
         let age = host.now().timeIntervalSince(credential.signedInAt)
         guard age < Self.signInTimeout.seconds else { return true }

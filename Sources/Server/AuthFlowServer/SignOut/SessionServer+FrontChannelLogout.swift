@@ -21,7 +21,7 @@ extension SessionServer {
                 guard provider.frontChannelLogouts.enter() else { return ServerResponse.tooMany() }
                 defer { provider.frontChannelLogouts.release() }
                 try await storeLogoutRecord(ofProviderSession: names[0], issuers[0], at: provider)
-                // Only the sessions in the store are ended: the request is not authenticated, so it must not trigger a search of this process's memory.
+                // Only the sessions in the store are ended, because an unauthenticated request must not trigger a search of this process's memory.
                 let found = try await sessions(ofProviderSession: names[0], issuers[0], at: provider)
                 try await end(found, at: provider, .providerLogout, revoking: \.endsWithProviderSession)
             }

@@ -127,7 +127,7 @@ extension SessionServer {
     }
 
     /// Finds the sessions of a user, to end them. A session that another process has already ended is not in the store, but is still in this
-    /// process's memory if the message about its end was lost: it is removed from memory before its end is confirmed.
+    /// process's memory if the message about its end was lost, so it is removed from memory before its end is confirmed.
     func sessionsToEnd(
         ofUser subject: String,
         _ issuer: String,
@@ -164,10 +164,10 @@ extension SessionServer {
         return found
     }
 
-    /// The maximum number of sessions whose tokens are revoked at the same time.
+    /// The maximum number of sessions whose tokens are revoked concurrently.
     private static let concurrentRevocations = 16
 
-    /// Revokes tokens without delaying the response: the end of the session does not depend on the revocation.
+    /// Revokes tokens without delaying the response, because the end of the session does not depend on the revocation.
     func revoke(_ removed: [Credential], at provider: ProviderSessions) {
         guard !removed.isEmpty else { return }
         provider.credentials.beginCleanup { [self] in

@@ -68,7 +68,7 @@ extension AuthClient {
 
     /// Returns tokens for one of the resources of the sign-in (RFC 8707 section 2.2): from the cache, or obtained with
     /// the refresh token. Each resource, and each set of scopes, has a separate access token, and one refresh token
-    /// serves all of them if the provider allows it. A machine-to-machine client requests tokens for the resource only.
+    /// can be used for all of them if the provider allows it. A machine-to-machine client requests tokens for the resource only.
     /// - Parameters:
     ///   - resource: One of the resources of the sign-in.
     ///   - scopes: A subset of the granted scopes; default: all, the only choice for a machine-to-machine client.
@@ -123,7 +123,7 @@ extension AuthClient {
         }
     }
 
-    /// Exchanges the refresh token for new tokens, even if the old ones are still valid, and stores them. A machine-to-machine client
+    /// Exchanges the refresh token for new tokens, even if the old tokens are still valid, and stores them. A machine-to-machine client
     /// obtains new tokens, even if it has none yet.
     /// - Throws: The same errors as ``freshTokens(account:)``.
     @discardableResult
@@ -139,7 +139,7 @@ extension AuthClient {
     }
 
     /// Replaces and stores the tokens, in a way that is specific to the provider's adapter. No other task or process
-    /// refreshes the tokens or uses the store in the meantime. The operation completes even if the task is cancelled.
+    /// refreshes these tokens or writes their record in the meantime. The operation completes even if the task is cancelled.
     /// - Parameter body: Receives the stored tokens, and returns the tokens to store.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in; any error that `body` throws.
     @discardableResult
@@ -152,7 +152,7 @@ extension AuthClient {
         }
     }
 
-    /// The provider's claims about the signed-in user, from its userinfo endpoint or its adapter's equivalent.
+    /// The provider's claims about the signed-in user, from its userinfo endpoint or the adapter's equivalent.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in, and any error from the request.
     public func userInfo() async throws -> JSON {
         let credential = try await current().credential()
@@ -180,7 +180,7 @@ extension AuthClient {
 
     /// Exchanges a token for other tokens (RFC 8693). Nothing is stored.
     /// - Throws: The same errors as ``OAuthClient/tokenExchange(_:)``; ``AuthError`` with `login_required` when a
-    ///   stored token is passed that is bound to other endpoints.
+    ///   stored token that is bound to other endpoints is passed.
     public func exchange(_ exchange: TokenExchange) async throws -> TokenSet {
         try await requireBinding(ofStored: [exchange.subjectToken, exchange.actorToken])
         return try await client.tokenExchange(exchange)

@@ -55,11 +55,11 @@ public final class AuthClient: Sendable {
         /// The remaining lifetime below which an access token is treated as expired; default: one minute.
         public var freshnessMargin = Duration.seconds(60)
 
-        /// The resource that the credential is for (RFC 8707). Each resource has a separate record, and every refresh
-        /// names the resource. Default: the registration's resource; the record's key then contains no resource.
+        /// The resource for which the credential's tokens are issued (RFC 8707). Each resource has a separate record, and every refresh request
+        /// specifies the resource. Default: the registration's resource; the record's key then contains no resource.
         public var resource: String?
 
-        /// The origins of the APIs that ``AuthClient/send(_:)`` may send the access token to; default: none.
+        /// The origins of the APIs to which ``AuthClient/send(_:)`` may send the access token; default: none.
         public var apiOrigins: [Endpoint] = []
 
         /// Creates options with the default values.
@@ -200,7 +200,7 @@ public final class AuthClient: Sendable {
         // A sign-in whose result cannot be stored would waste the user's time.
         _ = try await current().probe()
         let reporter = reporter()
-        // A shared credential is used only for the same account: to choose another, the user needs the provider's
+        // A shared credential is used only for the same account, because choosing another account requires the provider's
         // account chooser.
         if policy == .sameAccount, let signIn = try await signInByExchange(options, reporter) { return signIn }
         guard let last = methods.methods.last else {

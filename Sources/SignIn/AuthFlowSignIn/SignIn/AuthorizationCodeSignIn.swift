@@ -75,7 +75,7 @@ struct AuthorizationCodeSignIn: Sendable {
 }
 
 extension AuthError {
-    /// The same error, with advice on pushed requests: some servers also require pushed parameters in the authorization URL.
+    /// The same error, with advice on pushed requests, because some servers also require pushed parameters in the authorization URL.
     fileprivate var advisingAboutPushedRequests: AuthError {
         withMessage(
             "\(message) The request was pushed (\"par\": \"auto\"). If the server also requires pushed parameters in the authorization URL, list them in \"par_repeats\"; to disable pushed requests, set \"par\": \"never\".",

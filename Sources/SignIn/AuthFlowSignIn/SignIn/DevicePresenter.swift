@@ -5,7 +5,7 @@ public import AuthFlowOAuth
 /// The device flow has no redirect: the user may sign in on another device, and the program polls the provider for the
 /// result. `body` does the polling; when it returns or throws, hide the code.
 ///
-/// To stop early, throw an error, or cancel the task, which ends `body` immediately: it runs in the same task.
+/// To stop early, throw an error, or cancel the task, which ends `body` immediately, because it runs in the same task.
 ///
 /// ```swift
 /// struct PlainDevicePresenter: DevicePresenter {

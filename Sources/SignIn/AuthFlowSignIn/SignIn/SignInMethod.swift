@@ -74,9 +74,9 @@ public enum SignInMethod: Sendable {
 /// The machine-to-machine clients that share a stored token.
 package enum MachineTokenSharing: Sendable {
     /// Clients that request the same scopes, resources and parameters, so that processes with
-    /// different configurations, as during an upgrade, do not replace each other's tokens.
+    /// different configurations, for example during an upgrade, do not replace each other's tokens.
     case byRequest
-    /// All clients of one resource: their scopes change with its challenges. A sign-out finds their token under any configuration.
+    /// All clients of one resource, because their scopes change with the resource's challenges. A sign-out finds their token under any configuration.
     case byResource
 }
 
@@ -102,7 +102,7 @@ public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
 package struct SignInMethods: Sendable {
     package var methods: [SignInMethod]
 
-    /// The only method, if it needs no user: the client's own token must not replace a user's.
+    /// The only method, if it needs no user, because the client's own token must not replace a user's token.
     package var withoutUser: SignInMethod? { methods.count == 1 ? methods.first { $0.renewal() != nil } : nil }
 
     /// The requested flows that are unavailable here, with the reasons.

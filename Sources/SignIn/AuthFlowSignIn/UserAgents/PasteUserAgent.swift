@@ -1,7 +1,7 @@
 import AuthFlowOAuth
 
 /// Shows the user the authorization URL, and waits until they paste the URL that their browser was redirected to. The browser may
-/// run on any machine; nothing is opened on this one.
+/// run on any machine; no browser is opened on this machine.
 ///
 /// The redirect arrives through ``AuthClient/resume(with:)-(String)``; the `authflow` tool and `TerminalRedirects` in AuthFlowTerminal call it with
 /// the pasted text. It is validated like any other redirect.

@@ -25,7 +25,7 @@ final class PendingRedirects: Sendable {
         return false
     }
 
-    /// Visits a URL in a session of a user agent, unless the redirect arrives in another way first.
+    /// Visits a URL in a user agent session, unless the redirect arrives in another way first.
     func visit(_ url: String, in session: RedirectSession, _ options: RedirectOptions) async throws -> ReceivedRedirect
     {
         let (redirects, continuation) = AsyncStream<ReceivedRedirect>.makeStream(bufferingPolicy: .bufferingOldest(1))
@@ -49,7 +49,7 @@ final class PendingRedirects: Sendable {
     }
 }
 
-/// The reason why the last response that arrived was ignored: if no other response arrives, it is the best explanation.
+/// The reason why the last response that arrived was ignored: if no other response arrives, it explains the timeout best.
 package final class IgnoredResponseReason: Sendable {
     private let reason = Mutex<String?>(nil)
 

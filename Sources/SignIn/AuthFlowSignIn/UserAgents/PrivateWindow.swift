@@ -1,7 +1,7 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
 
-/// Private browser windows, which do not use the cookies of normal windows, and discard their own when closed. Each browser has its own option.
+/// Private browser windows, which share no cookies with normal windows, and discard their cookies when closed. The option depends on the browser.
 package enum PrivateWindow {
     private static let options = [
         (

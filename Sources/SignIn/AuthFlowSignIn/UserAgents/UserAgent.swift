@@ -75,7 +75,7 @@ public struct RedirectOptions: Sendable {
     /// The reporter for the agent's events.
     public let reporter: FlowReporter
 
-    /// The clock to wait on.
+    /// The clock for timeouts.
     public let clock: any Clock<Duration>
 
     /// Creates options.
@@ -139,14 +139,14 @@ extension RedirectOptions {
 
 /// A session of a user agent that can receive a redirect.
 public struct RedirectSession: Sendable {
-    /// The redirect URI to put in the authorization request.
+    /// The redirect URI to send in the authorization request.
     public let redirectURI: String
 
     private let visitor: @Sendable (_ url: String) async throws -> ReceivedRedirect
 
     /// Creates a session.
     /// - Parameters:
-    ///   - redirectURI: The redirect URI to put in the authorization request.
+    ///   - redirectURI: The redirect URI to send in the authorization request.
     ///   - visit: Opens a URL and returns the URL that the browser was redirected to: the redirect URI with the response parameters in its
     ///     query, or in its fragment if that is the response mode. The parameters of a posted form are put in the query.
     ///

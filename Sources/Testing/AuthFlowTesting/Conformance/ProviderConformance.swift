@@ -32,7 +32,7 @@ public struct ProviderConformance: Sendable {
         self.revokesTokens = revokesTokens
     }
 
-    /// Runs every check. Both clients are signed out afterwards.
+    /// Runs every check. Both clients are signed out afterward.
     /// - Throws: ``ConformanceFailure`` for the first rule that is violated, or the error of a failed sign-in.
     public func run() async throws {
         try require((try? Endpoint(adapter.issuer)) != nil, "The issuer must be an https URL (RFC 8414 section 2).")

@@ -55,7 +55,7 @@ extension OIDCEmulator {
         public var allowsUnsignedRequests = false
         /// The encryption of responses to the client; nil for none.
         public var encryption: EmulatedEncryption?
-        /// `x5t#S256` of the client certificate for authentication (RFC 8705); nil for none. The subject is ignored.
+        /// `x5t#S256` of the client certificate for authentication (RFC 8705); nil for none. The certificate's subject is ignored.
         public var certificateThumbprint: String?
         /// The platform whose JWTs authenticate the client, instead of its own key; nil for none.
         public var workload: Workload?

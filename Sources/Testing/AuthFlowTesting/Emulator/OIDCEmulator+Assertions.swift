@@ -34,7 +34,7 @@ extension OIDCEmulator {
     /// Signs a JWT as this provider, such as an assertion that a platform issues to its workloads.
     /// - Parameters:
     ///   - claims: The claims; `iss`, `iat` and `exp` (in an hour) are added if they are missing.
-    ///   - type: The `typ` of the header.
+    ///   - type: The `typ` header parameter.
     public func assertion(_ claims: [String: JSON], type: String = "JWT") throws -> String {
         let time = Int64(now().timeIntervalSince1970)
         let all = claims.merging(["iss": .string(issuer), "iat": .integer(time), "exp": .integer(time + 3600)]) {
@@ -76,7 +76,7 @@ extension OIDCEmulator {
         }
         let audiences = claims["aud"]?.strings ?? claims["aud"]?.string.map { [$0] } ?? []
         guard audiences.contains(self.issuer) || audiences.contains("\(self.issuer)/token") else {
-            throw Refusal("the assertion is for another audience")
+            throw Refusal("the assertion is for a different audience")
         }
         guard claims["sub"]?.string?.isEmpty == false else { throw Refusal("the assertion has no subject") }
         return (jws.header.json, claims)
@@ -98,13 +98,13 @@ extension OIDCEmulator {
                     throw Refusal("the issuer is not the only audience of the identity assertion")
                 }
                 guard claims["client_id"]?.string == client.id else {
-                    throw Refusal("the identity assertion is for another client")
+                    throw Refusal("the identity assertion is for a different client")
                 }
                 guard claims["jti"]?.string != nil, claims["iat"]?.number != nil else {
                     throw Refusal("the identity assertion lacks jti or iat")
                 }
                 guard claims["cnf"] == nil || claims["cnf"]?["jkt"]?.string == thumbprint else {
-                    throw Refusal("the identity assertion is bound to another key")
+                    throw Refusal("the identity assertion is bound to a different key")
                 }
                 scopes = claims["scope"]?.string
             }
@@ -142,7 +142,7 @@ extension OIDCEmulator {
             )
         }
         guard jws.payload["aud"]?.string == client.id else {
-            return refuse("invalid_request", "the ID Token was issued to another client")
+            return refuse("invalid_request", "the ID Token was issued to a different client")
         }
         guard let expiry = jws.payload["exp"]?.number, expiry > now().timeIntervalSince1970 else {
             return refuse("invalid_grant", "the ID Token has expired")

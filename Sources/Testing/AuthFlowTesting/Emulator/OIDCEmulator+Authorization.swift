@@ -6,7 +6,7 @@ import Synchronization
 
 extension OIDCEmulator {
     func authorize(_ query: FormParameters, _ request: HTTPRequest) -> TransportResponse {
-        // RFC 6749 section 4.1.2.1: for an invalid client or redirect URI the user is informed, and never redirected.
+        // RFC 6749 section 4.1.2.1: for an invalid client or redirect URI, the user is informed and the browser is not redirected.
         guard let client = clients.first(where: { $0.id == query["client_id"] }) else {
             return .page("Unknown client", "<p>No such client is registered here.</p>", status: .badRequest)
         }

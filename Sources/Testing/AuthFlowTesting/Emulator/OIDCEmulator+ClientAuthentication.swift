@@ -105,7 +105,7 @@ extension OIDCEmulator {
         return tokenWithoutUser(scopes.joined(separator: " "), of: client.id, client, form, thumbprint)
     }
 
-    /// A response with an access token that does not belong to a session: a JWT (RFC 9068) if the client has named a resource.
+    /// A response with an access token that does not belong to a session: a JWT (RFC 9068) if the client has requested a resource.
     /// - Parameter subject: RFC 9068 section 2.2: without a resource owner, "an identifier the authorization server uses to indicate the client
     ///   application".
     func tokenWithoutUser(

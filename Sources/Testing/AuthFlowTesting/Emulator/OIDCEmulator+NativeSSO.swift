@@ -9,7 +9,7 @@ import Synchronization
 public struct NativeSSOSettings: Sendable {
     /// The required `audience` of token exchanges; nil if none is required.
     public var audience: String?
-    /// The accepted token types of a device secret.
+    /// The accepted token types for device secrets.
     public var deviceSecretTypes: Set<String> = [
         "urn:x-oath:params:oauth:token-type:device-secret", "urn:openid:params:token-type:device-secret",
     ]
@@ -33,7 +33,7 @@ extension OIDCEmulator {
         let sid: String
     }
 
-    /// The left half of a secret's SHA-256, for `ds_hash`.
+    /// The left half of a secret's SHA-256 hash, for `ds_hash`.
     public static func secretHash(_ secret: String) -> String {
         Base64URL.encode(Array(SHA256.hash(data: Array(secret.utf8))).prefix(16))
     }

@@ -149,7 +149,7 @@ extension OIDCEmulator {
         let time = now().timeIntervalSince1970
         guard let start = claims["nbf"]?.number, let end = claims["exp"]?.number, start <= time + 10, end > time,
             end - start <= 3600, time - start <= 3600
-        else { return refuse("nbf or exp is wrong") }
+        else { return refuse("nbf or exp is invalid") }
         guard claims["max_age"] == nil || claims["max_age"]?.integer != nil else {
             return refuse("max_age is not an integer")
         }

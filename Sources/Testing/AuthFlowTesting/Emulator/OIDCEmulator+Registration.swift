@@ -30,7 +30,7 @@ extension OIDCEmulator {
         }
         let redirectURIs = metadata["redirect_uris"]?.strings ?? []
         guard !redirectURIs.isEmpty, redirectURIs.allSatisfy({ (try? RedirectURI($0)) != nil }) else {
-            return refuse("invalid_redirect_uri", "a redirect URI is missing or not safe")
+            return refuse("invalid_redirect_uri", "a redirect URI is missing or unsafe")
         }
         guard metadata["jwks"] == nil || metadata["jwks_uri"] == nil else {
             return refuse("invalid_client_metadata", "jwks and jwks_uri are mutually exclusive")

@@ -18,7 +18,7 @@ extension OIDCEmulator {
         public var resourceRequiresNonce = false
         /// Whether pushed authorization requests (RFC 9126) are unsupported, optional, or required.
         public var pushedRequests = PushedRequests.never
-        /// The key that request objects may be encrypted to; nil for none.
+        /// The key that decrypts request objects; nil if encrypted request objects are not supported.
         public var requestDecryptionKey: DecryptionKey?
         /// Fetches request objects from their URLs (`request_uri`); nil if they are not fetched.
         public var fetchesRequestObjects: (@Sendable (_ url: String) async throws -> String)?
@@ -33,7 +33,7 @@ extension OIDCEmulator {
         /// Whether each sign-in creates a separate session (`sid` in ID Tokens). Clients can receive a logout token when
         /// the session ends.
         public var hasSessionIDs = false
-        /// Returns the response to a request, to emulate the endpoints and formats of one provider; nil for the standard responses.
+        /// Returns the response to a request, to emulate the endpoints and formats of a specific provider; nil for the standard responses.
         public var customResponse: (@Sendable (EmulatedExchange) -> TransportResponse)?
     }
 

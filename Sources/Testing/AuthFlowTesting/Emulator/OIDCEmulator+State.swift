@@ -33,7 +33,7 @@ extension OIDCEmulator {
         }
     }
 
-    /// A refresh token. It remains stored after its use, so that reuse is detected.
+    /// A refresh token. It remains stored after its use, so that reuse can be detected.
     struct RefreshToken {
         let grant: Grant
         /// The identifier that all tokens of one sign-in share.

@@ -7,7 +7,7 @@ extension OIDCEmulator {
         public var template: String
         /// The claim that identifies the tenant.
         public var claim: String
-        /// The tenant of the users.
+        /// The tenant that the users belong to.
         public var tenant: String
 
         /// Creates a tenancy.
@@ -26,7 +26,7 @@ extension OIDCEmulator {
         }
     }
 
-    /// The tenancy, if each tenant's tokens have a separate issuer; nil (the default) if all tokens have the
+    /// The multi-tenancy settings, if each tenant's tokens have a separate issuer; nil (the default) if all tokens have the
     /// provider's issuer.
     public var tenancy: Tenancy? {
         get { state.withLock { $0.tenancy } }

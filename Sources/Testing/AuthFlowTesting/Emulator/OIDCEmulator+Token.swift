@@ -66,7 +66,7 @@ extension OIDCEmulator {
         // RFC 9449 section 10: the authorization code is bound to the key in dpop_jkt.
         let announced = grant.authorization.parameters["dpop_jkt"]
         guard announced == nil || announced == thumbprint else {
-            return refuse("invalid_grant", "the code is bound to another key")
+            return refuse("invalid_grant", "the code is bound to a different key")
         }
         grant.thumbprint = thumbprint
         let family = Self.randomID()
@@ -118,7 +118,7 @@ extension OIDCEmulator {
     /// - Parameters:
     ///   - grant: The grant for which the tokens are issued.
     ///   - code: The authorization code being exchanged; nil for other grants.
-    ///   - family: The token family, in a refresh; nil to start a new family.
+    ///   - family: The token family being refreshed; nil to start a new family.
     ///   - isExchange: Whether the tokens are issued in a token exchange, which issues no device secret.
     func issue(_ grant: Grant, code: String?, family: String? = nil, isExchange: Bool = false) -> TransportResponse {
         var grant = grant

@@ -5,7 +5,7 @@ import Synchronization
 
 /// An OpenID provider for testing and development: discovery, sign-in and consent pages, tokens, keys, userinfo and sign-out.
 ///
-/// It is stricter than some real providers: it rejects a wrong redirect URI, code verifier or client authentication,
+/// It is stricter than some real providers: it rejects an invalid redirect URI, code verifier or client authentication,
 /// and a reused code. The same handler works in process (``InProcessTransport``) and over a socket
 /// (``EmulatorServer``). Never expose it to untrusted clients, because its passwords are in its source code.
 @dynamicMemberLookup public final class OIDCEmulator: ProviderEmulator {

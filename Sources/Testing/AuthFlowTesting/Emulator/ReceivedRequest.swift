@@ -11,7 +11,7 @@ public struct ReceivedRequest: Sendable {
     public let query: FormParameters
     /// The parameters of the body, if it is a form.
     public let form: FormParameters
-    /// The time at which the request was received, by the emulator's clock.
+    /// The time at which the request was received, according to the emulator's clock.
     public let time: Date
 
     init(_ request: HTTPRequest, body: [UInt8], time: Date) {

@@ -32,13 +32,13 @@ public final class ForgeRockEmulator: ProviderEmulator {
         public var asksForConsent = false
         /// Whether the metadata advertises a revocation endpoint that does not exist.
         public var hasRevokeQuirk = false
-        /// The names of the locked users.
+        /// The names of the users whose accounts are locked.
         public var lockedUsers: Set<String> = []
         /// Whether a new session is returned only in the response body, and not set as a cookie.
         public var setsNoCookie = false
         /// Whether the `claims` parameter is supported.
         public var supportsClaimsParameter = true
-        /// The text on the error page of the authorization endpoint.
+        /// The text on the authorization endpoint's error page.
         public var errorPageText = "The redirection URI provided does not match a pre-registered value."
         /// The number of authentication IDs (`authId`) to reject as expired.
         public var staleAuthIDs = 0

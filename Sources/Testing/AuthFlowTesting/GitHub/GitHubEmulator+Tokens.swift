@@ -28,7 +28,7 @@ extension GitHubEmulator {
     }
 
     static func basic(_ request: HTTPRequest) -> (id: String?, secret: String?)? {
-        // The name of the scheme is case-insensitive.
+        // The authentication scheme is case-insensitive.
         guard let value = request.headerFields[.authorization], value.lowercased().hasPrefix("basic "),
             let data = Data(base64Encoded: String(value.dropFirst(6)))
         else { return nil }

@@ -19,7 +19,7 @@ public final class GitHubEmulator: ProviderEmulator {
         public var password: String
         /// The e-mail address.
         public var email: String
-        /// Whether the e-mail address is verified.
+        /// Whether the email address is verified.
         public var hasVerifiedEmail = true
 
         /// `octocat`, with the password `meow`.
@@ -116,7 +116,7 @@ public final class GitHubEmulator: ProviderEmulator {
     /// The valid access tokens.
     public var accessTokens: [String] { Array(state.withLock { $0.tokens.keys }) }
 
-    /// The origin of its pages and OAuth endpoints.
+    /// The origin of the emulator's pages and OAuth endpoints.
     public let origin: String
 
     public var origins: [String] { [origin, apiOrigin] }
@@ -163,7 +163,7 @@ public final class GitHubEmulator: ProviderEmulator {
         let expiresAt: Date
     }
 
-    /// A token, or the values for a token to be issued.
+    /// An issued token, or the values of a token that has not been issued yet.
     struct Token {
         let grant: Grant
         let scopes: [String]
@@ -175,7 +175,7 @@ public final class GitHubEmulator: ProviderEmulator {
 
     /// Creates an emulator.
     /// - Parameters:
-    ///   - origin: The origin of its pages and OAuth endpoints.
+    ///   - origin: The origin of the emulator's pages and OAuth endpoints.
     ///   - users: The users who can sign in.
     ///   - apps: The registered apps.
     ///   - now: The clock for issue and expiry times.

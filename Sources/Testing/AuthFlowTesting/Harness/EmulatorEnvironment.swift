@@ -42,8 +42,8 @@ public struct EmulatorEnvironment: Sendable {
     /// Runs `body` with a provider.
     /// - Parameters:
     ///   - setting: The location of the provider.
-    ///   - clients: Its clients; default: the demonstration client.
-    ///   - now: Its clock; default: the system's.
+    ///   - clients: The provider's clients; default: the demonstration client.
+    ///   - now: The provider's clock; default: the system's.
     ///   - body: Uses the environment while the provider runs.
     public static func with<Return: Sendable>(
         _ setting: Setting,
@@ -88,7 +88,7 @@ public struct EmulatorEnvironment: Sendable {
     /// A client of the provider, whose user agent signs a user in.
     /// - Parameters:
     ///   - registration: The registration; default: the demonstration client's.
-    ///   - adapter: The adapter under test; default: the generic one.
+    ///   - adapter: The adapter under test; default: the generic adapter.
     ///   - user: The user who signs in.
     ///   - consent: The user's decision.
     ///   - devicePresenter: The presenter of the user code in the device grant.
@@ -141,7 +141,7 @@ public struct EmulatorEnvironment: Sendable {
         HeadlessUserAgent(driver: try driver(user: user, consent: consent), transport: transport)
     }
 
-    /// A driver that signs a user in and decides on consent on the provider's pages.
+    /// A driver that signs a user in and grants or denies consent on the provider's pages.
     public func driver(
         user: OIDCEmulator.User = .alice,
         consent: HTMLFormDriver.Consent = .allow

@@ -39,7 +39,7 @@ extension ProtectedResourceEmulator {
     private func client(_ id: String, _ issuer: String, _ settings: ResourceSettings) -> Client? {
         if let client = state.withLock({ $0.clients[id] }) {
             if client.issuer != issuer {
-                note("a client_id of another authorization server was sent")
+                note("a different authorization server's client_id was sent")
                 return nil
             }
             return client
@@ -162,7 +162,7 @@ extension ProtectedResourceEmulator {
                 note("the code verifier does not match")
                 return refuse("invalid_grant")
             }
-            expect(form["resource"] == code.resource, "the token request is for another resource")
+            expect(form["resource"] == code.resource, "the token request is for a different resource")
             return tokens(client.id, issuer, code.scopes, form["resource"], thumbprint, settings)
         case "refresh_token":
             let token = form["refresh_token"] ?? ""

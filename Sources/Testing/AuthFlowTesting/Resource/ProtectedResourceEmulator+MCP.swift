@@ -16,7 +16,7 @@ extension ProtectedResourceEmulator {
         let isCall = message?["method"]?.string == "tools/call"
         if settings.supportsOnlyPOST, received.request.method != .post {
             if received.request.headerFields[.authorization] == nil, received.request.method == .get {
-                // A probe from a client that has not yet determined the kind of this server.
+                // A probe from a client that has not yet determined what kind of server this is.
                 return Self.notFound
             }
             return settings.version == nil
@@ -85,7 +85,7 @@ extension ProtectedResourceEmulator {
                 response.head.headerFields[Self.nonceField] = nonce
                 return response
             case .valid:
-                note("a proof signed with another key")
+                note("a proof signed with a different key")
                 return challenge("DPoP", #"error="invalid_token""#, nil, settings)
             case .refused(let reason):
                 note("a DPoP proof was rejected: \(reason)")

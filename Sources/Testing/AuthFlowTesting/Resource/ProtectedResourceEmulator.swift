@@ -30,7 +30,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     ///   - settings: The settings; default: standards-compliant behavior.
     ///   - documents: The transport for client ID metadata documents; default: no
     ///     document is fetched, and every client with such a document is accepted.
-    ///   - now: Its clock.
+    ///   - now: The emulator's clock.
     public init(
         origin: String,
         settings: ResourceSettings = ResourceSettings(),
@@ -43,7 +43,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         self.currentSettings = Mutex(settings)
     }
 
-    /// The settings, which apply from the next request on.
+    /// The settings; changes apply to subsequent requests.
     public var settings: ResourceSettings {
         get { currentSettings.withLock { $0 } }
         set { currentSettings.withLock { $0 = newValue } }
@@ -61,7 +61,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     /// The number of registered clients.
     public var registrations: Int { state.withLock { $0.registrations } }
 
-    /// The number of refresh token uses, and how many of them were reuses.
+    /// The number of refresh token uses, and the number of reuses among them.
     public var refreshes: (used: Int, reused: Int) { state.withLock { ($0.refreshes, $0.reuses) } }
 
     public var origins: [String] { [origin] }
@@ -87,7 +87,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         var refusals = 0
         /// The number of tool calls with a valid token.
         var calls = 0
-        /// The remainders of interrupted streams, by the ID of the last event.
+        /// The remainders of interrupted streams, by last event ID.
         var streams: [String: String] = [:]
         var brokenAt = Date.distantPast
     }

@@ -8,7 +8,7 @@ public struct ResourceSettings: Sendable {
         case path
         /// At the well-known URL of the origin, as metadata of the origin.
         case root
-        /// At another URL, which only the challenge contains.
+        /// At a different URL, which is given only in the challenge.
         case custom(String)
         /// The resource has no metadata.
         case none
@@ -128,11 +128,11 @@ public struct ResourceSettings: Sendable {
     /// Whether refresh tokens are issued. Each can be used only once, and its reuse revokes all tokens of the sign-in.
     public var refreshes = false
 
-    /// The only protocol version that its MCP server supports; nil for every version.
+    /// The only protocol version that the MCP server supports; nil for every version.
     public var version: String?
     /// The tools in addition to `test-tool`, as returned by `tools/list`.
     public var tools: [JSON] = []
-    /// Whether its MCP server uses sessions (protocol version 2025-11-25 or earlier).
+    /// Whether the MCP server uses sessions (protocol version 2025-11-25 or earlier).
     public var hasSessions = false
     /// Whether an unknown session is rejected with status 401.
     public var rejectsUnknownSessions = false
@@ -141,6 +141,6 @@ public struct ResourceSettings: Sendable {
     /// Whether the streams of tool calls are interrupted and must be resumed.
     public var breaksStreams = false
 
-    /// Creates settings that comply with the rules.
+    /// Creates settings that comply with the specifications.
     public init() {}
 }

@@ -74,7 +74,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
             guard !text.contains(where: \.isWhitespace) else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "Standard input must contain only the token, without the name of the header field and without the scheme."
+                    "Standard input must contain only the token, without the header field name or the scheme."
                 )
             }
             return Secret(text)
@@ -101,7 +101,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
         private static func json(_ report: TokenReport) -> JSON {
             let failure = failure(report)
             return [
-                // null when it could not be determined.
+                // null if the decision could not be determined.
                 "accepted": failure?.status == ExitStatus.network ? .null : .bool(failure == nil),
                 "checks": .array(
                     report.steps.map { step in

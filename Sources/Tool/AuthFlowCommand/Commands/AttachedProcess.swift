@@ -44,11 +44,20 @@ enum AttachedProcess {
 
 #if os(Linux)
 extension AttachedProcess {
-    /// The process ID of the running program, to which signals are forwarded; 0 when there is none.
+    /// The process ID of the running program, to which signals are forwarded; 0 if no program is running.
     private static let child = Atomic<pid_t>(0)
 
-    /// A signal that arrived before the program was running; 0 for none.
-    private static let early = Atomic<Int32>(0)
+    /// The signals that have not been forwarded yet, as a bit mask.
+    private static let pending = Atomic<UInt64>(0)
+
+    /// The signals that are forwarded to the program.
+    private static let forwarded = [SIGTERM, SIGHUP, SIGALRM, SIGUSR1, SIGUSR2]
+
+    /// Forwards a pending signal, at most once.
+    private static func forward(_ number: Int32, to identifier: pid_t) {
+        let bit = UInt64(1) << UInt64(number)
+        if pending.bitwiseAnd(~bit, ordering: .sequentiallyConsistent).oldValue & bit != 0 { kill(identifier, number) }
+    }
 
     /// Runs the program as a child process, and waits until it exits.
     /// - Returns: Its exit status.
@@ -61,9 +70,9 @@ extension AttachedProcess {
         unsafe sigfillset(&all)
         unsafe sigfillset(&usual)
         unsafe sigemptyset(&none)
-        // nohup(1) and similar programs deliberately start other programs with SIGHUP ignored.
-        let ignoresHangup = isIgnored(SIGHUP)
-        if ignoresHangup { unsafe sigdelset(&usual, SIGHUP) }
+        // nohup(1) and similar programs deliberately start other programs with signals ignored.
+        let ignored = forwarded.filter(isIgnored)
+        for number in ignored { unsafe sigdelset(&usual, number) }
         unsafe posix_spawnattr_setsigdefault(&attributes, &usual)
         unsafe posix_spawnattr_setsigmask(&attributes, &none)
         unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF) | Int16(POSIX_SPAWN_SETSIGMASK))
@@ -71,13 +80,13 @@ extension AttachedProcess {
         // The terminal sends SIGINT and SIGQUIT to both processes. The program decides how to handle them, and this process exits when the program does.
         signal(SIGINT, SIG_IGN)
         signal(SIGQUIT, SIG_IGN)
-        for number in [SIGTERM, SIGUSR1, SIGUSR2] + (ignoresHangup ? [] : [SIGHUP]) {
+        for number in forwarded where !ignored.contains(number) {
             signal(number) { number in
                 // Stored before the process ID is read, so that a signal that arrives
                 // while the program is being started is forwarded here or by `run`.
-                AttachedProcess.early.store(number, ordering: .sequentiallyConsistent)
+                AttachedProcess.pending.bitwiseOr(UInt64(1) << UInt64(number), ordering: .sequentiallyConsistent)
                 let identifier = AttachedProcess.child.load(ordering: .sequentiallyConsistent)
-                if identifier > 0 { kill(identifier, number) }
+                if identifier > 0 { AttachedProcess.forward(number, to: identifier) }
             }
         }
         // If a signal arrived before these handlers were installed, this process exits, so the program must not start.
@@ -88,8 +97,7 @@ extension AttachedProcess {
         if status == 0 { child.store(identifier, ordering: .sequentiallyConsistent) }
         unsafe pthread_sigmask(SIG_SETMASK, &before, nil)
         guard status == 0 else { throw failure(command, status) }
-        let missed = early.load(ordering: .sequentiallyConsistent)
-        if missed != 0 { kill(identifier, missed) }
+        for number in forwarded { forward(number, to: identifier) }
         // Waits for the program even if this task is cancelled, because the program still uses the token file.
         return await withCheckedContinuation { continuation in
             let wait: @Sendable () -> Void = { [identifier] in

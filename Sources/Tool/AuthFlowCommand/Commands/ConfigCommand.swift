@@ -78,7 +78,7 @@ struct ConfigCommand: AsyncParsableCommand {
             }
             if file.hasServer {
                 try findings.check("server") {
-                    // With its own store, the server would connect to it, and so create the file of an SQLite database.
+                    // With its own store, the server would connect to that store, and might create an SQLite file.
                     _ = try SessionServer(
                         configuration: file,
                         providers: Known.providers,
@@ -101,7 +101,7 @@ struct ConfigCommand: AsyncParsableCommand {
     private struct CheckFindings {
         /// The errors with a position in the file.
         private(set) var issues: [ConfigurationIssue] = []
-        /// The first error without a position, such as that of a store that cannot be opened.
+        /// The first error without a position, such as the error for a store that cannot be opened.
         private var failure: AuthError?
         private var messages: Set<String> = []
 

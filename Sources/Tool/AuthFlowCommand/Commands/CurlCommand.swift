@@ -36,7 +36,7 @@ struct CurlCommand: AsyncParsableCommand {
     )
     var data: String?
 
-    @Option(help: "The resource that the token is for, if the request URL is below the resource's URL.")
+    @Option(help: "The resource for which to request the token, if the request URL is below the resource's URL.")
     var at: String?
 
     @Flag(name: [.customShort("i"), .customLong("include")], help: "Print the status and the header fields too.")
@@ -118,20 +118,20 @@ struct CurlCommand: AsyncParsableCommand {
         }
         // The profile's client is created once, because a program may have to be run for its secret.
         let client = try file.choice.client(in: file.content)
-        // A profile for one account has no tokens for resources.
+        // A profile that selects an account has no tokens for resources.
         guard client.options.account == nil else { return .api(client, signsIn: signIn) }
-        // The profile signs in to this resource.
+        // The profile lists this resource.
         if file.content.profileNames(for: choice.address).contains(profile.name) {
             return .resource(try choice.client(for: client, of: profile, signsInOnDemand: signIn))
         }
-        // The meaning of such a path depends on the server: it could be that of any resource.
+        // The interpretation of such a path depends on the server: the path could identify any resource.
         guard !target.hasDotSegments else {
             throw AuthError(
                 .invalidConfiguration,
                 "The path has dot segments, whose meaning depends on the server. Send the URL without them."
             )
         }
-        // A sign-in to a resource takes precedence, even if it has ended: a token with more access must not replace its token.
+        // A sign-in to a resource takes precedence, even if it has ended: a token with more access must not replace the resource's token.
         for address in try await Self.resources(of: client, at: target) {
             choice.address = address
             let resource = try choice.client(for: client, of: profile, signsInOnDemand: signIn)
@@ -143,10 +143,10 @@ struct CurlCommand: AsyncParsableCommand {
         return .api(client, signsIn: signIn)
     }
 
-    /// The URLs of the resources that a request could be for, the most specific first.
+    /// The URLs of the resources that a request could target, most specific first.
     private static func resources(of client: AuthClient, at target: Endpoint) async throws -> [String] {
         let lists = KnownResources(store: client.credentials.store)
-        // The list may lack entries.
+        // The list may be incomplete.
         let addresses = try await lists.addresses(registered: client.options.name) + parents(of: target)
         var known: Set<String> = []
         return addresses.compactMap { address -> (address: String, count: Int)? in
@@ -165,14 +165,14 @@ struct CurlCommand: AsyncParsableCommand {
         for segments in [target.path.split(separator: "/").map(String.init), target.possibleSegments] {
             for count in 0...min(segments.count, 32) {
                 let path = segments.prefix(count).map { "/\($0)" }.joined()
-                // Metadata and users write a resource with or without the trailing slash.
+                // Metadata and users may specify a resource with or without the trailing slash.
                 for origin in [written, target.origin] { addresses += ["\(origin)\(path)", "\(origin)\(path)/"] }
             }
         }
         return addresses
     }
 
-    /// The profile and its file, if the profile names the origin of the URL as that of an API.
+    /// The profile and its file, if the profile lists the URL's origin in `api_origins`.
     private func apiProfile(
         _ choice: ResourceChoice,
         _ target: Endpoint

@@ -1,6 +1,6 @@
 /// The two commands that scripts call often, parsed without the full command-line parser.
 ///
-/// The parser collects the options at run time, which takes longer than the commands themselves. Only the common forms
+/// The parser discovers the options at run time, which takes longer than the commands themselves. Only the common forms
 /// are parsed here; everything else is left to the parser, which also reports errors.
 enum DirectCommand: Hashable {
     case token(TokenRequest)

@@ -189,7 +189,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
     /// OIDC Core section 3.1.2.1: without "openid", the request is not an OpenID Connect request.
     static let unknownUser =
-        "the user will be unknown: add the \"openid\" scope, or set \"identity\" to another source"
+        "the user will not be identified: add the \"openid\" scope, or set \"identity\" to another source"
 
     /// Reports contradictions between the profile and the provider's metadata.
     private static func compare(

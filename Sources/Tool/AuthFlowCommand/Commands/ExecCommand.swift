@@ -137,7 +137,7 @@ struct ExecCommand: AsyncParsableCommand {
         let directory = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "/tmp"
         let place = PrivateFile("\(directory)/\(name)")
         guard try place.create(with: Array(tokens.accessToken.exposed.utf8)) else {
-            throw AuthError(.storageFailed, "\(place.path) exists already.")
+            throw AuthError(.storageFailed, "\(place.path) already exists.")
         }
         var environment = environment
         environment[variable] = place.path

@@ -187,7 +187,7 @@ struct LoginCommand: AsyncParsableCommand {
 extension AuthError {
     /// The error for a sign-in without a usable user agent, with alternatives that do not open a browser on this machine.
     /// - Parameters:
-    ///   - given: The options to repeat.
+    ///   - given: The options to repeat in the suggested commands.
     ///   - options: The options that were already given, or that the sign-in does not support.
     func withAdvice(with given: [String] = [], besides options: [String] = []) -> AuthError {
         let command = ([SignInAdvice.command ?? "authflow login"] + given).joined(separator: " ")

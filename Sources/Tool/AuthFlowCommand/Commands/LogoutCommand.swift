@@ -55,11 +55,11 @@ struct LogoutCommand: AsyncParsableCommand {
         }
         let redirects = TerminalRedirects()
         let client = try options.choice.client(observer: redirects.observer)
-        // Fails before anything is removed, rather than after it.
+        // Fails before anything is removed, rather than afterwards.
         if browser { try client.methods.createUserAgents() }
         await removeAWSKeys(of: client)
         if local {
-            // An unreadable record is kept only if --account is given; an account in the configuration is not sufficient.
+            // An unreadable record is preserved only if --account is given; an account in the configuration is not sufficient.
             let hadTokens = try await client.signOutLocally(discardingUnreadable: options.account == nil)
             await removeAWSKeys(of: client)
             guard hadTokens || options.account == nil else { throw unknownAccount }

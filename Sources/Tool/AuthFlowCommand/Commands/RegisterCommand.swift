@@ -41,7 +41,7 @@ extension RegisterCommand {
         @Option(name: [.short, .long], help: "The name of the profile in this file.")
         var profile = "default"
 
-        @Option(help: "The name of the client on the provider's sign-in page.")
+        @Option(help: "The client name to show on the provider's sign-in page.")
         var name: String?
 
         @Option(name: .customLong("redirect-uri"), help: "A redirect URI; may be given more than once.")

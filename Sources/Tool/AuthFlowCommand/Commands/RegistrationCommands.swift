@@ -34,7 +34,7 @@ enum RegistrationCommands {
             return all.filter { $0.issuer.isIdentical(to: address) || isMeant && $0.origin == endpoint.origin }
         }
 
-        /// The registrations of an origin with an issuer: the current one, and earlier ones with which resources are signed in.
+        /// The registrations of an origin with an issuer: the current one, and earlier ones that signed-in resources use.
         func stored(at issuer: String, for origin: String, config: String?) async throws -> [StoredRegistration] {
             let registrations = StoredRegistrations(store: store, for: origin)
             var all = [try await registrations.registration(at: issuer, for: redirectURI)].compactMap(\.self)
@@ -46,7 +46,8 @@ enum RegistrationCommands {
                 where known.issuer.isIdentical(to: issuer)
                     && !all.contains(where: { $0.clientID.isIdentical(to: known.clientID) })
                 {
-                    let earlier = try await registrations.registration(
+                    // An earlier registration that cannot be read is not needed for the current one.
+                    let earlier = try? await registrations.registration(
                         at: issuer,
                         for: redirectURI,
                         clientID: known.clientID
@@ -70,7 +71,7 @@ enum RegistrationCommands {
 
     static func warnOfLostEntries(_ mayLackEntries: Bool) {
         guard mayLackEntries else { return }
-        Terminal.printMessage("Warning: The list was damaged or full, and may lack entries.")
+        Terminal.printMessage("Warning: The list was damaged or full, and may be incomplete.")
     }
 
     struct Show: AsyncParsableCommand {
@@ -222,8 +223,20 @@ enum RegistrationCommands {
                 // The registration access token is needed until the server has deleted the registration.
                 if !local, let error = try await unregister(stored, context, name: "The registration") {
                     failure = failure ?? error
+                    // The sign-out has removed an earlier registration that no other resource uses.
+                    let redirectURI = context.redirectURI
+                    if try await registrations.registration(at: stored.issuer, for: redirectURI) == nil {
+                        try await registrations.save(stored, for: redirectURI)
+                    }
+                    let kept = try await registrations.registration(
+                        at: stored.issuer,
+                        for: redirectURI,
+                        clientID: stored.clientID
+                    )
                     Terminal.printMessage(
-                        "The registration with \(stored.issuer) was kept on this machine. To remove it only there, use --local."
+                        kept == nil
+                            ? "The registration \(DisplayText.sanitized(stored.clientID, limit: 300)) remains at \(stored.issuer)."
+                            : "The registration with \(stored.issuer) was not removed from this machine. To remove it only here, use --local."
                     )
                     continue
                 }

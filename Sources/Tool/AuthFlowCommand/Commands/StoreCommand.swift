@@ -39,7 +39,7 @@ struct StoreCommand: AsyncParsableCommand {
             guard try PrivateFile(path).create(with: Array(text.utf8)) else {
                 throw AuthError(.storageFailed, "\(path) already exists.")
             }
-            Terminal.printMessage("Wrote \(path). Without this file, the records that it encrypts cannot be read.")
+            Terminal.printMessage("Wrote \(path). Without this file, records encrypted with its key cannot be read.")
         }
     }
 

@@ -86,7 +86,7 @@ extension CredentialCommand {
         private static func names(_ registry: String) -> Set<String> {
             let text = registry.lowercased()
             let name = text.hasPrefix("https://") ? String(text.dropFirst(8)) : text
-            // A URL with another scheme is not a registry.
+            // A URL with a different scheme is not a registry.
             return name.contains("://") ? [] : [String(name.prefix { $0 != "/" })]
         }
 

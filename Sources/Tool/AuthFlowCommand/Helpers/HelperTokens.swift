@@ -74,7 +74,7 @@ enum HelperInput {
     /// The maximum size of the input, in bytes; no known calling program sends more.
     private static let limit = 256 * 1024
 
-    /// - Parameter isComplete: Whether the input is complete, because the calling program may leave the pipe open.
+    /// - Parameter isComplete: Whether the input is complete, even if the calling program leaves the pipe open.
     static func all(until isComplete: ([UInt8]) -> Bool = { _ in false }) throws(AuthError) -> [UInt8] {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)

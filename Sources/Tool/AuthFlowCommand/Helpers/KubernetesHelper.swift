@@ -23,7 +23,7 @@ extension CredentialCommand {
             guard let settings = try profile.helpers().kubernetes else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The profile \"\(profile.name)\" has no \"kubernetes\" in its \"helpers\", so its tokens are not for API servers."
+                    "The profile \"\(profile.name)\" has no \"kubernetes\" in its \"helpers\", so its tokens must not be sent to API servers."
                 )
             }
             if !settings.servers.isEmpty {

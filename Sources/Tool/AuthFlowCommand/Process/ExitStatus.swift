@@ -55,7 +55,7 @@ enum ExitStatus {
             "\(error.description) Run: \(SignInAdvice.storeReset)"
         case let error as AuthError where error.code == .accountMismatch:
             error.description + (SignInAdvice.addAccount.map { " Run: \($0), or use --replace-account." } ?? "")
-        // The user of a helper does not know which profile the request was for.
+        // The user of a helper does not know which profile handled the request.
         case let error as AuthError where error.code == .loginRequired:
             error.description + (SignInAdvice.command(after: error).map { " Run: \($0)" } ?? "")
         case let error as ValidationError: error.message
@@ -67,7 +67,7 @@ enum ExitStatus {
 }
 
 extension AuthError {
-    /// The error as members of a JSON object: its code, the sentence for the user, and the command that signs in, if a sign-in is required.
+    /// The error as members of a JSON object: its code, the message for the user, and the command that signs in, if a sign-in is required.
     var members: [String: JSON] {
         var members: [String: JSON] = [
             "error": .string(code.rawValue), "message": .string(ExitStatus.message(for: self)),

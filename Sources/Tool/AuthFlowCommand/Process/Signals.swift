@@ -4,8 +4,8 @@ import AuthFlowEssentials
 import AuthFlowSystem
 import Synchronization
 
-/// Turns SIGINT, SIGTERM, SIGHUP and SIGQUIT into cancellation, so that ports, sockets, locks and child processes are released, and a
-/// refresh in progress is stored. Pressing Ctrl-C again ends the program immediately.
+/// Turns SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGALRM into cancellation, so that ports, sockets, locks and child processes are released, and a
+/// refresh in progress is completed and stored. Pressing Ctrl-C again ends the program immediately.
 enum Signals {
     /// The time limit for cancelled work.
     private static let grace = Duration.seconds(4)
@@ -46,12 +46,12 @@ enum Signals {
         _ = fcntl(ends[1], F_SETFL, O_NONBLOCK)
         reader.store(ends[0], ordering: .sequentiallyConsistent)
         wakeUp.store(ends[1], ordering: .sequentiallyConsistent)
-        // Includes SIGQUIT (Ctrl-\): Swift's runtime would treat it as a crash, and its default action would end a
+        // Includes SIGQUIT (Ctrl-\): Swift's runtime would treat it as a crash, and its default action would abort a
         // refresh in progress.
-        for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] { handle(number) }
+        for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM] { handle(number) }
         signal(SIGPIPE, SIG_IGN)
-        // Their default action would end a refresh in progress. A program that replaces this one receives them, because execve(2) resets handlers.
-        for number in [SIGUSR1, SIGUSR2, SIGALRM] {
+        // Their default action would abort a refresh in progress. A program that replaces this one receives them, because execve(2) resets handlers.
+        for number in [SIGUSR1, SIGUSR2] {
             var before = sigaction()
             if unsafe sigaction(number, nil, &before) == 0, !isIgnored(before) { signal(number) { _ in } }
         }

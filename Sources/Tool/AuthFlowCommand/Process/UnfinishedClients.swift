@@ -38,16 +38,17 @@ enum UnfinishedClients {
         if operation == .signOut {
             return Messages(
                 began: "Finishing the sign-out. Press Ctrl-C again to stop waiting.",
-                done: "The request has finished. Whether you are signed out: \(SignInAdvice.status)",
+                done: "The request has finished. To check whether you are signed out, run: \(SignInAdvice.status)",
                 timedOut:
-                    "The sign-out did not finish in time. Whether you are signed out: \(SignInAdvice.status). Tokens that the provider has not revoked remain valid until they expire."
+                    "The sign-out did not finish in time. To check, run: \(SignInAdvice.status). Tokens that the provider has not revoked remain valid until they expire."
             )
         }
         guard hasPendingResponse || operation == .other else {
             return Messages(
                 began: nil,
-                done: "The request has finished, and you may be signed in now. See: \(SignInAdvice.status)",
-                timedOut: "The request did not finish in time. Whether you are signed in: \(SignInAdvice.status)"
+                done: "The request has finished, and you may be signed in now. To check, run: \(SignInAdvice.status)",
+                timedOut:
+                    "The request did not finish in time. To check whether you are signed in, run: \(SignInAdvice.status)"
             )
         }
         guard hasPendingResponse else {
@@ -56,7 +57,7 @@ enum UnfinishedClients {
         return Messages(
             began:
                 "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop immediately, which may end your session.",
-            done: "The request has finished, and any new token was stored. See: \(SignInAdvice.status)",
+            done: "The request has finished, and any new token was stored. To check, run: \(SignInAdvice.status)",
             timedOut: "The request did not finish in time. You may have to sign in again."
         )
     }

@@ -153,7 +153,7 @@ struct ConfigurationChoice {
     ///   other users could have written it, or it is in the working directory and not trusted.
     func file() throws -> ConfigurationFile {
         // Read once, so that the content that was compared is the content that is used.
-        // With a relative path, the working directory would determine the file, although it would not have to be trusted.
+        // A relative path would refer to a file in the working directory, and that file would not have to be trusted.
         guard origin != .environment || path.hasPrefix("/") else {
             throw AuthError(.invalidConfiguration, "AUTHFLOW_CONFIG must be an absolute path.")
         }

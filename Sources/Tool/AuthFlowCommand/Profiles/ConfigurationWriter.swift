@@ -19,7 +19,7 @@ struct ConfigurationWriter {
     func requirePlace(for profile: String) throws {
         // The profile's name is also part of the names of other files.
         guard !profile.isEmpty, profile.utf8.count <= 60,
-            !profile.unicodeScalars.contains(where: { $0 == "/" || $0.value < 0x20 })
+            !profile.unicodeScalars.contains(where: { $0 == "/" || $0.properties.generalCategory == .control })
         else {
             throw AuthError(
                 .invalidConfiguration,

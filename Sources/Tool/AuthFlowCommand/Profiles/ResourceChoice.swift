@@ -98,7 +98,7 @@ struct ResourceChoice: Hashable {
         )
     }
 
-    /// The client that uses the client of a profile.
+    /// The resource client that uses a profile's client.
     func client(for configured: AuthClient, of profile: Profile, signsInOnDemand: Bool) throws -> ResourceClient {
         try client(
             for: configured,
@@ -215,7 +215,7 @@ struct ResourceOptions: ParsableArguments {
 
     @Option(
         help:
-            "With a URL: the resource identifier to request tokens for, if the resource has no metadata. With a profile for several resources (authflow token): the resource that the token is for."
+            "With a URL: the identifier with which to request tokens, if the resource has no metadata. With a profile for several resources (authflow token): the token's resource."
     )
     var resource: String?
 

@@ -13,11 +13,11 @@ public struct CallbackFault: Sendable {
     public static let wrongIss = parameters { $0["iss"] = "https://elsewhere.example.com" }
     /// No `iss`, although `authorization_response_iss_parameter_supported` in the metadata is true (row 102).
     public static let missingIss = parameters { $0["iss"] = nil }
-    /// Another state (rows 61 and 103).
+    /// A different state (rows 61 and 103).
     public static let wrongState = parameters { $0["state"] = "another" }
     /// No state (rows 62 and 104).
     public static let missingState = parameters { $0["state"] = nil }
-    /// A second code, with another value (row O4).
+    /// A second code, with a different value (row O4).
     public static let repeatedCode = parameters { $0.append("code", "another") }
     /// The state twice (row O4).
     public static let repeatedState = parameters { $0.append("state", $0["state"] ?? "") }

@@ -31,7 +31,7 @@ public struct DocumentFault<Document>: Sendable {
     /// Changes members of the document.
     public static func members(_ change: @escaping EmulatorFault.Change) -> Self { Self(members: change) }
 
-    /// Sets a member to another value, or removes it.
+    /// Sets a member to a different value, or removes it.
     public static func member(_ name: String, _ value: JSON?) -> Self { Self { $0[name] = value } }
 
     /// Changes the response.
@@ -77,7 +77,7 @@ public enum MetadataDocument: Sendable {}
 public typealias MetadataFault = DocumentFault<MetadataDocument>
 
 extension DocumentFault<MetadataDocument> {
-    /// An issuer that differs from the requested one (rows 17 and 88).
+    /// An issuer that differs from the requested issuer (rows 17 and 88).
     public static var wrongIssuer: Self { Self { $0.append("INVALID", to: "issuer") } }
 }
 
@@ -116,9 +116,9 @@ extension DocumentFault<UserInfoDocument> {
     public static var wrongSubject: Self { Self { $0.append("invalid", to: "sub") } }
     /// No `sub`.
     public static var missingSubject: Self { member("sub", nil) }
-    /// Another issuer, in a signed response.
+    /// A different issuer, in a signed response.
     public static var wrongIssuer: Self { Self { $0.append("1", to: "iss") } }
-    /// Another audience, in a signed response.
+    /// A different audience, in a signed response.
     public static var wrongAudience: Self { Self { $0.append("1", to: "aud") } }
     /// A signed response with an invalid signature.
     public static var badSignature: Self {

@@ -27,7 +27,7 @@ public struct IDTokenFault: Sendable {
         IDTokenFault(text: change)
     }
 
-    /// Sets a claim to another value, or removes it.
+    /// Sets a claim to a different value, or removes it.
     public static func claim(_ name: String, _ value: JSON?) -> IDTokenFault { claims { $0[name] = value } }
 
     /// A valid signature with an algorithm other than the registered algorithm.
@@ -90,7 +90,7 @@ public struct IDTokenFault: Sendable {
     }
     /// No `kid` in the header (rows 6 and 7).
     public static let missingKeyID = header { $0["kid"] = nil }
-    /// A `kid` that is in no key set (row O12).
+    /// A `kid` that no key set contains (row O12).
     public static let unknownKeyID = header { $0["kid"] = "unknown" }
     /// `alg` is `none`, without a signature (rows 9 and 92).
     public static let unsigned = text { token in

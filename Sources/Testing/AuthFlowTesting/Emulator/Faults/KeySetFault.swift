@@ -45,7 +45,7 @@ public struct KeySetFault: Sendable {
     )
     /// Other keys with the same IDs precede and follow the valid keys (rows 81 and O7).
     public static let decoys = KeySetFault(copies: 3)
-    /// Unusable and malformed keys together with valid ones (row O8).
+    /// Unusable and malformed keys together with valid keys (row O8).
     public static let unreadableKeys = members {
         $0["keys"] = .array(others + [5, .null, [:]] + ($0["keys"]?.array ?? []))
     }

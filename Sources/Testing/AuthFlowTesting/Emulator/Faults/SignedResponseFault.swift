@@ -13,12 +13,12 @@ public struct SignedResponseFault: Sendable {
         SignedResponseFault(claims: change)
     }
 
-    /// Changes members of the header.
+    /// Changes header parameters.
     public static func header(_ change: @escaping EmulatorFault.Change) -> SignedResponseFault {
         SignedResponseFault(header: change)
     }
 
-    /// Sets a claim to another value, or removes it.
+    /// Sets a claim to a different value, or removes it.
     public static func claim(_ name: String, _ value: JSON?) -> SignedResponseFault { claims { $0[name] = value } }
 
     /// Changes the parameters of the redirect, including `response`.
@@ -28,7 +28,7 @@ public struct SignedResponseFault: Sendable {
         SignedResponseFault(unsignedParameters: change)
     }
 
-    /// Signs with another algorithm.
+    /// Signs with a different algorithm.
     public static func signed(with algorithm: SignatureAlgorithm) -> SignedResponseFault {
         SignedResponseFault(algorithm: algorithm)
     }
