@@ -8,7 +8,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Sign-ins of several processes, and sign-ins that fail, at one protected resource.
+/// Concurrent sign-ins from several processes, and failing sign-ins, for one protected resource.
 @Suite struct ConcurrentSignInTests {
     /// A sign-in of the user that another process makes redundant, or does not.
     struct Race: CustomTestStringConvertible, Sendable {

@@ -64,7 +64,7 @@ import Testing
         Hostile(testDescription: "another audience", fault: .wrongAudience, words: "(aud)"),
         Hostile(testDescription: "no audience", fault: .missingAudience, words: "aud"),
         Hostile(testDescription: "no time", fault: .claim("iat", nil), words: "iat"),
-        Hostile(testDescription: "recorded an hour ago", fault: .claims { $0["iat"] = 1_700_000_000 }, words: "(iat)"),
+        Hostile(testDescription: "issued years ago", fault: .claims { $0["iat"] = 1_700_000_000 }, words: "(iat)"),
         Hostile(testDescription: "expired", fault: .claims { $0["exp"] = 1_700_000_000 }, words: "(exp)"),
         Hostile(testDescription: "not valid yet", fault: .claims { $0["nbf"] = 4_102_444_800 }, words: "(nbf)"),
         Hostile(testDescription: "a wrong signature", fault: .badSignature, words: "signature"),

@@ -99,7 +99,7 @@ import Testing
         _ = try await ask("7", nil)
     }
 
-    /// The issuer may specify a longer time than the maximum pause.
+    /// The issuer's `Retry-After` may exceed the maximum pause.
     @Test func theRetryAfterOfARejectedRequestIsTheRestOfThePause() async throws {
         let (cache, time) = (IntrospectionCache(limit: 1000), Clock())
         @Sendable func retryAfter(_ token: String) async throws -> Duration? {

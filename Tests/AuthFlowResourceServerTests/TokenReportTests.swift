@@ -5,7 +5,7 @@ import AuthFlowResourceServer
 import AuthFlowTesting
 import Testing
 
-/// An operator's report about a token.
+/// The report about a token, for operators.
 @Suite struct TokenReportTests {
     typealias Check = TokenReport.Check
 

@@ -25,7 +25,7 @@ import Testing
         )
     }
 
-    /// A transport with its own connections, so that the connections of other tests do not displace its idle connections.
+    /// A transport with a separate connection pool, so that other tests do not evict its idle connections.
     private static func separateTransport() -> SystemTransport {
         var settings = NetworkSettings()
         settings.addresses = ["unused.example.com:443": "127.0.0.1"]

@@ -18,7 +18,7 @@ final class PuppetServer: Sendable {
                     && getsockname(listener, $0, &size) == 0
             }
         }
-        guard isOpen else { throw Finding(description: "no port could be opened") }
+        guard isOpen else { throw Finding(description: "the listening socket could not be opened") }
         port = Int(UInt16(bigEndian: address.sin_port))
         Thread.detachNewThread { [self] in
             while true {

@@ -89,7 +89,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         ]
         if !resources.isEmpty { json["resources"] = .array(resources.map(JSON.string)) }
         guard let credential = Credential(.object(json)) else {
-            preconditionFailure("A credential's JSON has changed.")
+            preconditionFailure("The JSON format of credentials has changed.")
         }
         return credential
     }

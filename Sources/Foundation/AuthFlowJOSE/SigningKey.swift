@@ -52,7 +52,7 @@ extension SigningKey {
         return "\(text).\(Base64URL.encode(signature))"
     }
 
-    /// The algorithm to sign with: the best algorithm of this key that a server advertises.
+    /// The signature algorithm: the first of this key's algorithms, in order of preference, that the server advertises.
     /// - Parameters:
     ///   - wanted: The client's registered algorithm; nil for any.
     ///   - allowed: The algorithms that the client's security profile allows; nil for any.

@@ -100,7 +100,7 @@ package final class PKCS11Key: SigningKey {
 
     // MARK: Opening
 
-    /// Computes the HMAC-SHA-256 of bytes with a secret key in the token. The call blocks its thread.
+    /// Computes the HMAC-SHA-256 of bytes with a secret key on the PKCS #11 token. The call blocks its thread.
     /// - Returns: The 32-byte authentication code, which is always the same for the same input.
     /// - Throws: ``AuthError`` with `key_unavailable`.
     package static func authenticationCode(for bytes: [UInt8], by uri: PKCS11URI, pin: Secret?) throws(AuthError)

@@ -60,7 +60,7 @@ import Synchronization
         guard result == AUTHFLOW_PKCS11_OK else { throw Failure(result: result) }
     }
 
-    /// A token that is present.
+    /// A PKCS #11 token that is present in a slot.
     struct Token {
         let slot: UInt
         let label: String

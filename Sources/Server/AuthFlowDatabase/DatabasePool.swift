@@ -119,7 +119,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
             cancelTimer()
             return response
         } catch let error as CancellationError {
-            // Otherwise, the request still occupies a connection, which is interrupted at the deadline.
+            // A request that has already been sent still occupies a connection, which is interrupted at the deadline.
             if job.cancel() {
                 cancelTimer()
                 state.withLock { $0.countEnded() }

@@ -7,7 +7,7 @@ extension FlowEvent {
     ///
     /// The span of a step is a child of the enclosing step's span; the outermost span is a child of the current
     /// task's span, such as the span of a request to a web server. Events within a step become events of its span,
-    /// without URLs or secrets. Nothing is added to the requests to the provider, because trace IDs must not leak to
+    /// without URLs or secrets. Trace context is not propagated to the provider, because trace IDs must not leak to
     /// third parties.
     ///
     /// ```swift

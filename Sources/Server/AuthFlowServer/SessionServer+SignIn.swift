@@ -54,8 +54,8 @@ extension SessionServer {
     /// The parameter that marks the second request of a browser whose first request lacked the session cookie.
     private static let resumption = "resume"
 
-    /// Returns the page for a navigation through a link on another site, for which no Strict cookie is sent; nil for any
-    /// other request. The next request, which comes from this site, contains the cookie.
+    /// Returns the page for a cross-site navigation, for which browsers send no `SameSite=Strict` cookie; nil for any other
+    /// request. The next request, which comes from this site, contains the cookie.
     private func continuation(of request: HTTPRequest) -> TransportResponse? {
         guard options.sameSite == .strict, request.method == .get, isCrossOriginNavigation(request),
             sessionIdentifier(of: request) == nil

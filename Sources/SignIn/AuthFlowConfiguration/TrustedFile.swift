@@ -13,8 +13,8 @@ struct TrustedFile {
     /// The content that cannot be trusted, for messages.
     private var subject: String { kind == "configuration file" ? "configuration" : kind }
 
-    /// - Parameter checksOwners: Whether the file must belong to this user or root; false for a file that another program provides, as
-    ///   in a container, whose owner may be a user of the host.
+    /// - Parameter checksOwners: Whether the file and the directories must belong to this user or root; false for a file that another program
+    ///   provides, as in a container, where the owner may be a user of the host or of the image.
     init(_ path: String, kind: String = "configuration file", checksOwners: Bool = true) {
         self.path = path
         self.kind = kind
@@ -40,11 +40,12 @@ struct TrustedFile {
             throw refusal("\(path) is not a regular file.")
         }
         try requireTrustedOwner(status, path)
+        try requireKnownCreator(status)
         // A symbolic link can be replaced by users with write access to its directory, and its target by users with write
         // access to the target's directory.
         var link = stat()
         if unsafe lstat(path, &link) == 0, link.st_mode & S_IFMT == S_IFLNK {
-            guard isTrusted(link.st_uid) else { throw foreign(path) }
+            guard isOwn(link.st_uid) else { throw foreign(path) }
         }
         for directory in [FilePath.directory(of: path), FilePath.directory(of: resolved)] {
             var status = stat()
@@ -92,22 +93,22 @@ struct TrustedFile {
         var status = stat()
         guard unsafe stat(directory, &status) == 0 else { throw refusal("\(directory) cannot be examined.") }
         // The owner of an ancestor of the home directory could also replace the programs that this user's shell runs.
-        guard isTrusted(status.st_uid) || "\(Self.home)/".hasPrefix(directory == "/" ? "/" : "\(directory)/") else {
-            throw replaceable(by: directory)
-        }
+        let isOfHome = "\(Self.home)/".hasPrefix(directory == "/" ? "/" : "\(directory)/")
+        guard !checksOwners || isTrusted(status.st_uid) || isOfHome else { throw replaceable(by: directory) }
         guard status.st_mode & 0o002 == 0 || status.st_mode & S_ISVTX != 0 else { throw writable(directory) }
     }
 
     private static let home: String = {
-        let path = HomeDirectory.path(environment: HostServices.system.environment)
+        // Not from the environment, which another user's shell may have set.
+        let path = HomeDirectory.path(environment: [:])
         return resolved(path) ?? path
     }()
 
     /// Whether the owner of a directory or a symbolic link is this user or root. In a user namespace, the ID of a user who has no ID there,
     /// such as root, is the overflow ID (user_namespaces(7)).
-    private func isTrusted(_ owner: uid_t) -> Bool {
-        !checksOwners || owner == geteuid() || owner == 0 || owner == Self.overflowID
-    }
+    private func isTrusted(_ owner: uid_t) -> Bool { isOwn(owner) || owner == Self.overflowID }
+
+    private func isOwn(_ owner: uid_t) -> Bool { owner == geteuid() || owner == 0 }
 
     /// The overflow ID in a user namespace; nil if every user has an ID.
     private static let overflowID: uid_t? = {
@@ -119,8 +120,19 @@ struct TrustedFile {
         return isInitial ? nil : words("/proc/sys/kernel/overflowuid").first.flatMap { uid_t($0) }
     }()
 
+    /// Requires that not just any user could have created the file in a directory such as `/tmp`.
+    private func requireKnownCreator(_ file: stat) throws(AuthError) {
+        var directory = stat()
+        guard unsafe stat(FilePath.directory(of: resolved), &directory) == 0 else {
+            throw refusal("\(path) cannot be examined.")
+        }
+        guard directory.st_mode & 0o002 == 0 || isOwn(file.st_uid) || file.st_uid == directory.st_uid else {
+            throw foreign(path)
+        }
+    }
+
     private func requireTrustedOwner(_ status: stat, _ path: String) throws(AuthError) {
-        guard isTrusted(status.st_uid) else { throw foreign(path) }
+        guard !checksOwners || isOwn(status.st_uid) else { throw foreign(path) }
         let isGroupAccessible = status.st_mode & 0o020 != 0 && !PrivateGroup.isUserPrivate(status.st_gid)
         guard status.st_mode & 0o002 == 0, !isGroupAccessible else {
             throw writable(path)

@@ -85,7 +85,8 @@ enum HTMLCharacters {
         return names
     }()
 
-    /// The names of HTML 4, and the names of characters that URLs contain. Most other names in the HTML Standard are mathematical symbols.
+    /// The character reference names of HTML 4, and the names for characters that occur in URLs. Most other names in
+    /// the HTML Standard are for mathematical symbols.
     private static let names: [String: Unicode.Scalar] = {
         var names = oldNames
         let words = others.split { $0 == " " || $0 == "\n" }

@@ -91,7 +91,7 @@ struct HTMLTokenizer {
 
     // MARK: Text
 
-    /// Text up to the next markup; the first byte is text, even if it is `<`.
+    /// The text before the next `<`; the first byte is text, even if it is `<`.
     private mutating func text() -> String {
         let start = position
         position += 1

@@ -48,7 +48,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
         return try await body()
     }
 
-    /// Completes the provider's pages with the code.
+    /// Enters the user code, and completes the provider's pages.
     private func enter(_ authorization: DeviceAuthorization) async throws {
         let browser = HeadlessBrowser(transport: transport, now: host.now, reporter: FlowReporter(host: host))
         let link = authorization.verificationURIComplete ?? authorization.verificationURI

@@ -170,7 +170,7 @@ final class CallbackInbox: Sendable {
         return await resultPage()
     }
 
-    /// Whether a page of another origin sent the request. Only the page of this server forwards a fragment.
+    /// Whether a page from another origin sent the request. Only the page of this server forwards a fragment.
     private func isCrossOrigin(_ request: HTTPRequest) -> Bool {
         guard let origin = request.headerFields[HTTPField.Name.origin], origin != "null" else { return false }
         return !authorities.contains { "http://\($0)" == origin.lowercased() }

@@ -258,7 +258,7 @@ extension ResourceClient {
         return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: nil)
     }
 
-    /// The maximum number of other requests' sign-ins that a request waits for.
+    /// The maximum number of times that a request waits for another request's sign-in.
     private static let maximumWaits = 8
 
     private func signIn(

@@ -234,8 +234,8 @@ extension ResourceClient {
         guard let client = try await client(of: known) else {
             throw AuthError(.storageFailed, "The registration with \(known.issuer) was not stored.")
         }
-        // A process may have been killed after it had stored a token and before it recorded the success: the record then names its sign-in.
-        // Tokens that the record does not name remained after a sign-out, and are not used.
+        // If a process was killed after it had stored a token but before it recorded the success, the record still contains the
+        // sign-in of that process. Tokens without a sign-in in the record are left over from a sign-out, and are not used.
         if methods.withoutUser == nil, case .request(let rejected) = cause, found.metadata?.fit != .prefix,
             let signedInAt = try? await client.credential()?.signedInAt,
             let recorded = try await record().names(known, signedInAt: signedInAt),

@@ -49,7 +49,8 @@ public final class ResourceClient: Sendable {
         /// the client then uses dynamic registration.
         public var clientMetadataDocument: String?
 
-        /// The redirect URIs; default: a loopback redirect URI with any free port; a few fixed ports are registered, because many servers compare the port.
+        /// The redirect URIs; default: a loopback redirect URI with any free port. For a loopback redirect URI without a port, the client
+        /// registers a few specific ports, because many servers compare the port.
         public var redirectURIs = [RedirectURI.loopback]
 
         /// Scopes to request in addition to those that the resource requires; default: none.

@@ -28,7 +28,7 @@ struct SignInHistory: Sendable {
         var isRequest: Bool { if case .request = self { true } else { false } }
     }
 
-    /// The limits on sign-ins that requests cause.
+    /// The limits on sign-ins triggered by requests.
     struct Limits: Sendable {
         /// The maximum number of pages in one hour; nil for methods that show no page.
         let pagesPerHour: Int?

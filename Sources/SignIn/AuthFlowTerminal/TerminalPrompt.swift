@@ -8,7 +8,7 @@ import Synchronization
 /// Cancelling the task ends the prompt and restores the terminal's echo. A program that is killed while a secret is being
 /// typed cannot restore the echo, so handle SIGINT (Ctrl-C) by cancelling the task.
 public enum TerminalPrompt {
-    /// The error message for a terminal that was closed, or whose input the user ended (Ctrl-D).
+    /// The error message when the terminal was closed or the user pressed Ctrl-D (end of file).
     package static var closed: String { TerminalLine.closed }
 
     /// Asks a question and waits for a line.

@@ -119,7 +119,7 @@ extension ConformanceTable {
             let second = try await host.call("asks", ["answered": true], ["requestState": state ?? .null])
             try ConformanceRow.require(second["result"]?["resultType"] == nil, "The retry must complete.")
             let other = try await host.call("test-tool")
-            try ConformanceRow.require(other["result"] != nil, "Another call must not contain requestState.")
+            try ConformanceRow.require(other["result"] != nil, "A call to another tool must not contain requestState.")
         },
         .modern(29, "Mirror the method and the name in the headers.") { _, host in
             try ConformanceRow.require(

@@ -242,7 +242,10 @@ extension ConformanceTable {
             for page in pages {
                 let response = try await browser.signIn(web, at: server, returnTo: page)
                 let text = String(decoding: response.body, as: UTF8.self)
-                try ConformanceRow.require(text.contains("content=\"0;url=/\""), "\(page) must lead to the start page.")
+                try ConformanceRow.require(
+                    text.contains("content=\"0;url=/\""),
+                    "The return page \(page) must be replaced with the start page."
+                )
             }
             let text = String(
                 decoding: try await browser.signIn(web, at: server, returnTo: "/a?b=\"><script>").body,

@@ -14,7 +14,7 @@ extension OIDCEmulator {
     }
 }
 
-/// The conformance suite, against the emulator. The client and the redirect URI come from `EmulatorEnvironment.registration()`.
+/// Runs the conformance suite against the emulator. The client and the redirect URI come from `EmulatorEnvironment.registration()`.
 func conforms() async throws {
     try await EmulatorEnvironment.with(.inProcess) { environment in
         environment.emulator.addForge()

@@ -188,8 +188,8 @@ struct EchoedSecrets {
         return String(decoding: clean, as: UTF8.self)
     }
 
-    /// Whether a text begins with a secret, or with the prefix of a long secret: comparing the whole secret at every position of a text
-    /// that the provider has also chosen could take minutes.
+    /// Whether text begins with a secret, or with the prefix of a long secret. Only a prefix is compared, because a
+    /// provider that chose both the text and the secret could otherwise make the comparison take minutes.
     private static func begins(_ text: ArraySlice<UInt8>, with secret: [UInt8], isCut: Bool) -> Bool {
         guard text.first == secret[0] else { return false }
         let beginning = secret.prefix(64)

@@ -89,8 +89,8 @@ public struct TransportRequest: Sendable {
     /// The connection pool that the request uses; default: the pool for authorization servers.
     public var pool = ConnectionPool.authorizationServers
 
-    /// The most local scope of addresses that the connection may use, from the endpoint. A transport rejects a more
-    /// local address before it connects, and does not reuse an existing connection to such an address.
+    /// The most local scope of addresses that the connection may use; default: the endpoint's `allowedReach`. A transport rejects
+    /// a more local address before it connects, and does not reuse an existing connection to such an address.
     package var allowedReach: NetworkReach
 
     /// The checks that run immediately before the request is sent.

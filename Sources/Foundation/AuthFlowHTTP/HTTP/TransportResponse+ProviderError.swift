@@ -9,7 +9,7 @@ extension TransportResponse {
     /// The description is intended for users. Programs should make decisions only based on the standard error codes.
     public var providerError: ProviderError? { writtenError.map(redacted) }
 
-    /// The error members of this response (RFC 6749 section 5.2), whatever its format. The secrets of the request are redacted in them.
+    /// The error parameters of this response (RFC 6749 section 5.2), whatever its format. The secrets of the request are redacted in them.
     /// - Parameter parameters: The decoded body.
     /// - Returns: nil when there is no `error` string, or the string is only the reason phrase of the status, as in the default error responses of
     ///   some web frameworks.

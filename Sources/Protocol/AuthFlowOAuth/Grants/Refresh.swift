@@ -54,8 +54,8 @@ extension OAuthClient {
         return metadata
     }
 
-    /// The reason why tokens from an earlier configuration are not used: this client now requires DPoP-bound tokens, but the stored tokens are not bound to
-    /// a key; nil when they may be used.
+    /// The error if this client requires DPoP-bound tokens, but the stored tokens, from an earlier configuration, are not bound
+    /// to a key; otherwise nil.
     ///
     /// FAPI 2.0 Security Profile section 5.3.3.1: clients "shall support sender-constrained access tokens".
     package func senderConstraintError(of credential: Credential) -> AuthError? {
@@ -72,7 +72,7 @@ extension OAuthClient {
     /// Nothing is stored: the caller must store the credential of the outcome, as ``CredentialManager`` does.
     /// - Parameters:
     ///   - credential: The credential from a sign-in.
-    ///   - scopes: A subset of the granted scopes; default: the same scopes.
+    ///   - scopes: A subset of the granted scopes; default: all granted scopes.
     ///   - resources: The target resources of the access token (RFC 8707 section 2.2); default: the grant's.
     ///   - check: Runs immediately before the refresh token is sent. If it throws, the token is not sent. It is
     ///     intended for a caller that holds a lease, which may expire while the request waits for a connection.
@@ -260,6 +260,8 @@ extension OAuthClient {
                 throw AuthError(
                     .temporarilyUnavailable,
                     "The refreshed tokens cannot be checked now. \(error.message)",
+                    // The provider is available.
+                    status: 200,
                     underlyingError: error
                 )
             }

@@ -54,7 +54,7 @@ public struct Credential: Sendable, Hashable {
         self.authentication = tokens.verifiedIDToken.map { UserAuthentication($0.claims) }
     }
 
-    /// A display name for the user, even if the user is unknown. Not an identifier.
+    /// A display name for the user; `an unknown user` if the user's identity is unknown. Not an identifier.
     public var displayName: String { identity?.displayName ?? "an unknown user" }
 
     /// The issuer of the tokens; nil for a credential that was created from values and has no user.

@@ -22,7 +22,7 @@ extension OIDCEmulator {
         public var requestDecryptionKey: DecryptionKey?
         /// Fetches request objects from their URLs (`request_uri`); nil if they are not fetched.
         public var fetchesRequestObjects: (@Sendable (_ url: String) async throws -> String)?
-        /// The native single sign-on settings; nil to disable it.
+        /// The native SSO settings; nil if native SSO is disabled.
         public var nativeSSO: NativeSSOSettings?
         /// Whether public clients may introspect tokens.
         public var allowsPublicIntrospection = false

@@ -7,7 +7,7 @@ extension OIDCEmulator {
         public var template: String
         /// The claim that identifies the tenant.
         public var claim: String
-        /// The tenant that the users belong to.
+        /// The users' tenant.
         public var tenant: String
 
         /// Creates a tenancy.

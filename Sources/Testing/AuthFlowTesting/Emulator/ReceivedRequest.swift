@@ -5,9 +5,9 @@ public import AuthFlowEssentials
 public struct ReceivedRequest: Sendable {
     /// The method, target and header fields. They contain secrets.
     public let request: HTTPRequest
-    /// The path without its query.
+    /// The path, without the query.
     public let path: String
-    /// The parameters of the query.
+    /// The query parameters.
     public let query: FormParameters
     /// The parameters of the body, if it is a form.
     public let form: FormParameters

@@ -60,7 +60,7 @@ struct ExecCommand: AsyncParsableCommand {
         }
     }
 
-    /// Whether the text is a name (POSIX.1-2017, Base Definitions 3.235), which every shell accepts.
+    /// Whether the text is a POSIX name (POSIX.1-2017, Base Definitions 3.235), which every shell accepts as a variable name.
     private static func isName(_ text: String) -> Bool {
         text.utf8.allSatisfy { $0.isLetterOrDigit || $0 == UInt8(ascii: "_") } && text.utf8.first?.isDigit == false
     }

@@ -64,7 +64,8 @@ extension RegisterCommand {
             let secretFile = "\(output).client-secret"
             let registrationFile = "\(output).registration"
             guard !output.isEmpty else { throw ValidationError("--output is empty.") }
-            // The attributes are those of a symbolic link itself, even if its target does not exist.
+            // `attributesOfItem(atPath:)` does not follow symbolic links, so a link whose target does not exist is also
+            // detected.
             for path in [output, secretFile, registrationFile]
             where (try? FileManager.default.attributesOfItem(atPath: path)) != nil {
                 throw AuthError(.invalidConfiguration, "\(path) already exists. Move it, or choose another --output.")

@@ -35,7 +35,13 @@ enum RegistrationCommands {
         }
 
         /// The registrations of an origin with an issuer: the current one, and earlier ones that signed-in resources use.
-        func stored(at issuer: String, for origin: String, config: String?) async throws -> [StoredRegistration] {
+        /// - Parameter skipsUnreadable: Whether earlier registrations that cannot be read are omitted.
+        func stored(
+            at issuer: String,
+            for origin: String,
+            config: String?,
+            skipsUnreadable: Bool
+        ) async throws -> [StoredRegistration] {
             let registrations = StoredRegistrations(store: store, for: origin)
             var all = [try await registrations.registration(at: issuer, for: redirectURI)].compactMap(\.self)
             for address in try await KnownResources(store: store).addresses() {
@@ -46,13 +52,16 @@ enum RegistrationCommands {
                 where known.issuer.isIdentical(to: issuer)
                     && !all.contains(where: { $0.clientID.isIdentical(to: known.clientID) })
                 {
-                    // An earlier registration that cannot be read is not needed for the current one.
-                    let earlier = try? await registrations.registration(
-                        at: issuer,
-                        for: redirectURI,
-                        clientID: known.clientID
-                    )
-                    if let earlier { all.append(earlier) }
+                    do {
+                        let earlier = try await registrations.registration(
+                            at: issuer,
+                            for: redirectURI,
+                            clientID: known.clientID
+                        )
+                        if let earlier { all.append(earlier) }
+                    } catch {
+                        guard skipsUnreadable else { throw error }
+                    }
                 }
             }
             return all
@@ -94,7 +103,12 @@ enum RegistrationCommands {
             var all: [JSON] = []
             var found: [StoredRegistration] = []
             for (issuer, origin) in try await context.registrations(address) {
-                found += try await context.stored(at: issuer, for: origin, config: config)
+                found += try await context.stored(
+                    at: issuer,
+                    for: origin,
+                    config: config,
+                    skipsUnreadable: true
+                )
             }
             for stored in found {
                 all.append([
@@ -183,7 +197,13 @@ enum RegistrationCommands {
                 let registrations = StoredRegistrations(store: context.store, for: origin)
                 origins.insert(origin)
                 do {
-                    all += try await context.stored(at: issuer, for: origin, config: config).map { (registrations, $0) }
+                    let found = try await context.stored(
+                        at: issuer,
+                        for: origin,
+                        config: config,
+                        skipsUnreadable: local
+                    )
+                    all += found.map { (registrations, $0) }
                 } catch let error as AuthError
                     where local && [.credentialUnusable, .storageFailed].contains(error.code)
                 {

@@ -93,8 +93,10 @@ enum Signals {
 
     private static func handle(_ number: Int32) {
         var before = sigaction()
-        // nohup(1) and similar programs deliberately start other programs with SIGHUP ignored.
-        if number == SIGHUP, unsafe sigaction(number, nil, &before) == 0, isIgnored(before) { return }
+        // nohup(1) and similar programs deliberately start other programs with such a signal ignored.
+        if [SIGHUP, SIGALRM].contains(number), unsafe sigaction(number, nil, &before) == 0, isIgnored(before) {
+            return
+        }
         let handler: @convention(c) (Int32) -> Void = { number in
             let errorNumber = errno
             var byte = UInt8(truncatingIfNeeded: number)

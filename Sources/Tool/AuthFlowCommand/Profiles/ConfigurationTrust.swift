@@ -152,11 +152,12 @@ struct ConfigurationChoice {
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when it does not exist,
     ///   other users could have written it, or it is in the working directory and not trusted.
     func file() throws -> ConfigurationFile {
-        // Read once, so that the content that was compared is the content that is used.
         // A relative path would refer to a file in the working directory, and that file would not have to be trusted.
         guard origin != .environment || path.hasPrefix("/") else {
             throw AuthError(.invalidConfiguration, "AUTHFLOW_CONFIG must be an absolute path.")
         }
+        // The file is read only once, so that the content that is used is the content that was compared with the trusted
+        // version.
         let content: [UInt8]
         do throws(AuthError) {
             content = try ConfigurationFile.contents(ofFile: path)
