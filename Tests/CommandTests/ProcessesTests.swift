@@ -53,10 +53,17 @@ import Testing
         }
     }
 
-    /// A log rotation or another program sends such signals, whose default action would end the process.
-    @Test(arguments: [SIGUSR1, SIGUSR2]) func aSignalWithoutAMeaningDoesNotEndARefresh(_ signal: Int32)
-        async throws
-    {
+    /// A refresh of `authflow token` that waits for the provider's response.
+    private struct HeldRefresh {
+        let process: Int32
+        let folder: String
+        let issuer: String
+        /// Lets the provider respond.
+        let release: () -> Void
+        let outcome: Task<CommandHarness.Outcome, any Error>
+    }
+
+    private func withHeldRefresh(_ body: (HeldRefresh) async throws -> Void) async throws {
         let isHeld = Mutex(false)
         let hasArrived = Mutex(false)
         let (arrived, arrival) = AsyncStream<Void>.makeStream()
@@ -71,47 +78,6 @@ import Testing
                 for await _ in released {}
             }
         } _: { emulator in
-            let profile = CommandHarness.profile(emulator.base.issuer, ["scopes": #"["openid", "offline_access"]"#])
-            try await CommandHarness.withConfiguration(profile) { path, _ in
-                let login = try await CommandHarness.run(
-                    ["login", "--config", path],
-                    environment: ["PASSWORD": "wonderland"]
-                )
-                try #require(login.status == 0, "\(login.standardError)")
-                isHeld.withLock { $0 = true }
-                let process = Mutex<Int32>(0)
-                async let token = {
-                    defer { arrival.finish() }
-                    return try await CommandHarness.run(
-                        ["token", "--config", path],
-                        environment: ["PASSWORD": "wonderland"],
-                        started: { number in process.withLock { $0 = number } }
-                    )
-                }()
-                for await _ in arrived {}
-                // Otherwise the process has already exited.
-                if hasArrived.withLock({ $0 }) { kill(process.withLock { $0 }, signal) }
-                release.finish()
-                #expect(try await token.status == 0)
-            }
-        }
-    }
-
-    /// A process is stopped in the middle of a refresh for longer than its lease. Another process takes over, and its
-    /// writes are not overwritten.
-    @Test func aProcessStoppedBeyondItsLeaseDoesNotOverwriteTheRecord() async throws {
-        let isHeld = Mutex(false)
-        let (arrived, arrival) = AsyncStream<Void>.makeStream()
-        let (released, release) = AsyncStream<Void>.makeStream()
-        try await EmulatorServer.run { issuer in
-            let base = try OIDCEmulator(issuer: issuer)
-            base.accessTokenLifetime = 0
-            return HoldingEmulator(base: base) { request in
-                guard request.path == "/token", isHeld.withLock({ $0 }) else { return }
-                arrival.finish()
-                for await _ in released {}
-            }
-        } _: { emulator in
             let profile = CommandHarness.profile(
                 emulator.base.issuer,
                 ["scopes": #"["openid", "profile", "offline_access"]"#]
@@ -122,37 +88,80 @@ import Testing
                     environment: ["PASSWORD": "wonderland"]
                 )
                 try #require(login.status == 0, "\(login.standardError)")
-                let directory = "\(folder)/store"
-                let key = RecordKey(name: "work", issuer: emulator.base.issuer, clientID: "authflow-demo")
                 isHeld.withLock { $0 = true }
                 let process = Mutex<Int32>(0)
-                async let token = {
+                let outcome = Task<CommandHarness.Outcome, any Error> {
                     defer { arrival.finish() }
                     return try await CommandHarness.run(
                         ["token", "--config", path],
                         environment: ["PASSWORD": "wonderland"],
                         started: { number in process.withLock { $0 = number } }
                     )
-                }()
+                }
                 for await _ in arrived {}
-                let stopped = process.withLock { $0 }
-                kill(stopped, SIGSTOP)
-                release.finish()
-                // This store's waits return immediately, and the stopped process does not renew its lease in the
-                // meantime.
-                let store = FileTokenStore(directory: directory, clock: ImmediateClock())
-                let stored = try #require(try await store.bytes(for: key))
-                // Another process has refreshed the credential in the meantime, and the new access token is fresh.
-                let written = Array(
-                    String(decoding: stored, as: UTF8.self)
-                        .replacing(/"expires_at": [0-9.]+/, with: "\"expires_at\": 4000000000").utf8
+                defer { release.finish() }
+                // Otherwise the process has already exited.
+                try #require(hasArrived.withLock { $0 })
+                try await body(
+                    HeldRefresh(
+                        process: process.withLock { $0 },
+                        folder: folder,
+                        issuer: emulator.base.issuer,
+                        release: { release.finish() },
+                        outcome: outcome
+                    )
                 )
-                try #require(written != stored)
-                try await store.set(written, for: key)
-                kill(stopped, SIGCONT)
-                let outcome = try await token
-                #expect(try await store.bytes(for: key) == written, "\(outcome.standardError)")
             }
+        }
+    }
+
+    /// A log rotation or another program sends such signals, whose default action would end the process.
+    @Test(arguments: [SIGUSR1, SIGUSR2]) func aSignalWithoutAMeaningDoesNotEndARefresh(_ signal: Int32) async throws {
+        try await withHeldRefresh { refresh in
+            kill(refresh.process, signal)
+            refresh.release()
+            let outcome = try await refresh.outcome.value
+            #expect(outcome.status == 0, "\(outcome.standardError)")
+        }
+    }
+
+    /// The refreshed tokens are stored.
+    @Test(arguments: [SIGTERM, SIGALRM]) func aRefreshIsCompletedAfterASignalThatEndsTheProcess(_ signal: Int32)
+        async throws
+    {
+        try await withHeldRefresh { refresh in
+            let store = FileTokenStore(directory: "\(refresh.folder)/store")
+            let key = RecordKey(name: "work", issuer: refresh.issuer, clientID: "authflow-demo")
+            let before = try #require(try await store.bytes(for: key))
+            kill(refresh.process, signal)
+            refresh.release()
+            let outcome = try await refresh.outcome.value
+            #expect(outcome.status == 130, "\(outcome.standardError)")
+            #expect(try await store.bytes(for: key) != before)
+        }
+    }
+
+    /// A process is stopped in the middle of a refresh for longer than its lease. Another process takes over, and its
+    /// writes are not overwritten.
+    @Test func aProcessStoppedBeyondItsLeaseDoesNotOverwriteTheRecord() async throws {
+        try await withHeldRefresh { refresh in
+            kill(refresh.process, SIGSTOP)
+            refresh.release()
+            // This store's waits return immediately, and the stopped process does not renew its lease in the
+            // meantime.
+            let store = FileTokenStore(directory: "\(refresh.folder)/store", clock: ImmediateClock())
+            let key = RecordKey(name: "work", issuer: refresh.issuer, clientID: "authflow-demo")
+            let stored = try #require(try await store.bytes(for: key))
+            // Another process has refreshed the credential in the meantime, and the new access token is fresh.
+            let written = Array(
+                String(decoding: stored, as: UTF8.self)
+                    .replacing(/"expires_at": [0-9.]+/, with: "\"expires_at\": 4000000000").utf8
+            )
+            try #require(written != stored)
+            try await store.set(written, for: key)
+            kill(refresh.process, SIGCONT)
+            let outcome = try await refresh.outcome.value
+            #expect(try await store.bytes(for: key) == written, "\(outcome.standardError)")
         }
     }
 }
