@@ -253,27 +253,12 @@ import Testing
         #expect(waits.count == 3)
     }
 
-    /// The interval of an earlier `slow_down` may be longer than the rest of the code's lifetime.
-    @Test func reportsTheExpiryOfACodeAfterASlowDown() async throws {
+    /// - Parameter interval: The interval in the only `slow_down` response, after which the user never approves the sign-in.
+    /// - Returns: The error, and the seconds until it.
+    private func failure(afterSlowDownTo interval: Int) async throws -> (error: AuthError?, seconds: Double) {
         let time = VirtualTime()
-        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
-            environment.emulator.devicePollResponses = [.slowDown(interval: 200)]
-            let client = try environment.client(
-                registration: Self.settings(),
-                devicePresenter: DecidingPresenter { _ in },
-                flows: [.device],
-                host: time.host
-            )
-            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
-            #expect(error?.code == .timedOut)
-            #expect(error?.message.hasPrefix("The code expired") == true, "\(error?.message ?? "")")
-        }
-    }
-
-    @Test func endsImmediatelyIfTheProviderRequestsALongerIntervalThanTheCodesLifetime() async throws {
-        let time = VirtualTime()
-        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
-            environment.emulator.devicePollResponses = [.slowDown(interval: 10_000)]
+        return try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            environment.emulator.devicePollResponses = [.slowDown(interval: interval)]
             let client = try environment.client(
                 registration: Self.settings(),
                 devicePresenter: DecidingPresenter { _ in },
@@ -282,10 +267,22 @@ import Testing
             )
             let start = time.now
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
-            #expect(error?.code == .timedOut)
-            #expect(error?.message.contains("10000 s") == true)
-            #expect(time.now.timeIntervalSince(start) < 60)
+            return (error, time.now.timeIntervalSince(start))
         }
+    }
+
+    /// The interval of an earlier `slow_down` may be longer than the rest of the code's lifetime.
+    @Test func reportsTheExpiryOfACodeAfterASlowDown() async throws {
+        let error = try await failure(afterSlowDownTo: 200).error
+        #expect(error?.code == .timedOut)
+        #expect(error?.message.hasPrefix("The code expired") == true, "\(error?.message ?? "")")
+    }
+
+    @Test func endsImmediatelyIfTheProviderRequestsALongerIntervalThanTheCodesLifetime() async throws {
+        let (error, seconds) = try await failure(afterSlowDownTo: 10_000)
+        #expect(error?.code == .timedOut)
+        #expect(error?.message.contains("10000 s") == true)
+        #expect(seconds < 60)
     }
 
     /// Twitch sends the error code as the error message.
