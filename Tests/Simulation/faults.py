@@ -21,6 +21,7 @@ CREDENTIALS = "Sources/Credentials/AuthFlowCredentials/"
 MACHINE = CREDENTIALS + "CredentialMachine.swift"
 MANAGED = CREDENTIALS + "ManagedCredential.swift"
 RECORD = CREDENTIALS + "ManagedCredential+Record.swift"
+UNSAVED = CREDENTIALS + "ManagedCredential+UnsavedWrites.swift"
 REFRESH = CREDENTIALS + "ManagedCredential+Refresh.swift"
 DECISION = CREDENTIALS + "CredentialRefresh.swift"
 RESOURCES = CREDENTIALS + "CredentialManager+ResourceTokens.swift"
@@ -67,12 +68,12 @@ FAULTS = {
     "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard !unsaved.replaces.hasSameTokens(as: entry) else { return false }",
         "guard entry != nil, !unsaved.replaces.hasSameTokens(as: entry) else { return false }")],
     "unsaved-tokens-bring-old-data-back": [(MACHINE, "            if !unsaved.isSignIn {\n", "            if unsaved.isSignIn {\n")],
-    "tokens-of-a-lost-lease-are-handed-out": [(RECORD, "guard isStored else { throw Outdated() }", "_ = isStored")],
+    "tokens-of-a-lost-lease-are-handed-out": [(UNSAVED, "guard isStored else { throw Outdated() }", "_ = isStored")],
     "the-lease-is-not-checked-before-sending": [
         (REFRESH, "            try lease.requireRemainingTime()\n            return", "            return"),
         (REFRESH, "                    try lease.requireRemainingTime()\n                    try unfinished", "                    try unfinished")],
-    "what-cannot-be-written-is-forgotten": [(RECORD, "        } catch {\n            let hasLostLease", "        } catch {\n            if !Task.isCancelled { return }\n            let hasLostLease")],
-    "what-cannot-be-written-is-not-tried-again": [(RECORD, "                retryWrites()\n            }\n        }", "            }\n        }")],
+    "what-cannot-be-written-is-forgotten": [(UNSAVED, "        } catch {\n            let hasLostLease", "        } catch {\n            if !Task.isCancelled { return }\n            let hasLostLease")],
+    "what-cannot-be-written-is-not-tried-again": [(UNSAVED, "                retryWrites()\n            }\n        }", "            }\n        }")],
     "a-session-ends-by-any-refusal": [(DECISION, 'error.code == .providerRejected && name == "invalid_grant"',
         "error.status != nil")],
     "a-sign-in-is-repeated-after-an-unknown-outcome": [(LEASED, "throw isUnknown.load(ordering: .relaxed) ? Self.unknownOutcome : Lease.lost", "throw Lease.lost")],

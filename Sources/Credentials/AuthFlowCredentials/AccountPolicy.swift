@@ -1,3 +1,5 @@
+import AuthFlowOAuth
+
 /// The policy for a sign-in by a user other than the one who is already signed in.
 public enum AccountPolicy: Sendable, Hashable {
     /// Reject the sign-in. The previous user remains signed in.
@@ -6,4 +8,47 @@ public enum AccountPolicy: Sendable, Hashable {
     case addAccount
     /// Remove the previous user's account, and store the new one.
     case replaceAccount
+}
+
+extension StoredAccounts {
+    /// The account that a sign-in replaces; nil for none.
+    /// - Parameter name: The name of the account that the client is for; nil for the current one.
+    /// - Throws: ``AuthError`` with `account_mismatch` when the policy does not allow the sign-in.
+    func accountToReplace(
+        by credential: Credential,
+        _ policy: AccountPolicy,
+        _ name: String?
+    ) throws(AuthError) -> AccountID? {
+        guard let other = other(than: credential.account, name) else { return nil }
+        if policy == .replaceAccount { return other }
+        if other == credential.account {
+            throw AuthError(
+                .accountMismatch,
+                "A user is already signed in, and the provider does not indicate whether this is the same user. Sign out first, or choose to replace the account."
+            )
+        }
+        guard policy == .addAccount else {
+            throw AuthError(
+                .accountMismatch,
+                "\(credential.displayName) has signed in, but another user is already signed in. Sign out first, or choose to add or replace the account."
+            )
+        }
+        return nil
+    }
+
+    /// Whether an account is known to differ from the client's account.
+    func isOther(_ signedIn: AccountID, than name: String?) -> Bool {
+        signedIn.subject != nil && other(than: signedIn, name)?.subject != nil
+    }
+
+    /// The client's account, if it differs from the account that signed in.
+    private func other(than signedIn: AccountID, _ name: String?) -> AccountID? {
+        let known = entry(name)?.account
+        // Unknown users cannot be distinguished, so a signed-in unknown user counts as another user.
+        if let known, known.subject == nil, entry(of: known)?.credential != nil { return known }
+        if let name, known == nil {
+            return signedIn.isNamed(name) ? nil : AccountID(issuer: signedIn.issuer, subject: name)
+        }
+        return known == signedIn ? nil : known
+    }
 }

@@ -1,5 +1,5 @@
 import AuthFlowEssentials
-import AuthFlowOAuth
+package import AuthFlowOAuth
 import AuthFlowStorage
 import Synchronization
 
@@ -287,6 +287,45 @@ extension ManagedCredential {
         }
         if let onEnd { _ = revocations.begin { [key] in await onEnd(key, credential) } }
         return session.error(after: error)
+    }
+
+    /// Replaces the tokens under an exclusive lease.
+    package func replace(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
+        var hasBegun = false
+        for _ in 0..<3 where !hasBegun {
+            do {
+                return try await replaceUnderLease { tokens in
+                    hasBegun = true
+                    return try await body(tokens)
+                }
+            } catch is Outdated {
+                // The replacement can be retried under another lease only if it has not started.
+                continue
+            }
+        }
+        // If the user has signed out, this call throws the appropriate error.
+        _ = try await lastCredential()
+        throw Lease.lost
+    }
+
+    private func replaceUnderLease(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
+        try await withRefreshLease { lease in
+            let epoch = state.withLock { $0.machine.epoch }
+            var accounts = try await latestAccounts(lease)
+            var credential = try signedIn(in: accounts)
+            try await client.requireBinding(of: credential)
+            try await reserveSpace(for: accounts, lease)
+            // The replacement may use the old tokens, so another process must not do the same.
+            do throws(AuthError) { try lease.requireRemainingTime() } catch { throw Outdated() }
+            try unfinished.beginSending()
+            defer { unfinished.endSending() }
+            do throws(AuthError) { try unfinished.willSend() } catch { throw CancellationError() }
+            credential.tokens = try await body(credential.tokens)
+            credential.obtainedAt = client.host.wholeSecond
+            credential.rejectedRefreshes = 0
+            await save(credential, in: &accounts, lease, epoch)
+            return adopt(credential, epoch)
+        }
     }
 }
 

@@ -3,8 +3,8 @@ import Foundation
 /// The configuration file and the port from the command line. With any other arguments, the program exits (`EX_USAGE`).
 public func arguments(_ usage: String) -> (path: String, port: Int) {
     let arguments = CommandLine.arguments
-    guard arguments.count == 3, let port = Int(arguments[2]) else { end(usage: usage) }
-    return (arguments[1], port)
+    guard arguments.count == 3, let port = UInt16(arguments[2]) else { end(usage: usage) }
+    return (arguments[1], Int(port))
 }
 
 /// Creates the server that a configuration describes. An invalid configuration is an operator error, so the program

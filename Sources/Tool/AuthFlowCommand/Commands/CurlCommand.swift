@@ -51,7 +51,7 @@ struct CurlCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        guard let choice = resource.choice(options, scopes: scope.scopes) else { return }
+        guard let choice = try resource.choice(options, scopes: scope.scopes) else { return }
         if signIn { UnfinishedClients.note(.signIn) }
         let target = try Endpoint(choice.address, name: "address")
         let sender = try await sender(choice, target)

@@ -93,7 +93,7 @@ struct LoginCommand: AsyncParsableCommand {
         let redirects = TerminalRedirects(isEnabled: launchEnvironment.hasTerminal)
         let flows: [SignInFlow]? = device ? [.device] : userAgent != nil ? [.authorizationCode] : nil
         let flowTrace = FlowTrace()
-        if var choice = resource.choice(options, scopes: scope.scopes) {
+        if var choice = try resource.choice(options, scopes: scope.scopes) {
             choice.authentication = RequiredAuthentication(acrValues: acrValues, maxAge: maxAge)
             let client = try choice.client(
                 userAgent: userAgent,

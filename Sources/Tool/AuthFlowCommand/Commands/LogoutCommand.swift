@@ -35,7 +35,7 @@ struct LogoutCommand: AsyncParsableCommand {
 
     func run() async throws {
         UnfinishedClients.note(.signOut)
-        if let choice = resource.choice(options) {
+        if let choice = try resource.choice(options) {
             let client = try choice.client()
             // A local sign-out also removes a record that cannot be read.
             let isInProgress = (try? await client.hasSignInInProgress()) == true

@@ -46,7 +46,7 @@ struct MCPCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            guard let choice = resource.choice(options, scopes: scope.scopes) else { return }
+            guard let choice = try resource.choice(options, scopes: scope.scopes) else { return }
             var environment = LaunchEnvironment.current(environment: ToolEnvironment.host.environment)
             // Standard input is connected to the host, so the user cannot be prompted.
             environment.hasTerminal = false

@@ -19,7 +19,7 @@ struct StatusCommand: AsyncParsableCommand {
     func validate() throws { try resource.check(options) }
 
     func run() async throws {
-        try await StatusRequest(choice: options.choice, resource: resource.choice(options), asJSON: json).run()
+        try await StatusRequest(choice: options.choice, resource: try resource.choice(options), asJSON: json).run()
     }
 }
 

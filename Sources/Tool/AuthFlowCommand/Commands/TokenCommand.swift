@@ -57,7 +57,7 @@ struct TokenCommand: AsyncParsableCommand {
     func run() async throws {
         try await TokenRequest(
             choice: options.choice,
-            resource: resource.choice(options),
+            resource: try resource.choice(options),
             oneOf: resource.url == nil ? resource.resource : nil,
             scopes: scope.scopes,
             minimumLifetime: minTTL,

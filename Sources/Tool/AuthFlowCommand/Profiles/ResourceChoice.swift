@@ -225,14 +225,6 @@ struct ResourceOptions: ParsableArguments {
     )
     var assumeOrigin = false
 
-    func validate() throws {
-        if let url, !ResourceChoice.isAddress(url) {
-            throw ValidationError(
-                "\"\(url)\" is not a URL: it must begin with https://. Select a profile with --profile."
-            )
-        }
-    }
-
     /// Checks that the options can be combined.
     /// - Parameter scopes: The scopes to request.
     func check(_ profile: ProfileOptions, scopes: [String] = []) throws {
@@ -253,16 +245,22 @@ struct ResourceOptions: ParsableArguments {
     }
 
     /// The choice of a resource; nil when a profile was chosen.
-    func choice(_ profile: ProfileOptions, scopes: [String] = []) -> ResourceChoice? {
-        url.map {
-            ResourceChoice(
-                address: $0,
-                choice: profile.choice,
-                scopes: scopes,
-                resource: resource,
-                assumesOrigin: assumeOrigin
+    /// - Throws: An error if the argument is not a URL. This is not checked by `validate`, which is called before unknown options are found:
+    ///   for `login --timeout 1` it would report the 1.
+    func choice(_ profile: ProfileOptions, scopes: [String] = []) throws -> ResourceChoice? {
+        guard let url else { return nil }
+        guard ResourceChoice.isAddress(url) else {
+            throw ValidationError(
+                "\"\(url)\" is not a URL: it must begin with https://. Select a profile with --profile."
             )
         }
+        return ResourceChoice(
+            address: url,
+            choice: profile.choice,
+            scopes: scopes,
+            resource: resource,
+            assumesOrigin: assumeOrigin
+        )
     }
 }
 
