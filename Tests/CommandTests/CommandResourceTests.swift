@@ -7,47 +7,10 @@ import Testing
 
 /// The tool with the URL of a protected resource instead of a profile.
 @Suite struct CommandResourceTests {
-    /// A resource, and an environment in which a browser signs the user in.
-    private func with(
-        _ settings: ResourceSettings = ResourceSettings(),
-        localConfiguration: @escaping @Sendable (_ resource: String) -> String? = { _ in nil },
-        _ body:
-            @Sendable (
-                _ emulator: ProtectedResourceEmulator,
-                _ run: @escaping @Sendable ([String]) async throws -> CommandHarness.Outcome
-            ) async throws -> Void
-    ) async throws {
-        try await CommandHarness.withConfiguration("{}") { _, folder in
-            let browser = "\(folder)/browser"
-            try Data("#!/bin/sh\nexec curl -sL -o /dev/null --max-time 20 \"$1\"\n".utf8).write(
-                to: URL(fileURLWithPath: browser)
-            )
-            try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: browser)
-            try await EmulatorServer.run {
-                ProtectedResourceEmulator(origin: $0, settings: settings)
-            } _: { emulator in
-                if let text = localConfiguration(emulator.resource) {
-                    try Data(text.utf8).write(to: URL(fileURLWithPath: "\(folder)/authflow.json"))
-                }
-                try await body(emulator) { arguments in
-                    try await CommandHarness.run(
-                        arguments,
-                        environment: [
-                            "XDG_DATA_HOME": "\(folder)/data", "XDG_CONFIG_HOME": "\(folder)/config",
-                            "BROWSER": browser,
-                            "DISPLAY": ":0",
-                        ],
-                        folder: folder
-                    )
-                }
-            }
-        }
-    }
-
     @Test func signsInWithOnlyTheURLOfAResource() async throws {
         var settings = ResourceSettings()
         settings.refreshes = true
-        try await with(settings) { emulator, run async throws in
+        try await CommandHarness.withResource(settings) { emulator, run async throws in
             let early = try await run(["token", emulator.resource])
             #expect(early.status == 4 && early.output.isEmpty)
             #expect(!emulator.requests.contains("POST /register"))
@@ -90,7 +53,7 @@ import Testing
         settings.authenticationMethods = ["client_secret_basic"]
         settings.registeredClients = ["machine": "secret"]
         settings.tokenLifetime = 0
-        try await with(settings) { resource in
+        try await CommandHarness.withResource(settings) { resource in
             let profile: JSON = [
                 "provider": "oidc", "issuer": .string(String(resource.dropLast("/mcp".count))), "client_id": "machine",
                 "client_secret": ["command": ["echo", "secret"]], "client_authentication": "client_secret_basic",
@@ -120,7 +83,7 @@ import Testing
         settings.grants = ["client_credentials"]
         settings.authenticationMethods = ["client_secret_basic"]
         settings.registeredClients = ["machine": "secret"]
-        try await with(settings) { resource in
+        try await CommandHarness.withResource(settings) { resource in
             let origin = String(resource.dropLast("/mcp".count))
             let profile: JSON = [
                 "provider": "oidc", "issuer": .string(origin), "client_id": "machine",
@@ -158,7 +121,7 @@ import Testing
         var settings = ResourceSettings()
         settings.toolScopes = ["mcp:write"]
         settings.supportedScopes = ["mcp:basic", "mcp:write"]
-        try await with(settings) { emulator, run async throws in
+        try await CommandHarness.withResource(settings) { emulator, run async throws in
             let call = [
                 "curl", emulator.resource, "-H", "Accept: application/json, text/event-stream", "-H",
                 "MCP-Protocol-Version: 2025-11-25",
@@ -184,7 +147,7 @@ import Testing
     func theSuggestedCommandForHostileScopesIsSafeToCopy(_ scopes: [String], _ advice: String?) async throws {
         var settings = ResourceSettings()
         settings.toolScopes = scopes
-        try await with(settings) { emulator, run async throws in
+        try await CommandHarness.withResource(settings) { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)
             let refused = try await run([
                 "curl", emulator.resource, "-d",
@@ -208,7 +171,7 @@ import Testing
 
     /// RFC 9470: the command in the message requests the authentication that the resource requires.
     @Test func theSuggestedStepUpCommandRequestsTheRequiredAuthentication() async throws {
-        try await with { emulator, run async throws in
+        try await CommandHarness.withResource { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)
             emulator.settings.requiredACR = "mfa phr"
             let call = ["curl", emulator.resource, "-d", #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#]
@@ -230,7 +193,7 @@ import Testing
         var settings = ResourceSettings()
         settings.refreshes = true
         settings.tokenLifetime = 0
-        try await with(settings) { emulator, run async throws in
+        try await CommandHarness.withResource(settings) { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)
             emulator.removeClients()
             let token = try await run(["token", emulator.resource])
@@ -244,7 +207,7 @@ import Testing
         var settings = ResourceSettings()
         settings.issuerPaths = ["/one", "/two"]
         settings.migratesAfterFirstCall = true
-        try await with(settings) { emulator, run async throws in
+        try await CommandHarness.withResource(settings) { emulator, run async throws in
             let call = [
                 "curl", emulator.resource, "-d",
                 #"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool","arguments":{}}}"#,
@@ -263,7 +226,7 @@ import Testing
     @Test func aTokenThatTheResourceRejectsIsNotReportedAsMissing() async throws {
         var settings = ResourceSettings()
         settings.refreshes = true
-        try await with(settings) { emulator, run async throws in
+        try await CommandHarness.withResource(settings) { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)
             emulator.settings.rejectsTokens = true
             let refused = try await run(["curl", emulator.resource, "-d", "{}"])
@@ -302,7 +265,7 @@ import Testing
     }
 
     @Test func localLogoutRemovesTheStoredCredential() async throws {
-        try await with { emulator, run async throws in
+        try await CommandHarness.withResource { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)
             #expect(try await run(["logout", emulator.resource, "--local"]).status == 0)
             #expect(try await run(["token", emulator.resource]).status == 4)
@@ -314,7 +277,7 @@ import Testing
             ("17", "is for the resource"), ("24", "RFC 9207"), ("27", "match character for character"),
         ] {
             let settings = try #require(ResourceScenario.named(scenario)).settings
-            try await with(settings) { emulator, run async throws in
+            try await CommandHarness.withResource(settings) { emulator, run async throws in
                 let login = try await run(["login", emulator.resource])
                 #expect(login.status != 0 && login.standardError.contains(words), "\(login.standardError)")
                 #expect(try await run(["token", emulator.resource]).status == 4)
@@ -324,7 +287,7 @@ import Testing
 
     @Test func anUntrustedConfigurationFileIsIgnored() async throws {
         // A file that another user has placed in the directory specifies a different client for the resource.
-        try await with(localConfiguration: { resource in
+        try await CommandHarness.withResource(localConfiguration: { resource in
             #"{"profiles": {"x": {"provider": "oidc", "issuer": "https://evil.example.com", "client_id": "x", "resources": ["\#(resource)"]}}}"#
         }) { emulator, run async throws in
             let login = try await run(["login", emulator.resource])
@@ -341,7 +304,7 @@ import Testing
         ["dev-idp", "--scenario", "27"], ["dev-idp", "--resource", "--scenario", "nonsense"],
         ["client-metadata", "https://a.example/"],
     ]) func rejectsInvalidArgumentsAndOptionsWithoutEffect(_ arguments: [String]) async throws {
-        try await with { _, run async throws in
+        try await CommandHarness.withResource { _, run async throws in
             let outcome = try await run(arguments)
             #expect(outcome.status == 2, "\(outcome.standardError)")
             #expect(outcome.output.isEmpty)

@@ -28,6 +28,8 @@ import Testing
             arguments: ["login", "--isuer", "https://id.example.com", "--client-id", "client"],
             words: "Did you mean '--issuer'?"
         ),
+        Line(arguments: ["login", "--timeout", "1"], words: "Unknown option '--timeout'"),
+        Line(arguments: ["login", "example.com"], words: "\"example.com\" is not a URL"),
         Line(arguments: ["login", "--issuer", "https://id.example.com"], words: "--issuer needs --client-id"),
         Line(arguments: ["login", "--client-id", "client"], words: "--client-id needs --issuer"),
         Line(arguments: ["login", "--issuer", "", "--client-id", "client"], words: "--client-id needs --issuer"),

@@ -203,6 +203,13 @@ public struct StoredRegistrations: Sendable {
         return stored
     }
 
+    /// Whether the current registration is stored, but damaged. A sign-in replaces it.
+    package func isDamaged(at issuer: String, for redirectURI: RedirectURI) async throws -> Bool {
+        let key = self.key(issuer, redirectURI)
+        guard try await store.bytes(for: key) != nil else { return false }
+        return try await read(key) == nil
+    }
+
     /// Returns the stored registration if it is acceptable, otherwise a new registration from `register`. Calls are serialized across processes.
     /// - Parameters:
     ///   - isWanted: Returns whether the stored registration is acceptable.

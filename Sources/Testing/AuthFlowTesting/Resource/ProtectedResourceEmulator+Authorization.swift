@@ -22,7 +22,8 @@ extension ProtectedResourceEmulator {
             secret: method == "none" ? nil : random(24),
             method: method,
             issuer: issuer,
-            redirectURIs: uris
+            redirectURIs: uris,
+            managementToken: settings.deletesRegistrations ? random(24) : nil
         )
         state.withLock { state in
             state.registrations += 1
@@ -33,7 +34,30 @@ extension ProtectedResourceEmulator {
         reply["client_secret"] = client.secret.map(JSON.string)
         reply["client_secret_expires_at"] = client.secret.map { _ in 0 }
         reply["token_endpoint_auth_method"] = .string(method)
+        if let token = client.managementToken {
+            reply["registration_client_uri"] = .string("\(origin)\(issuer)/register/\(client.id)")
+            reply["registration_access_token"] = .string(token)
+        }
         return .json(.object(reply), status: .created)
+    }
+
+    /// RFC 7592 section 2.3: if the client does not exist, "the server MUST respond with HTTP 401 Unauthorized".
+    func deleteRegistration(_ id: String, _ received: ReceivedRequest, _ settings: ResourceSettings)
+        -> TransportResponse
+    {
+        if let status = settings.deletionStatus {
+            return TransportResponse(head: HTTPResponse(status: .init(code: status)))
+        }
+        let isDeleted = state.withLock { state in
+            guard let token = state.clients[id]?.managementToken,
+                received.request.headerFields[.authorization] == "Bearer \(token)"
+            else {
+                return false
+            }
+            state.clients[id] = nil
+            return true
+        }
+        return TransportResponse(head: HTTPResponse(status: isDeleted ? .noContent : .unauthorized))
     }
 
     private func client(_ id: String, _ issuer: String, _ settings: ResourceSettings) -> Client? {

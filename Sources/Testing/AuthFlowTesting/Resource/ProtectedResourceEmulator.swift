@@ -100,6 +100,8 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         /// The path of the issuer with which the client is registered.
         var issuer: String
         var redirectURIs: [String]
+        /// The registration access token; nil if the registration cannot be deleted.
+        var managementToken: String?
     }
 
     struct Code {
@@ -151,6 +153,8 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
             case "\(issuer)/authorize": return await authorize(received, issuer, settings)
             case "\(issuer)/token": return token(received, issuer, settings)
             case "\(issuer)/register" where settings.registers: return register(body, issuer, settings)
+            case let path where path.hasPrefix("\(issuer)/register/") && request.method == .delete:
+                return deleteRegistration(String(path.dropFirst("\(issuer)/register/".count)), received, settings)
             default: continue
             }
         }

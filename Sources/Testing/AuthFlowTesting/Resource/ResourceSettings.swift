@@ -99,6 +99,10 @@ public struct ResourceSettings: Sendable {
     public var issuer = Issuer.right
     /// Whether clients can register.
     public var registers = true
+    /// Whether registrations can be deleted (RFC 7592).
+    public var deletesRegistrations = false
+    /// The status of every response to the deletion of a registration, which then has no effect; nil for regular responses.
+    public var deletionStatus: Int?
     /// `client_id_metadata_document_supported`.
     public var supportsMetadataDocuments = false
     /// The required `client_id` of a client with a client ID metadata document; nil for any.

@@ -43,6 +43,13 @@ enum RegistrationCommands {
             skipsUnreadable: Bool
         ) async throws -> [StoredRegistration] {
             let registrations = StoredRegistrations(store: store, for: origin)
+            guard try await !registrations.isDamaged(at: issuer, for: redirectURI) else {
+                let command = ["authflow", "register", "remove", issuer, "--local"] + Self.option(config)
+                throw AuthError(
+                    .credentialUnusable,
+                    "The stored registration with \(DisplayText.sanitized(issuer, limit: 300)) is damaged. To remove it from this machine, run: \(ShellWord.line(command))"
+                )
+            }
             var all = [try await registrations.registration(at: issuer, for: redirectURI)].compactMap(\.self)
             for address in try await KnownResources(store: store).addresses() {
                 guard let endpoint = try? Endpoint(address), endpoint.origin == origin else { continue }
@@ -71,9 +78,11 @@ enum RegistrationCommands {
             endpoint.path.hasSuffix("/") ? String(endpoint.path.dropLast()) : endpoint.path
         }
 
+        private static func option(_ config: String?) -> [String] { config.map { ["--config", $0] } ?? [] }
+
         /// The message when there is no registration.
         static func absence(_ config: String?) -> String {
-            let command = ShellWord.line(["authflow", "register", "show"] + (config.map { ["--config", $0] } ?? []))
+            let command = ShellWord.line(["authflow", "register", "show"] + option(config))
             return "There is no such registration. To list the registrations, run: \(command)"
         }
     }
@@ -102,13 +111,19 @@ enum RegistrationCommands {
             let context = try Context(config: config)
             var all: [JSON] = []
             var found: [StoredRegistration] = []
+            var isIncomplete = false
             for (issuer, origin) in try await context.registrations(address) {
-                found += try await context.stored(
-                    at: issuer,
-                    for: origin,
-                    config: config,
-                    skipsUnreadable: true
-                )
+                do {
+                    found += try await context.stored(
+                        at: issuer,
+                        for: origin,
+                        config: config,
+                        skipsUnreadable: true
+                    )
+                } catch let error as AuthError where error.code == .credentialUnusable {
+                    Terminal.printMessage("Warning: \(error)")
+                    isIncomplete = true
+                }
             }
             for stored in found {
                 all.append([
@@ -132,7 +147,7 @@ enum RegistrationCommands {
             }
             if json {
                 try Terminal.result(.array(all))
-            } else if all.isEmpty {
+            } else if all.isEmpty, !isIncomplete {
                 Terminal.printMessage(address == nil ? "There are no registrations." : Context.absence(config))
             }
             RegistrationCommands.warnOfLostEntries(try await KnownResources(store: context.store).lacksRegistrations())

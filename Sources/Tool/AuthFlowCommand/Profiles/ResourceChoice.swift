@@ -2,6 +2,7 @@ import ArgumentParser
 import AuthFlow
 import AuthFlowResourceClient
 import AuthFlowTerminal
+import Synchronization
 
 /// Selects the client of a protected resource that is identified by its URL, with or without a profile in a
 /// configuration file.
@@ -19,6 +20,9 @@ struct ResourceChoice: Hashable {
     /// Whether an argument is a URL.
     static func isAddress(_ text: String) -> Bool { text.contains("://") }
 
+    /// Whether the message about an unusable file in the working directory has been printed.
+    private static let hasReportedFile = Atomic(false)
+
     /// The configuration file and its path; nil if no file is used.
     ///
     /// A file in the working directory is used only if it is trusted. Otherwise, it is ignored, because a program may
@@ -32,6 +36,8 @@ struct ResourceChoice: Hashable {
             } catch let error as AuthError
                 where choice.origin == .workingDirectory && error.code == .invalidConfiguration
             {
+                // Some commands look for the file several times.
+                guard !hasReportedFile.exchange(true, ordering: .relaxed) else { continue }
                 Terminal.printMessage("Not using \(ConfigurationChoice.localName): it is unreadable or not trusted.")
             }
         }
