@@ -137,15 +137,16 @@ public struct InteractiveCallbackHandler: CallbackHandler {
     private static let maximumAttempts = 5
 
     private let ask: @Sendable (_ question: String, _ isSecret: Bool) async throws -> String
-    private let show: (@Sendable (_ text: String) async -> Void)?
+    private let show: (@Sendable (_ text: String, _ isSecret: Bool) async throws -> Void)?
 
     /// Creates a handler.
     /// - Parameters:
     ///   - ask: Asks a question and returns the answer. A secret answer must not be echoed while it is typed.
-    ///   - show: Shows a message that accompanies the questions, such as a number to compare; nil to omit messages.
+    ///   - show: Shows a message that accompanies the questions, such as a number to compare; nil to omit messages. A secret message, such as
+    ///     the key of a new authenticator app, must not be logged.
     public init(
         _ ask: @escaping @Sendable (_ question: String, _ isSecret: Bool) async throws -> String,
-        show: (@Sendable (_ text: String) async -> Void)? = nil
+        show: (@Sendable (_ text: String, _ isSecret: Bool) async throws -> Void)? = nil
     ) {
         self.ask = ask
         self.show = show
@@ -154,7 +155,7 @@ public struct InteractiveCallbackHandler: CallbackHandler {
     public func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
         if let text = CallbackFormatter.text(of: callback) {
             // A polling step is repeated with the same message.
-            if !step.isRepeated { await show?(text) }
+            if !step.isRepeated { try await show?(text, callback.type == "HiddenValueCallback") }
             return show != nil
         }
         if callback.type == "KbaCreateCallback" { return try await createQuestion(&callback) }
@@ -167,7 +168,7 @@ public struct InteractiveCallbackHandler: CallbackHandler {
             } catch let error as AuthError where error.code == .userAgentFailed && attempt < Self.maximumAttempts {
                 // A typing error must not restart the sign-in. If the terminal was closed, do not ask again.
                 guard error.message.hasPrefix(CallbackFormatter.invalidAnswerPrefix) else { throw error }
-                await show?(error.message)
+                try await show?(error.message, false)
             }
         }
         return true

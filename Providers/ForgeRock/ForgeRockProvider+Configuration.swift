@@ -41,12 +41,12 @@ extension UserAgentFactory {
     ///   - transport: The transport; default: the profile's transport.
     ///   - host: The clock, and the environment variables that determine the stores' locations.
     ///   - ask: Asks the user for answers that are not configured; nil when no user can be asked.
-    ///   - show: Shows the user a message that accompanies the questions; nil to omit messages.
+    ///   - show: Shows the user a message that accompanies the questions; nil to omit messages. A secret message must not be logged.
     public static func tree(
         transport: (any HTTPTransport)? = nil,
         host: HostServices = .system,
         ask: (@Sendable (_ question: String, _ isSecret: Bool) async throws -> String)? = nil,
-        show: (@Sendable (_ text: String) async -> Void)? = nil
+        show: (@Sendable (_ text: String, _ isSecret: Bool) async throws -> Void)? = nil
     ) -> UserAgentFactory {
         let keys = TreeKeys()
         return UserAgentFactory("tree", keys: RealmKeys.all + keys.all) { options, context in

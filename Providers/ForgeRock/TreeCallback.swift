@@ -28,6 +28,15 @@ public struct TreeCallback: Sendable {
     /// The key of the answer in a configuration: the prompt, otherwise the name, otherwise the type.
     public var key: String { [prompt, name, type].first { !$0.isEmpty } ?? type }
 
+    /// Whether the callback needs no answer from the user, such as a message.
+    var isMessage: Bool {
+        [
+            "TextOutputCallback", "SuspendedTextOutputCallback", "PollingWaitCallback", "MetadataCallback",
+            "HiddenValueCallback",
+        ]
+        .contains(type)
+    }
+
     /// Whether the prompt refers to a one-time code, or the input is echoed, unlike the input of a password.
     var asksForCode: Bool {
         let words = prompt.lowercased().split { !$0.isLetter && !$0.isNumber }.map(String.init)
@@ -111,8 +120,14 @@ public struct TreeStep: Sendable {
     /// The answers that are secret.
     var secrets: [Secret] { callbacks.flatMap(\.secrets) }
 
-    /// Identifies the step: if the server sends the same callbacks again, it did not accept the answers.
-    var questions: [String] { callbacks.map { "\($0.type) \($0.prompt) \($0.name)" } }
+    /// Identifies the step: a polling step is repeated with the same callbacks.
+    var content: [String] { callbacks.map { "\($0.type) \($0.prompt) \($0.name)" } }
+
+    /// Identifies the questions of the step: if the server asks them again, it did not accept the answers. Messages and numbers are left out,
+    /// because they can differ with each attempt, as in "2 attempts left".
+    var questions: [String] {
+        callbacks.filter { !$0.isMessage }.map { "\($0.type) \($0.prompt.filter { !$0.isNumber })" }
+    }
 }
 
 extension TreeCallback: CustomStringConvertible, NonReflectable {

@@ -150,6 +150,7 @@ extension TreeDriver: LoginDriver {
         var body: JSON = [:]
         var isRestarted = false
         var waited = Duration.zero
+        var shown: Set<[String]> = []
         var asked: Set<[String]> = []
         var secrets: [Secret] = []
         var steps = 0
@@ -169,16 +170,17 @@ extension TreeDriver: LoginDriver {
                 if json["detail"]?["errorCode"]?.string == "110", !isRestarted {
                     isRestarted = true
                     body = [:]
-                    asked = []
+                    (shown, asked) = ([], [])
                     continue
                 }
                 throw Self.failure(json, status: response.status)
             }
             let types = step.callbacks.map { DisplayText.sanitized($0.type, limit: 60) }.joined(separator: " ")
             await browser.report(["tree_step": types, "stage": DisplayText.sanitized(step.stage, limit: 60)])
-            step.isFirst = asked.isEmpty
-            step.isRepeated = !asked.insert(step.questions).inserted
-            let wait = try await answer(&step, mayWait: Self.maximumTotalWait - waited)
+            step.isFirst = shown.isEmpty
+            step.isRepeated = !shown.insert(step.content).inserted
+            let isRejected = !step.questions.isEmpty && !asked.insert(step.questions).inserted
+            let wait = try await answer(&step, isRejected: isRejected, mayWait: Self.maximumTotalWait - waited)
             waited += wait
             // Polling steps are limited by time instead.
             if wait == .zero { steps += 1 }
@@ -189,13 +191,14 @@ extension TreeDriver: LoginDriver {
     }
 
     /// Answers every callback of a step.
+    /// - Parameter isRejected: Whether the server has rejected earlier answers to the same questions.
     /// - Returns: The wait that the step requests.
-    private func answer(_ step: inout TreeStep, mayWait: Duration) async throws -> Duration {
+    private func answer(_ step: inout TreeStep, isRejected: Bool, mayWait: Duration) async throws -> Duration {
         var wait = Duration.zero
         for index in step.callbacks.indices {
             var callback = step.callbacks[index]
             let handler = try await handlers.answer(&callback, in: step)
-            if step.isRepeated, !handler.canChangeAnswer {
+            if isRejected, !step.callbacks[index].isMessage, !handler.canChangeAnswer {
                 throw AuthError(
                     .accessDenied,
                     "\(realm.origin) did not accept the configured answers, and asked for them again."

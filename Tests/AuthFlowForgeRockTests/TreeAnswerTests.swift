@@ -160,7 +160,7 @@ import Testing
             let shown = Mutex<[String]>([])
             let interactive = InteractiveCallbackHandler { question, _ in
                 question == "User Name" ? "alice" : "wonderland"
-            } show: { text in
+            } show: { text, _ in
                 shown.withLock { $0.append(text) }
             }
             _ = try await environment.client(
@@ -201,7 +201,7 @@ import Testing
             let interactive = InteractiveCallbackHandler { question, _ in
                 asked.withLock { $0.append(question) }
                 return typed.withLock { $0.isEmpty ? "" : $0.removeFirst() }
-            } show: { text in
+            } show: { text, _ in
                 shown.withLock { $0.append(text) }
             }
             _ = try await environment.client(handlers: [ForgeRockEnvironment.alice, interactive]).signIn()

@@ -111,6 +111,63 @@ import Testing
         EmulatorTree([.page(stage: "Extra", callbacks, verdict), .userNameAndPassword])
     }
 
+    /// Each attempt could count towards a lock of the account.
+    @Test(arguments: ["", "Attempt %d failed.", "Wrong user name or password."])
+    func aRejectedPasswordIsSubmittedOnce(_ message: String) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let attempts = Mutex(0)
+            let transport = LoopingTree(
+                message: message,
+                attempts: {
+                    attempts.withLock {
+                        $0 += 1; return $0
+                    }
+                },
+                base: environment.transport
+            )
+            let error = await #expect(throws: AuthError.self) {
+                try await environment.client(transport: transport).signIn()
+            }
+            #expect(error?.code == .accessDenied, "\(error?.message ?? "")")
+            #expect(attempts.withLock { $0 } == 1)
+        }
+    }
+
+    /// A tree that asks for the user name and the password again after each attempt, with a message.
+    private struct LoopingTree: HTTPTransport {
+        let message: String
+        let attempts: @Sendable () -> Int
+        let base: any HTTPTransport
+
+        func send(_ request: TransportRequest) async throws -> TransportResponse {
+            guard request.url.contains("/authenticate") else { return try await base.send(request) }
+            let isAnswer = (try? JSON(parsing: request.body))?["authId"] != nil
+            var callbacks: [JSON] = [
+                Self.callback("NameCallback", "User Name", 1), Self.callback("PasswordCallback", "Password", 2),
+            ]
+            let count = isAnswer ? attempts() : 0
+            if isAnswer, !message.isEmpty {
+                let text = message.replacing("%d", with: "\(count)")
+                callbacks.insert(
+                    ["type": "TextOutputCallback", "output": [["name": "message", "value": .string(text)]]],
+                    at: 0
+                )
+            }
+            let body: JSON = ["authId": "a", "callbacks": .array(callbacks)]
+            return TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+                body: try body.serialized()
+            )
+        }
+
+        private static func callback(_ type: String, _ prompt: String, _ number: Int) -> JSON {
+            [
+                "type": .string(type), "output": [["name": "prompt", "value": .string(prompt)]],
+                "input": [["name": .string("IDToken\(number)"), "value": ""]],
+            ]
+        }
+    }
+
     struct Question: CustomTestStringConvertible {
         let callback: EmulatorTree.Callback
         let answer: String

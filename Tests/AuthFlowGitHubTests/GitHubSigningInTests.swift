@@ -214,11 +214,6 @@ import Testing
             fault: .tokenResponse(.member("expires_in", -1)),
             code: .invalidResponse
         ),
-        BadResponse(
-            name: "expires_in too large for a date",
-            fault: .tokenResponse(.member("expires_in", 9e30)),
-            code: .invalidResponse
-        ),
         BadResponse(name: "user without id", fault: .userInfo(.member("id", nil)), code: .invalidUserInfo),
         BadResponse(
             name: "user whose id is a string",

@@ -62,12 +62,23 @@ import Testing
         #expect(response == "com.example.app:/callback?code=1")
     }
 
+    /// Comparing the data of every button takes quadratic time.
+    @Test(.timeLimit(.minutes(1))) func pressesNoButtonOfAPageWithThousandsOfButtons() async throws {
+        let buttons = (0..<10_000).map { "<button name=b\($0) value=\($0)>Go</button>" }.joined()
+        let error = await #expect(throws: AuthError.self) {
+            try await visit { _, _ in Self.html("<form method=post action=/login>\(buttons)</form>") }
+        }
+        #expect(error?.code == .userAgentFailed)
+        #expect(error?.message.contains("more fields and buttons") == true, "\(error?.message ?? "")")
+    }
+
     /// Existing percent-encoding is preserved.
     @Test(arguments: [
         ("com.example.app:/callback", "com.example.app:/callback"),
         ("/f\u{FC}r/a%2Fb", "https://id.example.com/f%C3%BCr/a%2Fb"),
         ("//b.example.com/f\u{FC}r", "https://b.example.com/f%C3%BCr"),
         ("?x=\u{FC}//y", "https://id.example.com/start?x=%C3%BC//y"),
+        ("\n/a\r\nb\tc\n", "https://id.example.com/abc"),
         ("/a b|c%2Fd", "https://id.example.com/a%20b%7Cc%2Fd"),
         ("?x={a b}&y=%2F", "https://id.example.com/start?x=%7Ba%20b%7D&y=%2F"),
     ])

@@ -43,6 +43,43 @@ import Testing
         }
     }
 
+    /// The provider may revoke a token before it expires.
+    @Test func aTokenThatTheAPIRejectsIsReplaced() async throws {
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.robot]) { environment in
+            let client = try environment.client(registration: registration(), flows: [.clientCredentials])
+            let rejected = try await client.freshTokens().accessToken
+            let accepted = try await client.perform { tokens in
+                guard tokens.accessToken != rejected else { throw AuthError(.accessTokenRejected, "Revoked.") }
+                return tokens.accessToken
+            }
+            #expect(accepted != rejected)
+            #expect(environment.emulator.requests.count { $0 == "POST /token" } == 2)
+        }
+    }
+
+    /// Otherwise, the client's token would replace the user's tokens.
+    @Test func aFlowWithoutAUserIsNotAFallbackForASignIn() async throws {
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.robot]) { environment in
+            let client = OAuthClient(
+                server: environment.server(),
+                registration: try ClientRegistration(registration())
+            )
+            let mixed = AuthClient(client: client, methods: [.userAgent(UnavailableAgent()), .clientCredentials])
+            let error = await #expect(throws: AuthError.self) { try await mixed.signIn() }
+            #expect(error?.code == .invalidConfiguration)
+            #expect(!environment.emulator.requests.contains("POST /token"))
+        }
+    }
+
+    private struct UnavailableAgent: UserAgent {
+        func withRedirectSession<Return: Sendable>(
+            _ options: RedirectOptions,
+            _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
+        ) async throws -> Return {
+            throw AuthError(.noUserAgent, "There is no browser.")
+        }
+    }
+
     enum Change: CaseIterable { case fewerScopes, otherScopes, resources, authorizationDetails, parameters }
 
     @Test(arguments: Change.allCases) func aTokenStoredForDifferentRequestParametersIsNotReused(_ change: Change)

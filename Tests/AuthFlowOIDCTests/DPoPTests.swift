@@ -104,6 +104,51 @@ import Testing
         }
     }
 
+    /// Rejects proofs of the userinfo endpoint that were created more than a minute ago or later than now.
+    private struct StrictTransport: HTTPTransport {
+        let base: any HTTPTransport
+        let time: VirtualTime
+
+        func send(_ request: TransportRequest) async throws -> TransportResponse {
+            let proof = request.head.headerFields[HTTPField.Name("DPoP")!]
+            guard request.url.hasSuffix("/userinfo"), let claims = proof?.split(separator: ".").dropFirst().first,
+                let json = Base64URL.decode(claims).flatMap({ try? JSON(parsing: $0) }),
+                let issued = json["iat"]?.number, abs(issued - time.now.timeIntervalSince1970) > 60
+            else { return try await base.send(request) }
+            return TransportResponse(
+                head: HTTPResponse(
+                    status: .unauthorized,
+                    headerFields: [
+                        .date: HTTPDate.text(time.now), .wwwAuthenticate: #"DPoP error="invalid_dpop_proof""#,
+                    ]
+                )
+            )
+        }
+    }
+
+    @Test func theProofForTheUserInfoEndpointHasTheServersTime() async throws {
+        let (time, ahead) = (VirtualTime(), VirtualTime(start: Date() + 150))
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            environment.emulator.dpop = .required
+            let transport = StrictTransport(base: environment.transport, time: time)
+            let store = MemoryTokenStore()
+            func client() throws -> AuthClient {
+                try environment.client(
+                    registration: Self.settings(),
+                    store: store,
+                    transport: transport,
+                    host: ahead.host
+                )
+            }
+            let signIn = try await client().signIn()
+            #expect(signIn.identity?.email != nil)
+            // Another process does not know the server's time.
+            let requests = environment.emulator.requests.count
+            #expect(try await client().userInfo()["email"]?.string != nil)
+            #expect(!environment.emulator.requests.dropFirst(requests).contains("POST /token"))
+        }
+    }
+
     @Test func sendsNoDPoPProofByDefault() async throws {
         try await EmulatorEnvironment.with(.inProcess) { environment in
             let signIn = try await environment.client().signIn()

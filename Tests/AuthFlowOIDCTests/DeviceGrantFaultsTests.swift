@@ -54,11 +54,6 @@ import Testing
             code: .invalidResponse
         ),
         BadResponse(
-            name: "file URL as verification_uri_complete",
-            fault: .deviceAuthorization(.member("verification_uri_complete", "file:///etc/passwd")),
-            code: .invalidResponse
-        ),
-        BadResponse(
             name: "expires_in as a non-numeric string",
             fault: .deviceAuthorization(.member("expires_in", "soon")),
             code: .invalidResponse
@@ -98,11 +93,6 @@ import Testing
             fault: .deviceAuthorization(.member("interval", 600)),
             code: .invalidResponse
         ),
-        BadResponse(
-            name: "an expired code",
-            fault: .deviceAuthorization(.member("expires_in", 0)),
-            code: .invalidResponse
-        ),
         BadResponse(name: "an ID Token with a nonce", fault: .idToken(.claim("nonce", "n")), code: .invalidIDToken),
         BadResponse(name: "a wrong at_hash", fault: .idToken(.wrongAccessTokenHash), code: .invalidIDToken),
         BadResponse(name: "a wrong issuer", fault: .idToken(.wrongIssuer), code: .invalidIDToken),
@@ -128,12 +118,33 @@ import Testing
         }
     }
 
+    /// The user enters the code at the other URL.
+    @Test(arguments: ["file:///etc/passwd", "javascript:alert(1)", "", "http://id.example.com/device?user_code=1"])
+    func anUnusableVerificationURIWithTheCodeIsNotShown(_ uri: String) async throws {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
+            emulator.fault = .deviceAuthorization(.member("verification_uri_complete", .string(uri)))
+            let client = try environment.client(
+                registration: EmulatorEnvironment.registration(),
+                devicePresenter: DecidingPresenter { authorization in
+                    #expect(authorization.verificationURIComplete == nil)
+                    emulator.decide(authorization.userCode, as: .alice)
+                },
+                flows: [.device],
+                host: time.host
+            )
+            _ = try await client.signIn()
+        }
+    }
+
     static let tolerated: [EmulatorFault] = [
         .deviceAuthorization(.member("interval", nil)),
         .deviceAuthorization(.member("interval", 0)),
         .deviceAuthorization(.member("interval", "5")),
         .deviceAuthorization(.member("expires_in", "600")),
         .deviceAuthorization(.member("verification_uri_complete", nil)),
+        .deviceAuthorization(.member("verification_uri_complete", "")),
         .deviceAuthorization(.members { $0["verification_url"] = $0.removeValue(forKey: "verification_uri") }),
     ]
 

@@ -240,7 +240,7 @@ import Testing
     }
 
     /// The first response shows that the endpoint is the right one.
-    @Test(arguments: [HTTPResponse.Status.ok, .noContent, .notFound]) func continuesPollingAfterAPageOfAProxy(
+    @Test(arguments: [HTTPResponse.Status.ok, .noContent, .notFound, .found]) func continuesPollingAfterAPageOfAProxy(
         _ status: HTTPResponse.Status
     ) async throws {
         let waits = try await waits([.error("authorization_pending"), .error("access_denied")]) { environment in
@@ -316,6 +316,12 @@ import Testing
         let silent = DevicePollResponse.unavailable(retryAfter: nil)
         #expect(try await waits([silent, .brokenGateway, silent, pending]) == [5, 10, 20, 40, 5])
         #expect(try await waits([.unavailable(retryAfter: 33), pending]) == [5, 33, 5])
+    }
+
+    /// The code is valid for 600 seconds. The polls at 5, 15, 35, 75, 135, ... fail; the backoff after the last of them would end after the expiry.
+    @Test func sendsALastPollBeforeTheCodeExpires() async throws {
+        let waits = try await waits([]) { OutageTransport($0.transport, failures: 12) }
+        #expect(waits == [595])
     }
 
     @Test func resumesPollingWhenTheNetworkComesBack() async throws {

@@ -53,7 +53,7 @@ import Testing
             row: "metadata without issuer",
             fault: .metadata(.member("issuer", nil)),
             code: .discoveryFailed,
-            last: "GET /.well-known/openid-configuration"
+            last: "GET /.well-known/oauth-authorization-server"
         ),
         Refused(
             row: "numeric endpoint",
@@ -215,6 +215,15 @@ import Testing
             fault: .tokenResponse(.member("scope", ["openid profile email"]))
         ),
         Tolerated(row: "scope as an empty array", fault: .tokenResponse(.member("scope", []))),
+        Tolerated(row: "scope as an empty string", fault: .tokenResponse(.member("scope", ""))),
+        Tolerated(row: "scope as a space", fault: .tokenResponse(.member("scope", " "))),
+        // WSO2, for tokens that do not expire.
+        Tolerated(
+            row: "the largest integer as expires_in",
+            fault: .tokenResponse(.member("expires_in", .integer(.max)))
+        ),
+        Tolerated(row: "a null at_hash", fault: .idToken(.claim("at_hash", .null))),
+        Tolerated(row: "a null c_hash", fault: .idToken(.claim("c_hash", .null))),
         // LinkedIn.
         Tolerated(
             row: "scope separated by commas",

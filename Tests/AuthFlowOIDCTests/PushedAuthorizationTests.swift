@@ -315,7 +315,16 @@ import Testing
         let granted: JSON?
         let isCovered: Bool
         var isExact = false
+        /// The requested details; default: a payment.
+        var requested = payment
     }
+
+    private static let accountPayment: JSON = [
+        [
+            "type": "payment", "actions": ["initiate"], "amount": ["currency": "EUR"],
+            "account": 9_007_199_254_740_993,
+        ]
+    ]
 
     private static let grants = [
         Grant(testDescription: "exactly that", granted: payment, isCovered: true, isExact: true),
@@ -340,6 +349,24 @@ import Testing
             granted: [["type": "payment", "actions": ["initiate"], "amount": ["currency": "USD"]]],
             isCovered: false
         ),
+        Grant(
+            testDescription: "another number of more than 53 bits",
+            granted: [
+                [
+                    "type": "payment", "actions": ["initiate"], "amount": ["currency": "EUR"],
+                    "account": 9_007_199_254_740_992,
+                ]
+            ],
+            isCovered: false,
+            requested: accountPayment
+        ),
+        Grant(
+            testDescription: "the same number in another notation",
+            granted: [["type": "payment", "limit": 100]],
+            isCovered: true,
+            isExact: true,
+            requested: [["type": "payment", "limit": .double(100)]]
+        ),
         Grant(testDescription: "fewer actions", granted: [["type": "payment", "actions": []]], isCovered: false),
         Grant(testDescription: "another type", granted: [["type": "account"]], isCovered: false),
         Grant(testDescription: "nothing", granted: [], isCovered: false),
@@ -350,7 +377,7 @@ import Testing
     @Test(arguments: grants) func comparesGrantedWithRequestedAuthorizationDetails(_ grant: Grant) async throws {
         environment.emulator.fault = .tokenResponse(.member("authorization_details", grant.granted))
         var options = AuthorizationOptions()
-        options.authorizationDetails = Self.payment
+        options.authorizationDetails = grant.requested
         let plain = OAuthClient(server: environment.server(), registration: try ClientRegistration(registration()))
         let request = try await plain.authorizationRequest(options)
         let credential = try await plain.exchange(try await environment.visit(request.url), for: request)

@@ -33,6 +33,17 @@ import Testing
         #expect(life.refreshes == 2)
     }
 
+    /// Some servers send null for absent claims.
+    @Test(arguments: ["nonce", "azp", "at_hash"]) func aNullClaimInARefreshedIDTokenIsAbsent(_ name: String)
+        async throws
+    {
+        let life = try TokenLifeEnvironment()
+        let client = try life.client()
+        let first = try await client.signIn().credential
+        life.environment.emulator.fault = .idToken(.claim(name, .null))
+        #expect(try await client.refresh().tokens.accessToken != first.tokens.accessToken)
+    }
+
     @Test func aRefreshedIDTokenIssuedAFewSecondsBeforeTheFirstIsAccepted() async throws {
         let life = try TokenLifeEnvironment()
         let client = try life.client()

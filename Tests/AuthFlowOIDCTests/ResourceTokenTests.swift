@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowTesting
 import Expectations
 import Foundation
+import Synchronization
 import Testing
 
 /// Tokens for several resources from one refresh token (RFC 8707 section 2.2).
@@ -57,6 +58,44 @@ import Testing
             #expect(try await client.freshTokens(for: Self.a, replacing: rejected.accessToken) == new)
             #expect(try await client.freshTokens(for: Self.b) == other)
             #expect(try await client.freshTokens().accessToken == main)
+        }
+    }
+
+    @Test func aTokenThatHasNotExpiredIsUsedDuringAnOutage() async throws {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let transport = OutageTransport(environment.transport)
+            let client = try environment.client(
+                registration: try Self.registration(),
+                store: MemoryTokenStore(),
+                transport: transport,
+                host: time.host
+            )
+            _ = try await client.signIn()
+            let tokens = try await client.freshTokens(for: Self.a)
+            let lifetime = try #require(tokens.expiresAt).timeIntervalSince(time.now)
+            time.advance(by: .seconds(lifetime - 30))
+            transport.isDown.withLock { $0 = true }
+            // The refresh fails, and then waits for the backoff.
+            for _ in 0..<2 { #expect(try await client.freshTokens(for: Self.a) == tokens) }
+            await #expect(throws: AuthError.self) {
+                try await client.freshTokens(for: Self.a, replacing: tokens.accessToken)
+            }
+            time.advance(by: .seconds(31))
+            let error = await #expect(throws: AuthError.self) { try await client.freshTokens(for: Self.a) }
+            #expect(error?.isTransient == true)
+        }
+    }
+
+    private final class OutageTransport: HTTPTransport {
+        let isDown = Mutex(false)
+        private let base: any HTTPTransport
+
+        init(_ base: any HTTPTransport) { self.base = base }
+
+        func send(_ request: TransportRequest) async throws -> TransportResponse {
+            guard !isDown.withLock({ $0 }) else { throw AuthError(.networkFailed, "The network is down.") }
+            return try await base.send(request)
         }
     }
 

@@ -207,6 +207,29 @@ import Testing
         #expect(error?.code == .insufficientUserAuthentication)
     }
 
+    /// OpenID Connect Core section 3.1.2.1: the provider compares `max_age` when it receives the request, and the pages that follow may take longer.
+    @Test(arguments: [(-59, true), (0, true), (100, true), (-121, false)])
+    func maxAgeIsMeasuredAtTheRequest(_ authenticatedAfter: Int, _ isAccepted: Bool) async throws {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let client = OAuthClient(
+                server: environment.server(host: time.host),
+                registration: try ClientRegistration(try EmulatorEnvironment.registration())
+            )
+            let request = try await client.authorizationRequest(.init(maxAge: .seconds(60)))
+            let authenticated = Int64(time.now.timeIntervalSince1970) + Int64(authenticatedAfter)
+            environment.emulator.fault = .idToken(.claim("auth_time", .integer(authenticated)))
+            time.advance(by: .seconds(300))
+            let callback = try await environment.visit(request.url)
+            if isAccepted {
+                _ = try await client.exchange(callback, for: request)
+            } else {
+                let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
+                #expect(error?.code == .insufficientUserAuthentication)
+            }
+        }
+    }
+
     /// Revoking one token may make the provider revoke the entire grant, and with it the user's session.
     @Test(arguments: [
         (IDTokenFault.authenticatedAnHourAgo, 0), (.missingAuthenticationTime, 0), (.claim("nonce", "another"), 2),

@@ -48,6 +48,19 @@ import Testing
         #expect(try await bob.accounts().map(\.displayName) == ["Bob Example"])
     }
 
+    @Test func anotherUsersSignInAfterTheEndOfASessionIsRejectedWithTheReason() async throws {
+        let store = MemoryTokenStore()
+        let alice = try life.client(store: store)
+        _ = try await alice.signIn()
+        life.environment.emulator.endSessions()
+        await #expect(throws: AuthError.self) { try await alice.refresh() }
+        let bob = try life.client(store: store, user: .bob)
+        let error = await #expect(throws: AuthError.self) { try await bob.signIn() }
+        #expect(error?.code == .accountMismatch)
+        #expect(error?.message.contains("has ended the session of Alice Example") == true, "\(error?.message ?? "")")
+        _ = try await bob.signIn(.replaceAccount)
+    }
+
     @Test(arguments: [AccountPolicy.sameAccount, .addAccount, .replaceAccount])
     func aClientForOneAccountRejectsOtherUsers(_ policy: AccountPolicy) async throws {
         let store = MemoryTokenStore()

@@ -14,7 +14,7 @@ import Testing
         case knowsNobody, emptySubject, userOfAnotherIssuer, everybodyIsOne, anotherSubjectEachTime, ignoresRefusals
         case userInfoOfAnother, userInfoOfAnotherByItsOwnName, userInfoOfOne, userInfoWithoutAsking
         case swapsUsersAtARefresh, swapsIdentitiesAtARefresh
-        case keepsTheAccessToken, keepsTheRefreshToken, losesTheNewRefreshToken, readsNoRefreshToken, endlessLifetime
+        case keepsTheAccessToken, keepsTheRefreshToken, losesTheNewRefreshToken, readsNoRefreshToken, negativeLifetime
         case revokesNothing, revokesTheAccessTokenAlone, revocationUnsupported, revocationFails, dropsTheEndpoint
 
         var rule: String {
@@ -38,7 +38,7 @@ import Testing
                 "must be possible to refresh tokens repeatedly"
             case .keepsTheAccessToken: "new access token"
             case .readsNoRefreshToken: "provider's refresh token must be returned"
-            case .endlessLifetime: "not a number of seconds"
+            case .negativeLifetime: "not a number of seconds"
             case .revokesNothing, .revokesTheAccessTokenAlone: "revoked refresh token must be rejected"
             case .revocationUnsupported, .dropsTheEndpoint: "unless the provider cannot revoke tokens"
             case .revocationFails: "Tokens must be revoked unless"
@@ -136,7 +136,7 @@ import Testing
             case .token:
                 memory.signIns.withLock { [members] in $0.append(members) }
                 if fault == .readsNoRefreshToken { members["refresh_token"] = nil }
-                if fault == .endlessLifetime { members["expires_in"] = .integer(1 << 40) }
+                if fault == .negativeLifetime { members["expires_in"] = -1 }
             case .refresh:
                 let signIns = memory.signIns.withLock { $0 }
                 switch fault {

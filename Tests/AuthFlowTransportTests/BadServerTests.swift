@@ -81,6 +81,15 @@ import Testing
         }
     }
 
+    /// RFC 9110 section 15.
+    @Test(arguments: [600, 999]) func anInvalidStatusCodeCountsAsAServerError(_ status: Int) async throws {
+        try await ScriptedServer.run([.receive, .send("HTTP/1.1 \(status) Denied\r\nContent-Length: 0\r\n\r\n")]) {
+            server in
+            let response = try await get(server)
+            #expect(response.status == 500)
+        }
+    }
+
     /// An unusual or invalid response, and the expected result: an error, or a response with a body.
     struct Case: Sendable, CustomTestStringConvertible {
         let name: String
@@ -99,6 +108,15 @@ import Testing
         Case(
             name: "endless informational responses",
             steps: [.flood("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")],
+            code: .invalidResponse
+        ),
+        Case(
+            name: "a list of identical Content-Length values",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\n{}")]
+        ),
+        Case(
+            name: "a list of different Content-Length values",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 2, 3\r\n\r\n{}")],
             code: .invalidResponse
         ),
         Case(

@@ -50,6 +50,10 @@ AuthFlowServer/RequestLimit AuthFlowServer/ReturnAddress AuthFlowServer/SignInSl
 AuthFlowServer/SessionServer+Callback AuthFlowServer/SignInCookies AuthFlowServer/AuthenticationRequirement
 AuthFlowServer/ForwardAuth AuthFlowServer/SessionData AuthFlowServer/SessionServer+FrontChannelLogout
 AuthFlowTransport/TransferQueue
+AuthFlowDatabase/DatabasePool AuthFlowDatabase/LeasedRecords AuthFlowDatabase/RecordWaiters AuthFlowDatabase/DatabaseStore
+AuthFlowSQLite/SQLiteExecutor AuthFlowSQLite/SQLiteTokenStore
+AuthFlowStores/FileTokenStore AuthFlowStores/FileLock AuthFlowStores/PrivateFile AuthFlowStores/EncryptedTokenStore
+AuthFlowConfiguration/TrustedFile
 """.split()
 
 # Tests from the fastest to the slowest; the first failure ends a run.
@@ -65,6 +69,8 @@ LOOPBACK = "AuthFlowLoopbackTests"
 
 # Run first for checks in the modules for sessions and their tokens.
 SERVER = "SessionServer|SessionSignIn|SessionHook|SessionData|SessionPage|SeveralProviders|ConformanceTests|SessionRaceTests|TokenLifeTests|UnsavedTokensTests|ResourceTokenTests|WaitingRequestTests"
+# Run first for checks in the stores and in the code that reads files.
+STORES = "TokenStore|FileLock|PrivateFile|StoredFile|SecretFile|TrustedFile|LeaseFault|DatabasePool|SQLite|Encrypt|HostileFile|StoredFormats"
 
 # Checks whose absence no test can detect, each with the reason.
 NEXT = "the next check also rejects the missing value"
@@ -307,6 +313,7 @@ def main():
         stages = [LOOPBACK] + STAGES if mutant.file.startswith("AuthFlowLoopback") else STAGES
         if mutant.file.startswith(("AuthFlowResourceClient", "AuthFlowMCP", "AuthFlowHTTP/Auth")): stages = [RESOURCE] + STAGES
         if mutant.file.startswith(("AuthFlowServer", "AuthFlowCredentials")): stages = [SERVER] + STAGES
+        if mutant.file.startswith(("AuthFlowStores", "AuthFlowDatabase", "AuthFlowSQLite", "AuthFlowConfiguration")): stages = [STORES] + STAGES
         killer = next((failure for failure in (test(stage, mutant.number) for stage in stages) if failure), None)
         if killer: print(f"{mutant}\n       caught by {killer}", flush=True)
         else:

@@ -68,7 +68,8 @@ static int clamped(size_t count) { return count > INT_MAX ? INT_MAX : (int)count
 
 authflow_markup_document *authflow_markup_read_xml(const char *bytes, size_t count) {
     if (bytes == NULL) return NULL;
-    return xml.read_xml(bytes, clamped(count), NULL, NULL, NO_ERRORS | NO_WARNINGS | NO_NETWORK | NO_CDATA);
+    // The encoding is not taken from the document: the caller has checked the characters as UTF-8.
+    return xml.read_xml(bytes, clamped(count), NULL, "UTF-8", NO_ERRORS | NO_WARNINGS | NO_NETWORK | NO_CDATA);
 }
 
 void authflow_markup_free(authflow_markup_document *document) { xml.free_document(document); }

@@ -28,6 +28,12 @@ extension StoredAccounts {
             )
         }
         guard policy == .addAccount else {
+            if case .ended(let session)? = entry(of: other) {
+                throw AuthError(
+                    .accountMismatch,
+                    "\(credential.displayName) has signed in, but the provider has ended the session of \(session.identity?.displayName ?? "another user"), who has not signed out here. Sign out first, or choose to add or replace the account."
+                )
+            }
             throw AuthError(
                 .accountMismatch,
                 "\(credential.displayName) has signed in, but another user is already signed in. Sign out first, or choose to add or replace the account."

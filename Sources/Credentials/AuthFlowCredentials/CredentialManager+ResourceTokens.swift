@@ -94,7 +94,16 @@ extension ManagedCredential {
                     let credential = try signedIn(in: accounts)
                     // Another task or process may have obtained the token in the meantime.
                     if let tokens = fresh(credential) { return tokens }
-                    return try await exchange(credential, for: resource, scopes, in: &accounts, lease, epoch)
+                    do {
+                        return try await exchange(credential, for: resource, scopes, in: &accounts, lease, epoch)
+                    } catch let error as AuthError where error.isTransient || error.code == .storageFailed {
+                        // As for the main token, a token that has not expired is used during an outage.
+                        guard let stored = credential.tokens(for: resource, scopes),
+                            stored.isFresh(at: client.host.now(), margin: .zero),
+                            stored.tokens.accessToken != rejected
+                        else { throw error }
+                        return stored.tokens
+                    }
                 }
             }
         }

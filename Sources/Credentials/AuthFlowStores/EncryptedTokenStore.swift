@@ -104,7 +104,11 @@ extension EncryptedTokenStore: TokenStore {
     }
 
     public func reserve(_ size: Int, under lease: Lease) async throws {
-        try await checkKey()
+        // Otherwise, it would be known only after a sign-in that the key cannot be created.
+        switch source {
+        case .file, .store: _ = try await secret(salt: [], isNeeded: false)
+        case .passphrase, .keys: break
+        }
         // The ciphertext is in base64url, with the wrapped key and the salt.
         try await base.reserve(size * 4 / 3 + 1024, under: lease)
     }
@@ -286,19 +290,6 @@ extension EncryptedTokenStore {
 
     private static func contents(ofKeyFile path: String) throws(AuthError) -> [UInt8]? {
         try PrivateFile(path).contents(maximumSize: 1024, isCredential: false)
-    }
-
-    /// If the key already exists, checks that it can be used. Otherwise, the first write creates it.
-    private func checkKey() async throws {
-        switch source {
-        case .file(let path):
-            if let bytes = try Self.contents(ofKeyFile: path) { _ = try Self.key(bytes, from: path) }
-        case .store(let store):
-            if let bytes = try await store.bytes(for: Self.keyRecord) {
-                _ = try Self.key(bytes, from: Self.keyStoreName)
-            }
-        case .passphrase, .keys: break
-        }
     }
 
     private static let keyRecord = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")

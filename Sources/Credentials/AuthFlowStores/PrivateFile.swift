@@ -54,8 +54,10 @@ package struct PrivateFile {
     /// The content of the file; nil when the file does not exist.
     /// - Parameter isCredential: Whether a sign-out would remove the file; default: yes.
     package func contents(maximumSize: Int, isCredential: Bool = true) throws(AuthError) -> [UInt8]? {
-        // O_NOFOLLOW: a link that an attacker put here could make this read, or later overwrite, another file.
-        let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+        // O_NOFOLLOW: a link that an attacker put here could make this read, or later overwrite, another file. A key file is never overwritten, and
+        // may be a link: Kubernetes mounts secrets as links.
+        let link = isCredential ? O_NOFOLLOW : 0
+        let descriptor = unsafe open(path, O_RDONLY | link | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
             if errno == ENOENT { return nil }
             throw failure("cannot be read")
@@ -88,14 +90,15 @@ package struct PrivateFile {
 
     /// - Parameter isCredential: Whether a sign-out would remove the file.
     private func requirePrivate(_ status: stat, isCredential: Bool) throws(AuthError) {
-        guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid() else {
+        let isOwn = isCredential ? status.st_uid == geteuid() : KeyFileAccess.isOwnerTrusted(status)
+        guard status.st_mode & S_IFMT == S_IFREG, isOwn else {
             throw AuthError(.storageFailed, "\(path) is not a regular file owned by this user, so it is not trusted.")
         }
         let remedy =
             isCredential
             ? "Sign out locally, which removes it, and sign in again; or, if you are sure that they are not"
             : "If you are sure that they are not"
-        guard status.st_mode & 0o077 == 0 else {
+        guard isCredential ? status.st_mode & 0o077 == 0 : KeyFileAccess.isPrivate(status) else {
             throw AuthError(
                 .storageFailed,
                 "Other users can access \(path), so its content may be compromised. \(remedy), run: chmod 600 \(ShellWord.path(path))"

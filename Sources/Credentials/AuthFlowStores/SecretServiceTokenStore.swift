@@ -51,7 +51,13 @@ extension SecretServiceTokenStore: TokenStore {
         try await locks.withHeldLock(of: lease) {
             guard let bytes else { return try await response { try $0.clear(attributes, $1) } }
             let text = Base64URL.encode(bytes)
-            try await response { try $0.store(text, label: label, attributes, $1) }
+            try await response { library, cancellation in
+                try library.store(text, label: label, attributes, cancellation)
+                // A lookup searches all keyrings. If the default keyring has changed, it may find an older entry in another one.
+                guard try library.lookup(attributes, cancellation) != text else { return }
+                try library.clear(attributes, cancellation)
+                try library.store(text, label: label, attributes, cancellation)
+            }
         }
     }
 
@@ -127,7 +133,9 @@ extension SecretServiceTokenStore: TokenStore {
     fileprivate let cancellableNew: @convention(c) () -> Pointer?
     fileprivate let cancellableCancel: @convention(c) (Pointer?) -> Void
     private let serviceGet: @convention(c) (Int32, Pointer?, Failure) -> Pointer?
-    private let collectionForAlias: @convention(c) (Pointer?, Text, Int32, Pointer?, Failure) -> Pointer?
+    private let aliasPath: @convention(c) (Pointer?, Text, Pointer?, Failure) -> UnsafeMutablePointer<CChar>?
+    private let collectionAtPath: @convention(c) (Pointer?, Text, Int32, Pointer?, Failure) -> Pointer?
+    private let memoryFree: @convention(c) (Pointer?) -> Void
     private let collectionIsLocked: @convention(c) (Pointer?) -> Int32
     private let passwordStore: @convention(c) (Pointer?, Pointer?, Text?, Text, Text, Pointer?, Failure) -> Int32
     private let passwordLookup: @convention(c) (Pointer?, Pointer?, Pointer?, Failure) -> UnsafeMutablePointer<CChar>?
@@ -158,10 +166,15 @@ extension SecretServiceTokenStore: TokenStore {
         unsafe cancellableNew = unsafeBitCast(try find("g_cancellable_new"), to: type(of: cancellableNew))
         unsafe cancellableCancel = unsafeBitCast(try find("g_cancellable_cancel"), to: type(of: cancellableCancel))
         unsafe serviceGet = unsafeBitCast(try find("secret_service_get_sync"), to: type(of: serviceGet))
-        unsafe collectionForAlias = unsafeBitCast(
-            try find("secret_collection_for_alias_sync"),
-            to: type(of: collectionForAlias)
+        unsafe aliasPath = unsafeBitCast(
+            try find("secret_service_read_alias_dbus_path_sync"),
+            to: type(of: aliasPath)
         )
+        unsafe collectionAtPath = unsafeBitCast(
+            try find("secret_collection_new_for_dbus_path_sync"),
+            to: type(of: collectionAtPath)
+        )
+        unsafe memoryFree = unsafeBitCast(try find("g_free"), to: type(of: memoryFree))
         unsafe collectionIsLocked = unsafeBitCast(
             try find("secret_collection_get_locked"),
             to: type(of: collectionIsLocked)
@@ -195,17 +208,26 @@ extension SecretServiceTokenStore: TokenStore {
 
     /// Checks whether there is a keyring and whether it can be used without prompting the user.
     func requireUnlocked(_ cancellation: Cancellation) throws(AuthError) {
-        // SECRET_SERVICE_OPEN_SESSION | SECRET_SERVICE_LOAD_COLLECTIONS
-        let service = try unsafe call("cannot be reached") { unsafe serviceGet(6, cancellation.object, $0) }
+        // SECRET_SERVICE_OPEN_SESSION
+        let service = try unsafe call("cannot be reached") { unsafe serviceGet(2, cancellation.object, $0) }
         defer { unsafe objectUnref(service) }
-        let collection = try unsafe call("cannot be examined") {
-            unsafe collectionForAlias(service, "default", 0, cancellation.object, $0)
+        let path = try unsafe call("cannot be examined") {
+            unsafe aliasPath(service, "default", cancellation.object, $0)
         }
-        guard let collection = unsafe collection else {
+        guard let path = unsafe path else {
             throw AuthError(
                 .storageFailed,
                 "The keyring has no default collection. Create one, or choose another store."
             )
+        }
+        defer { unsafe memoryFree(path) }
+        // The service's own collection objects would not notice that the user has locked or unlocked the keyring, because no GLib main loop
+        // runs, so a new object is created.
+        let collection = try unsafe call("cannot be examined") {
+            unsafe collectionAtPath(nil, path, 0, cancellation.object, $0)
+        }
+        guard let collection = unsafe collection else {
+            throw AuthError(.storageFailed, "The keyring cannot be examined.")
         }
         defer { unsafe objectUnref(collection) }
         guard unsafe collectionIsLocked(collection) == 0 else {

@@ -179,11 +179,9 @@ extension DecryptionKey {
         }
     }
 
-    /// Whether a JWK may be used for decryption (RFC 7517 sections 4.2 and 4.3).
+    /// Whether a JWK may be used for decryption.
     static func isForEncryption(_ json: JSON) -> Bool {
-        let operations = json["key_ops"]?.strings
-        return (json["use"] == nil || json["use"] == "enc")
-            && operations.map { !Set($0).isDisjoint(with: ["decrypt", "unwrapKey", "deriveKey", "deriveBits"]) } ?? true
+        json.isKey(for: "enc", ["decrypt", "unwrapKey", "deriveKey", "deriveBits"])
     }
 
     /// Parses decryption keys: a key in PEM, a JWK, or every private encryption key of a JWK set.

@@ -50,16 +50,14 @@ package struct EncryptionKey: Sendable {
     /// Reads a key.
     /// - Returns: nil when the key type is not supported, or the key is not for encryption or is malformed.
     package init?(_ json: JSON) {
-        // RFC 7517 sections 4.2 and 4.3.
-        guard json["use"] == nil || json["use"] == "enc", json["d"] == nil else { return nil }
-        if let operations = json["key_ops"] {
-            let own = Set(operations.strings ?? [])
-            guard !own.isDisjoint(with: ["encrypt", "wrapKey", "deriveKey", "deriveBits"]) else { return nil }
+        guard json.isKey(for: "enc", ["encrypt", "wrapKey", "deriveKey", "deriveBits"]), json.keyMember("d") == nil
+        else {
+            return nil
         }
         guard let parts = PublicKeyMaterial(json), let material = Material(parts) else { return nil }
         let isRSA = if case .rsa = material { true } else { false }
         let supported: [KeyManagementAlgorithm] = KeyManagementAlgorithm.all.filter { ($0.usesRSA) == isRSA }
-        if let own = json["alg"] {
+        if let own = json.keyMember("alg") {
             guard let algorithm = own.string.map(KeyManagementAlgorithm.init(rawValue:)), supported.contains(algorithm)
             else {
                 return nil
@@ -70,7 +68,7 @@ package struct EncryptionKey: Sendable {
         }
         self.material = material
         self.keyID = json["kid"]?.string
-        self.isMarkedForEncryption = json["use"] != nil || json["alg"] != nil || json["key_ops"] != nil
+        self.isMarkedForEncryption = ["use", "alg", "key_ops"].contains { json.keyMember($0) != nil }
     }
 
     /// Encrypts text for the owner of the key (JWE Compact Serialization, RFC 7516 section 7.1).

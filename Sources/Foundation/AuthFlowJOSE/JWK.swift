@@ -50,13 +50,10 @@ package struct JWK: Sendable {
     ///   such keys are skipped, as RFC 7517 section 5 recommends ("Implementations SHOULD ignore JWKs within a JWK Set that
     ///   use "kty" ... values that are not understood").
     package init?(_ json: JSON) {
-        // RFC 7517 sections 4.2 and 4.3: a key marked for encryption never verifies a signature.
-        // Some servers include every member, with null or an empty list for absent values.
-        func has(_ name: String) -> Bool { json[name] != nil && json[name] != .null && json[name] != [] }
-        guard !has("use") || json["use"]?.string == "sig" else { return nil }
-        guard !has("key_ops") || json["key_ops"]?.strings?.contains("verify") == true else { return nil }
+        // A key marked for encryption never verifies a signature.
+        guard json.isKey(for: "sig", ["verify"]) else { return nil }
         // A key whose private part is published proves nothing about the signer.
-        guard !has("d") else { return nil }
+        guard json.keyMember("d") == nil else { return nil }
         guard let parts = PublicKeyMaterial(json), let material = Material(parts) else { return nil }
         self.material = material
         self.keyID = json["kid"]?.string

@@ -18,8 +18,8 @@ package final class KeySource: Sendable {
     /// The default freshness lifetime of keys, in seconds, when the provider does not specify one.
     static let standardAge: TimeInterval = 600
     /// The bounds for the lifetime in `Cache-Control: max-age`, in seconds.
-    static let ageBounds: ClosedRange<TimeInterval> = 60...86400
-    /// The maximum age, in seconds, of stale keys, which are used while new keys cannot be fetched.
+    static let ageBounds: ClosedRange<TimeInterval> = 60...43200
+    /// The maximum age, in seconds, of stale keys, which are used while new keys cannot be fetched. It is longer than any freshness lifetime.
     static let maximumStaleAge: TimeInterval = 86400
     /// The minimum interval between two searches for an unknown key, in seconds, if the first search succeeds.
     static let unknownKeyIDSearchInterval: TimeInterval = 30
@@ -132,7 +132,14 @@ package final class KeySource: Sendable {
         let now = self.now()
         let (known, renewal) = try entries.withLock { entries -> ((JWKSet, Int)?, SharedTask<Void>?) in
             let entry = entries[endpoint.url] ?? Entry()
-            guard let keys = entry.keys else { return (nil, begin(&entries, endpoint, fetch)) }
+            guard let keys = entry.keys else {
+                if entry.running == nil, let failure = entry.failure,
+                    Self.isWaiting(now, entry.nextSearch, Self.failureInterval)
+                {
+                    throw failure
+                }
+                return (nil, begin(&entries, endpoint, fetch))
+            }
             // Setting the clock back must not keep keys fresh forever.
             let isFresh = now < entry.freshUntil && now >= entry.fetchedAt
             let isUsable = now < entry.fetchedAt + Self.maximumStaleAge && now >= entry.fetchedAt

@@ -185,11 +185,8 @@ extension PrivateKey {
         }
     }
 
-    /// Whether a JWK may be used for signing (RFC 7517 sections 4.2 and 4.3).
-    static func isForSigning(_ json: JSON) -> Bool {
-        (json["use"] == nil || json["use"] == "sig")
-            && (json["key_ops"] == nil || json["key_ops"]?.strings?.contains("sign") == true)
-    }
+    /// Whether a JWK may be used for signing.
+    static func isForSigning(_ json: JSON) -> Bool { json.isKey(for: "sig", ["sign"]) }
 
     /// Parses a private key: PEM, a JWK, or a JWK set with exactly one signing key (with this `kid`, if specified).
     /// - Throws: ``AuthError`` with `invalid_configuration`.

@@ -24,9 +24,8 @@ package final class PrivateKeyFile<Key: Sendable>: Sendable {
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
             throw rejection("it is not a regular file")
         }
-        guard status.st_uid == geteuid() || status.st_uid == 0 else { throw rejection("it belongs to another user") }
-        let isGroupAccessible = status.st_mode & 0o070 != 0 && !PrivateGroup.isUserPrivate(status.st_gid)
-        guard status.st_mode & 0o007 == 0, !isGroupAccessible else {
+        guard KeyFileAccess.isOwnerTrusted(status) else { throw rejection("it belongs to another user") }
+        guard KeyFileAccess.isPrivate(status) else {
             throw rejection("other users can access it. Run: chmod 600 \(ShellWord.path(path))")
         }
         let version = FileVersion(status)

@@ -60,13 +60,19 @@ package final class PKCS11Key: SigningKey {
             throw AuthError(.unsupported, "The key in the hardware token cannot sign with \(algorithm.rawValue).")
         }
         // Smart cards are slow, and the call blocks its thread.
+        let isCancelled = Mutex(false)
         return try await BlockingCall.run {
-            try self.sign(bytes, algorithm)
+            try self.sign(bytes, algorithm) { isCancelled.withLock { $0 } }
         } onCancel: {
+            isCancelled.withLock { $0 = true }
         }
     }
 
-    private func sign(_ bytes: [UInt8], _ algorithm: SignatureAlgorithm) throws -> [UInt8] {
+    private func sign(
+        _ bytes: [UInt8],
+        _ algorithm: SignatureAlgorithm,
+        isCancelled: () -> Bool
+    ) throws -> [UInt8] {
         let (input, mechanism): ([UInt8], Int) =
             switch algorithm {
             case .es256: (Array(SHA256.hash(data: bytes)), Int(AUTHFLOW_PKCS11_ECDSA))
@@ -76,6 +82,8 @@ package final class PKCS11Key: SigningKey {
             default: (bytes, Int(AUTHFLOW_PKCS11_SHA256_RSA))
             }
         return try session.withLock { session in
+            // A signature without a waiting caller must not delay the others.
+            guard !isCancelled() else { throw CancellationError() }
             if let open = session {
                 do throws(PKCS11Module.Failure) {
                     return try open.module.sign(input, by: mechanism, key: open.key, in: open.number)

@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowHTTP
 import AuthFlowSystem
 import Dispatch
 import Synchronization

@@ -95,7 +95,13 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
         guard let authorization else { return try await next(request, context) }
         var context = context
         context.authorization = authorization
-        var response = try await next(request, context)
+        var response: Response
+        do {
+            response = try await next(request, context)
+        } catch let error as any HTTPResponseError {
+            // The fields belong to every response.
+            response = try error.response(from: request, context: context)
+        }
         for field in authorization.responseFields { response.headers.append(field) }
         return response
     }

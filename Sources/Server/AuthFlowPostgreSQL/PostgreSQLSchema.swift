@@ -41,12 +41,24 @@ enum PostgreSQLSchema {
         let name = PostgreSQLSettings.quoted(schema)
         try link.run("SET statement_timeout = '60s'; SET lock_timeout = '60s'; BEGIN")
         do throws(DatabaseFailure) {
-            // The lock admits one process at a time, because concurrent CREATE SCHEMA IF NOT EXISTS may fail.
+            // The lock admits one process at a time, because a concurrent CREATE SCHEMA would fail.
             // It is released at the end of the transaction.
             try link.run("SELECT pg_advisory_xact_lock(hashtext('authflow migration'))")
+            // PostgreSQL requires the privilege to create schemas even if the schema exists.
+            let literal = name.replacing("'", with: "''")
+            if try link.run("SELECT to_regnamespace('\(literal)') IS NULL") == "t" {
+                do throws(DatabaseFailure) {
+                    try link.run("CREATE SCHEMA \(name)")
+                } catch  where error.message.contains("42501") {
+                    throw DatabaseFailure(
+                        error.kind,
+                        "\(error.message) Have an administrator create the schema for this role: CREATE SCHEMA \(name) AUTHORIZATION role."
+                    )
+                }
+            }
             try link.run(
                 """
-                CREATE SCHEMA IF NOT EXISTS \(name); SET LOCAL search_path = \(name), pg_temp;
+                SET LOCAL search_path = \(name), pg_temp;
                 CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
                 ALTER TABLE migrations ADD COLUMN IF NOT EXISTS needs integer
                 """

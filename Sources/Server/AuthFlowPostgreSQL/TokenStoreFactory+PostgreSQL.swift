@@ -43,7 +43,7 @@ extension TokenStoreFactory {
     @Sendable private static func plaintextURL(_ text: String) throws(AuthError) -> Secret {
         let authority = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst(2).first ?? ""
         let user = authority.contains("@") ? authority.prefix { $0 != "@" } : ""
-        guard !user.contains(":"), !text.contains("password") else {
+        guard !user.contains(":"), !text.lowercased().contains(/password\s*=/) else {
             throw AuthError(
                 .invalidConfiguration,
                 "The URL contains a password. Write {\"env\": \"NAME\"} or {\"file\": \"path\"} instead, or use the key \"password\"."

@@ -142,7 +142,9 @@ typealias RedisCommand = [[UInt8]]
 
     private static func refusal(_ text: String) -> DatabaseFailure {
         let message = "Redis: \(DisplayText.sanitized(text))"
-        switch text.prefix(while: { $0 != " " }) {
+        // Before version 7, Redis wraps the error of a command in a script: "ERR Error running script (...): @user_script:4: -READONLY ...".
+        let inner = text.hasPrefix("ERR Error running script") ? text.ranges(of: ": -").last : nil
+        switch text[(inner?.upperBound ?? text.startIndex)...].prefix(while: { $0 != " " }) {
         case "NOSCRIPT": return DatabaseFailure(.refused, noScript)
         // The server has become a replica, is starting, or cannot reach enough replicas.
         case "READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "UNBLOCKED", "CLUSTERDOWN", "BUSY", "TRYAGAIN",

@@ -37,7 +37,10 @@ extension TokenStoreFactory {
 
     /// Rejects a plaintext URL that contains a password, because other users may be able to read the configuration file.
     @Sendable private static func plaintextURL(_ text: String) throws(AuthError) -> Secret {
-        guard !text.contains("@") || text.hasPrefix("unix:") else {
+        // redis://user@host has no password.
+        let authority = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst(2).first ?? ""
+        let user = authority.contains("@") ? authority.prefix { $0 != "@" } : ""
+        guard !user.contains(":") || text.hasPrefix("unix:") else {
             throw AuthError(
                 .invalidConfiguration,
                 "The URL contains a password. Write {\"env\": \"NAME\"} or {\"file\": \"path\"} instead, or use the key \"password\"."

@@ -9,7 +9,7 @@ import HTTPTypes
 enum ResourceServerKeys {
     static let resource = ConfigurationKey(
         "resource",
-        required: .issuer,
+        required: .parsed("uri") { text throws(AuthError) in try Endpoint(text, name: "resource").url },
         "The identifier of the API: its URL, exactly as clients specify it."
     )
     static let issuers = ConfigurationKey(

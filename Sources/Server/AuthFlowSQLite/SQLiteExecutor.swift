@@ -37,8 +37,14 @@ final class SQLiteExecutor: Sendable {
     func run<Value: Sendable>(
         _ call: @escaping @Sendable (SQLiteConnection) throws(DatabaseFailure) -> Value
     ) async throws -> Value {
-        try await withCheckedThrowingContinuation { continuation in
+        let queuedAt = ContinuousClock.now
+        return try await withCheckedThrowingContinuation { continuation in
             let isAdded = add {
+                // While another program holds the lock of the database, each call before this one may have waited for it.
+                guard queuedAt.duration(to: .now) < Self.maximumWait else {
+                    let failure = DatabaseFailure(.unreachable, "The database was busy for too long.")
+                    return continuation.resume(throwing: failure)
+                }
                 continuation.resume(
                     with: Result { () throws(DatabaseFailure) in try call(try self.connection()) }.mapError {
                         $0 as any Error
@@ -51,6 +57,9 @@ final class SQLiteExecutor: Sendable {
             )
         }
     }
+
+    /// The maximum time for which a call is queued.
+    private static let maximumWait = Duration.seconds(5)
 
     /// The maximum number of queued calls.
     private static let mostWaiting = 10_000

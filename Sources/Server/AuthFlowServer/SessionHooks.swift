@@ -22,12 +22,33 @@ public struct SessionHooks: Sendable {
     /// ``SessionServer/drain(within:)`` waits for it. Default: does nothing.
     public var onEnd: @Sendable (SessionEnd) async -> Void = { _ in }
 
-    /// The timeout of ``onSignIn`` and ``onSignOut``, after which their tasks are cancelled; default: 30 seconds. An
-    /// ``onSignIn`` that times out is treated like one that throws an error.
+    /// The timeout of ``onSignIn`` and ``onSignOut``, after which their tasks are cancelled and no longer awaited; default: 30 seconds.
+    /// An ``onSignIn`` that times out is treated like one that throws an error.
     public var timeout = Duration.seconds(30)
 
     /// Creates hooks that do nothing.
     public init() {}
+}
+
+extension SessionHooks {
+    /// Runs a hook until the timeout. A hook that ignores its cancellation continues to run, but its result is discarded.
+    /// - Throws: ``/AuthFlow/AuthError`` with `timed_out`, or any error that the hook throws.
+    func run<Value: Sendable>(
+        clock: any Clock<Duration>,
+        _ hook: @escaping @Sendable () async throws -> Value
+    ) async throws -> Value {
+        let running = Task { try await hook() }
+        let result = SharedTask { try await running.value }
+        return try await withDeadline(timeout, clock: clock) {
+            AuthError(.timedOut, "The application's hook timed out.")
+        } _: {
+            try await withTaskCancellationHandler {
+                try await result.value()
+            } onCancel: {
+                running.cancel()
+            }
+        }
+    }
 }
 
 /// A completed sign-in whose session does not exist yet.

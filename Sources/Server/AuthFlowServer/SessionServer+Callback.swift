@@ -103,9 +103,7 @@ extension SessionServer {
         onFailure reject: () -> Void
     ) async throws -> SignInDecision {
         do {
-            return try await withDeadline(options.hooks.timeout, clock: host.clock) {
-                AuthError(.timedOut, "The application's onSignIn hook timed out.")
-            } _: { [hooks = options.hooks] in
+            return try await options.hooks.run(clock: host.clock) { [hooks = options.hooks] in
                 try await hooks.onSignIn(new)
             }
         } catch {
@@ -211,7 +209,7 @@ extension SessionServer {
         else { throw Self.unexpectedResponse }
         do {
             return (try await provider.pending.take(state, in: Secret(own.value), of: provider.client), response, own)
-        } catch let error as AuthError where error.code == .invalidCallback {
+        } catch let error as AuthError where [.invalidCallback, .timedOut].contains(error.code) {
             throw Self.unexpectedResponse
         }
     }
@@ -337,13 +335,13 @@ extension SessionServer {
         let (reason, status): (SessionPage.Reason, HTTPResponse.Status) =
             switch (error as? AuthError)?.code {
             case .accessDenied: (.denied, .badRequest)
-            case .invalidCallback, .timedOut: (.stale, .badRequest)
+            case .invalidCallback: (.stale, .badRequest)
             case .loginRequired: (.ended, .badRequest)
             case .insufficientUserAuthentication: (.insufficientAuthentication, .forbidden)
             case .providerRejected, .issuerMismatch: (.failed, .badRequest)
             case .storageFailed, .storeDamaged, .leaseBusy, .leaseLost, .outcomeUnknown:
                 (.unavailable, .serviceUnavailable)
-            case .networkFailed, .temporarilyUnavailable: (.unavailable, .badGateway)
+            case .networkFailed, .temporarilyUnavailable, .timedOut: (.unavailable, .badGateway)
             case nil: (.failed, .internalServerError)
             default: (.failed, .badGateway)
             }

@@ -28,7 +28,7 @@ extension SessionServer {
         if let response = continuation(of: request) { return response }
         var signIn = SessionSignInOptions(
             provider: providers.count == 1 ? nil : single("provider"),
-            returnPath: single("return_to").flatMap { ReturnAddress($0, prefixes: options.returnPrefixes)?.path }
+            returnPath: single("return_to").flatMap { returnPath($0, prefixes: options.returnPrefixes) }
         )
         for parameter in options.signInParameters { single(parameter.rawValue).map { parameter.set($0, in: &signIn) } }
         // A page on another site must not force a signed-in user to sign in again.
@@ -49,6 +49,15 @@ extension SessionServer {
         }
         if signIn.provider == nil, providers.count > 1 { return choice(request, signIn) }
         return await self.signIn(request, signIn)
+    }
+
+    /// The page to return to; nil if it is not a page of the application. This server's endpoints are not such pages: a page of another site
+    /// could otherwise start a sign-in in two steps, the second of which is a request from this site.
+    func returnPath(_ text: String, prefixes: [String]?) -> String? {
+        guard let address = ReturnAddress(text, prefixes: prefixes) else { return nil }
+        let path = String(decoding: address.path.utf8.prefix { !"?#".utf8.contains($0) }, as: UTF8.self)
+        let names = [path, FormURLEncoding.percentDecoded(path) ?? path]
+        return names.contains(where: isEndpoint) ? nil : address.path
     }
 
     /// The parameter that marks the second request of a browser whose first request lacked the session cookie.
@@ -85,7 +94,7 @@ extension SessionServer {
     {
         if let response = continuation(of: request) { return response }
         let known = sessionIdentifier(of: request)
-        let returnPath = signIn.returnPath.flatMap { ReturnAddress($0, prefixes: nil)?.path } ?? options.startPath
+        let returnPath = signIn.returnPath.flatMap { self.returnPath($0, prefixes: nil) } ?? options.startPath
         let isSilent = signIn.authorization.prompt == AuthorizationOptions.Prompt.none
         let named = signIn.provider.flatMap { provider($0) } ?? known?.provider
         guard let provider = named ?? (providers.count == 1 ? providers[0] : nil) else {

@@ -158,9 +158,8 @@ public final class SessionServer: Sendable {
         }
         var options = options
         // Browsers reject cookies with these name prefixes without TLS.
-        if !isSecure, options.cookieName.hasPrefix("__Host-Http-") {
-            options.cookieName = String(options.cookieName.dropFirst("__Host-Http-".count))
-        }
+        let prefix = ["__Host-Http-", "__Host-", "__Http-", "__Secure-"].first { options.cookieName.hasPrefix($0) }
+        if !isSecure, let prefix { options.cookieName = String(options.cookieName.dropFirst(prefix.count)) }
         let isName = options.cookieName.utf8.allSatisfy {
             (0x21...0x7E).contains($0) && !#"()<>@,;:\"/[]?={}"#.utf8.contains($0)
         }
@@ -215,6 +214,9 @@ public final class SessionServer: Sendable {
     private enum Route {
         case login, callback(ProviderSessions), logout, session, backChannelLogout(ProviderSessions), frontChannelLogout
     }
+
+    /// Whether a path is one of this server's endpoints.
+    func isEndpoint(_ path: String) -> Bool { route(path) != nil }
 
     private func route(_ path: String) -> (kind: Route, methods: [HTTPRequest.Method])? {
         switch path {

@@ -54,8 +54,12 @@ extension BrowserLauncher {
     ) throws(ConfigurationError) -> UserAgentFactory.Availability {
         guard try options[opensBrowser] else { return .available(because: "another program opens the URL") }
         if launchEnvironment.mayOpenBrowser, let command = try options[command]?.first {
-            guard launchEnvironment.locate(command) != nil else {
-                let reason = "the browser \(command), which the profile specifies, is not installed"
+            let path = launchEnvironment.locate(command)
+            guard let path, !launchEnvironment.lacksDisplay(for: path) else {
+                let fault =
+                    path == nil
+                    ? "is not installed" : "needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set"
+                let reason = "the browser \(command), which the profile specifies, \(fault)"
                 // The user can open the URL elsewhere.
                 return launchEnvironment.hasTerminal
                     ? .lastResort(reason: reason)

@@ -77,7 +77,8 @@ public struct BrowserLauncher: Sendable {
             throw AuthError(.userAgentFailed, "the program \"\(command.first ?? "")\" is not installed")
         }
         let given = command.dropFirst()
-        let arguments = given.contains("%s") ? given.map { $0 == "%s" ? url : $0 } : given + [url]
+        let arguments =
+            given.contains { $0.contains("%s") } ? given.map { $0.replacing("%s", with: url) } : given + [url]
         let start = ContinuousClock.now
         try DetachedProcess.start([path] + arguments, environment: environment.filter { isNeeded($0.key) }) { status in
             // A browser that exits much later did open the URL, regardless of its exit status.

@@ -161,7 +161,13 @@ public struct SchemeHandler: Sendable {
         guard let path = LaunchEnvironment.find(name, environment) else {
             throw AuthError(.userAgentFailed, "\(name) is not installed. Install the package xdg-utils.")
         }
-        let (status, bytes) = try ChildProcess.output(of: [path] + arguments, environment: environment)
+        let (status, bytes) = try ProgramOutput.waiting(
+            for: [path] + arguments,
+            environment: environment,
+            maximumSize: 64 * 1024,
+            limit: .seconds(10)
+        )
+        guard let bytes else { throw AuthError(.userAgentFailed, "\(name) did not exit within 10 seconds.") }
         guard status == 0 else { throw AuthError(.userAgentFailed, "\(name) exited with status \(status).") }
         return String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
         #else

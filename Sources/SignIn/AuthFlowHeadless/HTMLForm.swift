@@ -166,11 +166,19 @@ struct HTMLForm: Sendable {
         where matches: (Field, KeyPath<Field, String>) -> Bool
     ) throws -> (form: HTMLForm, button: Field)? {
         let all = forms.flatMap { form in form.buttons.map { (form: form, button: $0) } }
+        // Below, the data of every button is compared.
+        guard all.reduce(0, { $0 + $1.form.fields.count }) <= maximumComparisons else {
+            throw AuthError(
+                .userAgentFailed,
+                "The page at \(page.endpoint) has more fields and buttons than can be compared. None was pressed."
+            )
+        }
         for text in [\Field.label, \Field.value, \Field.name] {
             let candidates = all.filter { matches($0.button, text) }
             guard let (form, button) = candidates.first else { continue }
             // A script could distinguish buttons that submit the same data.
-            let isOnly = all.count { $0.form.submits(form, as: button, pressing: $0.button) } == 1
+            let parameters = form.parameters(pressing: button)
+            let isOnly = all.count { $0.form.submits(parameters, of: form, as: button, pressing: $0.button) } == 1
             // The first submit button is the form's default button: without scripts, pressing Enter submits its data.
             // This is sufficient for consent. A denial must be unambiguous, because another button with the same data
             // would grant the request.
@@ -186,10 +194,18 @@ struct HTMLForm: Sendable {
         return nil
     }
 
-    private func submits(_ other: HTMLForm, as button: Field, pressing own: Field) -> Bool {
+    /// The maximum sum, over all buttons, of the number of fields in the button's form.
+    private static let maximumComparisons = 100_000
+
+    private func submits(
+        _ submitted: FormParameters,
+        of other: HTMLForm,
+        as button: Field,
+        pressing own: Field
+    ) -> Bool {
         (own.action ?? action) == (button.action ?? other.action)
             && (own.method ?? method) == (button.method ?? other.method)
-            && parameters(pressing: own) == other.parameters(pressing: button)
+            && parameters(pressing: own) == submitted
     }
 
     /// Submits the form.

@@ -211,10 +211,12 @@ public actor HeadlessBrowser {
     /// Resolves a reference in the page at `base`, or in its redirect (RFC 3986 section 5).
     package static func resolve(_ reference: String, against base: Endpoint) throws -> String {
         // The URL Standard, "basic URL parser": leading and trailing spaces and control characters, tabs and line breaks are removed.
-        let trimmed = String(
-            reference.filter { !"\t\r\n".contains($0) && $0 != "\r\n" }.drop { $0 <= " " }.reversed().drop { $0 <= " " }
-                .reversed()
-        )
+        let removed: Set<Unicode.Scalar> = ["\t", "\r", "\n"]
+        var scalars = reference.unicodeScalars.filter { !removed.contains($0) }.drop { $0 <= " " }
+        while let last = scalars.last, last <= " " { scalars.removeLast() }
+        var view = String.UnicodeScalarView()
+        view.append(contentsOf: scalars)
+        let trimmed = String(view)
         guard let url = URL(string: percentEncoded(trimmed), relativeTo: URL(string: base.url)) else {
             throw AuthError(.userAgentFailed, "\(base) leads to an invalid URL.")
         }

@@ -67,10 +67,7 @@ extension HeadlessUserAgent: UserAgent {
                     switch try await browser.navigate(navigation, until: redirectURI) {
                     case .redirect(let response):
                         if let failure { throw failure }
-                        if options.purpose == .signIn, let shared {
-                            await share(await browser.cookies, replacing: shared, options.reporter)
-                        }
-                        return await browser.redacted(response)
+                        return await finished(response, in: browser, shared, options)
                     case .page(let page):
                         if options.purpose == .signOut {
                             // Some servers send an empty response when they have ended the session. This visit
@@ -87,7 +84,7 @@ extension HeadlessUserAgent: UserAgent {
                         if options.responseMode == .formPost,
                             let response = try await Self.respond(on: page, to: redirectURI)
                         {
-                            return await browser.redacted(response)
+                            return await finished(response, in: browser, shared, options)
                         }
                         navigation = try await driver.next(after: page, in: browser)
                     }
@@ -115,6 +112,19 @@ extension HeadlessUserAgent: UserAgent {
     }
 
     /// Shares the cookies of a completed sign-in.
+    /// - Returns: The response, which belongs to this sign-in.
+    private func finished(
+        _ response: String,
+        in browser: HeadlessBrowser,
+        _ shared: SharedCookies.Snapshot?,
+        _ options: RedirectOptions
+    ) async -> String {
+        if options.purpose == .signIn, let shared {
+            await share(await browser.cookies, replacing: shared, options.reporter)
+        }
+        return await browser.redacted(response)
+    }
+
     private func share(
         _ cookies: [Cookie],
         replacing shared: SharedCookies.Snapshot,

@@ -56,8 +56,9 @@ package struct HTTPMessageReader {
         var lines = text.split(separator: "\r\n", omittingEmptySubsequences: false)[...]
         // RFC 9112 section 3: request-line = method SP request-target SP HTTP-version
         let words = (lines.popFirst() ?? "").split(separator: " ", omittingEmptySubsequences: false)
-        guard words.count == 3, let method = HTTPRequest.Method(rawValue: String(words[0])), words[1].hasPrefix("/")
-        else { throw Refusal(status: .badRequest) }
+        guard words.count == 3, let method = HTTPRequest.Method(rawValue: String(words[0])) else {
+            throw Refusal(status: .badRequest)
+        }
         // RFC 3986 section 2: a target consists of printable ASCII.
         guard words[1].utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw Refusal(status: .badRequest) }
         guard words[2] == "HTTP/1.1" || words[2] == "HTTP/1.0" else { throw Refusal(status: .badRequest) }
@@ -77,11 +78,15 @@ package struct HTTPMessageReader {
         let hosts = fields[values: host]
         guard hosts.count == 1 else { throw Refusal(status: .badRequest) }
         fields[values: host] = []
+        // RFC 9112 section 3.2.2: "A server MUST accept the absolute-form in requests".
+        let origin = "http://\(hosts[0])"
+        let target = words[1].hasPrefix("\(origin)/") ? words[1].dropFirst(origin.count) : words[1]
+        guard target.hasPrefix("/") else { throw Refusal(status: .badRequest) }
         return HTTPRequest(
             method: method,
             scheme: "http",
             authority: hosts[0],
-            path: String(words[1]),
+            path: String(target),
             headerFields: fields
         )
     }

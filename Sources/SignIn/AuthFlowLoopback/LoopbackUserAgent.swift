@@ -107,7 +107,7 @@ extension LoopbackUserAgent: UserAgent {
                 options.reporter.report(
                     .userAgentVisit,
                     details: [
-                        "agent": "loopback", "port": "\(port)", "purpose": "\(options.purpose)",
+                        "agent": "loopback", "port": "\(port)", "host": host, "purpose": "\(options.purpose)",
                         "opens": launcher == nil ? "no" : "yes",
                     ],
                     url: url

@@ -22,12 +22,16 @@ public enum TerminalPrompt {
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 // Reading from a terminal blocks until the user enters a line.
-                DetachedThread.run {
+                let isStarted = DetachedThread.run {
                     let question = DisplayText.sanitized(question, limit: 2000)
                     continuation.resume(
                         with: Result { try read(question, isSecret) { isCancelled.withLock { $0 } } }
                     )
                 }
+                guard !isStarted else { return }
+                continuation.resume(
+                    throwing: AuthError(.userAgentFailed, "The terminal could not be read: there are too many threads.")
+                )
             }
         } onCancel: {
             isCancelled.withLock { $0 = true }
@@ -35,11 +39,22 @@ public enum TerminalPrompt {
     }
 
     /// Displays text on the terminal, or on standard error when there is no terminal.
-    /// - Parameter text: The text. Control characters are removed.
-    public static func show(_ text: String) async {
+    /// - Parameters:
+    ///   - text: The text. Control characters are removed.
+    ///   - isSecret: Whether the text is displayed only on a terminal, because standard error may be logged.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the text is secret and there is no terminal.
+    public static func show(_ text: String, isSecret: Bool = false) async throws {
         let line = "\(DisplayText.sanitized(text, limit: 2000))\n"
         let terminal = unsafe open("/dev/tty", O_WRONLY | O_NOCTTY | O_CLOEXEC)
-        guard terminal >= 0 else { return write(line, to: STDERR_FILENO) }
+        guard terminal >= 0 else {
+            guard !isSecret else {
+                throw AuthError(
+                    .userAgentFailed,
+                    "The provider sent a secret for the user, such as the key of a new authenticator app, and there is no terminal to display it."
+                )
+            }
+            return write(line, to: STDERR_FILENO)
+        }
         defer { close(terminal) }
         write(line, to: terminal)
     }

@@ -29,8 +29,15 @@ public final class TerminalRedirects: Sendable {
 
     private let isEnabled: Bool
     private let notify: @Sendable (Notice) -> Void
-    private let waitingStates: AsyncStream<Bool>
-    private let waitingState: AsyncStream<Bool>.Continuation
+
+    private struct State {
+        /// Whether a URL has been shown, and the client waits for the response.
+        var isWaiting = false
+        /// Receives the changes of ``isWaiting``.
+        var changes: AsyncStream<Bool>.Continuation?
+    }
+
+    private let state = Mutex(State())
 
     /// Creates a reader.
     /// - Parameters:
@@ -42,23 +49,29 @@ public final class TerminalRedirects: Sendable {
     ) {
         self.isEnabled = isEnabled
         self.notify = notify ?? Self.writeNotice
-        (self.waitingStates, self.waitingState) = AsyncStream.makeStream()
     }
 
     /// The observer to pass to the client, or to call from the client's own observer. It tracks when a URL is shown and
     /// when the wait for the response ends.
     public var observer: @Sendable (FlowEvent) -> Void {
-        { [waitingState] event in
+        { [self] event in
             guard event.step == .userAgentVisit || event.step == .endSession else { return }
             switch event.progress {
-            case .note where event.url != nil: waitingState.yield(true)
-            case .succeeded, .failed, .cancelled: waitingState.yield(false)
+            case .note where event.url != nil: change(isWaiting: true)
+            case .succeeded, .failed, .cancelled: change(isWaiting: false)
             default: break
             }
         }
     }
 
-    /// Runs `body`, and meanwhile passes pasted redirects to a client.
+    private func change(isWaiting: Bool) {
+        state.withLock { state in
+            state.isWaiting = isWaiting
+            state.changes?.yield(isWaiting)
+        }
+    }
+
+    /// Runs `body`, and meanwhile passes pasted redirects to a client. Only one call at a time reads the terminal.
     /// - Throws: Any error that `body` throws.
     public func accepting<Return: Sendable>(
         for client: AuthClient,
@@ -75,6 +88,11 @@ public final class TerminalRedirects: Sendable {
     /// Reads from the terminal only while a redirect is expected, because other code may read it at other times.
     private func read(for client: AuthClient) async {
         var reading: Task<Void, Never>?
+        let (waitingStates, changes) = AsyncStream<Bool>.makeStream()
+        state.withLock { state in
+            changes.yield(state.isWaiting)
+            state.changes = changes
+        }
         for await isWaiting in waitingStates {
             reading?.cancel()
             await reading?.value
@@ -89,10 +107,11 @@ public final class TerminalRedirects: Sendable {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 // Reading from a terminal blocks until the user enters a line.
-                DetachedThread.run { [self] in
+                let isStarted = DetachedThread.run { [self] in
                     readLines(isCancelled: { isCancelled.withLock { $0 } }, deliver: client.resume)
                     continuation.resume()
                 }
+                if !isStarted { continuation.resume() }
             }
         } onCancel: {
             isCancelled.withLock { $0 = true }

@@ -134,9 +134,10 @@ import Testing
         ),
     ]
 
-    @Test(arguments: orders, [404, 403, 302, 200]) func requestsTheWellKnownURLsOfAnIssuerInOrder(
+    @Test(arguments: orders, [(404, "<html>"), (403, "<html>"), (302, "<html>"), (200, "<html>"), (200, "{}")])
+    func requestsTheWellKnownURLsOfAnIssuerInOrder(
         _ order: Order,
-        _ status: Int
+        _ page: (status: Int, body: String)
     )
         async throws
     {
@@ -150,8 +151,8 @@ import Testing
         let paths = Mutex<[String]>([])
         let transport = InProcessTransport(origin: Self.issuer) { request, _ in
             paths.withLock { $0.append(request.path ?? "") }
-            // Some applications return an HTML page, not a metadata document, for every URL.
-            return TransportResponse(head: HTTPResponse(status: .init(code: status)), body: Array("<html>".utf8))
+            // Some applications return a page or another JSON document for every URL.
+            return TransportResponse(head: HTTPResponse(status: .init(code: page.status)), body: Array(page.body.utf8))
         }
         let server = AuthorizationServer(Ordered(issuer: order.issuer, order: order.order), transport: transport)
         let error = await #expect(throws: AuthError.self) { try await server.metadata() }

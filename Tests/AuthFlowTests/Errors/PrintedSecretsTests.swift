@@ -50,6 +50,7 @@ import Testing
             redirectURI: "a.b:/c",
             issuer: "https://id.example.com",
             expiresAt: Date(),
+            requestedAt: nil,
             clientID: "c",
             state: Secret(secret),
             nonce: Secret(secret),

@@ -19,6 +19,7 @@ import Testing
             redirectURI: redirectURI,
             issuer: Self.issuer,
             expiresAt: .distantFuture,
+            requestedAt: nil,
             clientID: "client",
             state: Secret("z634l182"),
             nonce: Secret("nonce"),

@@ -20,6 +20,7 @@ import Testing
         "https://", "", "https://user@id.example.com/", "https://id.example.com/#fragment",
         "https://id.example.com\\@evil",
         "https://id.example.com/ ", "https://id.exämple.com/", "javascript:alert(1)", "https://id.example.com:99999/",
+        "https://id.example.com:99999999999999999999/", "https://id.example.com:99999999999999999999?x",
         "http://localhost.example.com/", "https://id.example.com/\n", "https://%6cocalhost/", "https://127.0.0.%31/",
         "https://192.168.0.%31/", "https://id%2eexample.com/", "https://[fe80::1%25lo]/",
     ]) func rejectsInvalidEndpoints(_ url: String) {
@@ -46,6 +47,8 @@ import Testing
     @Test(arguments: [
         ("https://a/b?x=1&y=2#access_token=3", "https://a/b?x=…&y=…#access_token=…"),
         ("https://user:pw@a/b", "https://<redacted>@a/b"),
+        ("https://user:p=w@a/b", "https://<redacted>@a/b"),
+        ("https://user:p=w@a/b=secret", "https://<redacted>@a/b=…"),
         ("com.example:/cb?code=1", "com.example:/cb?code=…"),
         ("plain", "plain"),
     ]) func redactsValuesInURLs(_ url: String, _ shown: String) {

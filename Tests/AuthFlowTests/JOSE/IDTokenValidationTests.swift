@@ -207,7 +207,7 @@ import Testing
         func validate(_ authTime: JSON?, maximumAge: TimeInterval) throws -> IDTokenClaims {
             var claims = Self.good
             claims["auth_time"] = authTime
-            return try self.validate(claims) { $0.maximumAuthenticationAge = maximumAge }
+            return try self.validate(claims) { $0.earliestAuthentication = Double(Self.time) - maximumAge }
         }
         _ = try validate(.integer(Self.time - 300), maximumAge: 300)
         _ = try validate(.integer(Self.time - 360), maximumAge: 300)

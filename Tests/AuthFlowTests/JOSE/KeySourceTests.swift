@@ -94,6 +94,29 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches == 1)
     }
 
+    /// Tokens with forged signatures reach the key source, too.
+    @Test func aFailedFirstFetchIsNotRepeatedForEveryToken() async throws {
+        provider.state.withLock { $0.isDown = true }
+        for _ in 0..<20 {
+            let error = await #expect(throws: AuthError.self) { try await verdict(token(keys)) }
+            #expect(error?.code == .networkFailed)
+        }
+        #expect(provider.fetches == 1)
+        provider.state.withLock { $0.isDown = false }
+        provider.advance(KeySource.failureInterval + 1)
+        #expect(try await verdict(token(keys)) == .verified)
+        #expect(provider.fetches == 2)
+    }
+
+    /// Keys that the provider allows to be cached for a day are usable during an outage that begins when they become stale.
+    @Test func staleKeysWithALongLifetimeAreUsedDuringAnOutage() async throws {
+        provider.state.withLock { $0.cacheControl = "max-age=86400" }
+        #expect(try await verdict(token(keys)) == .verified)
+        provider.state.withLock { $0.isDown = true }
+        provider.advance(KeySource.ageBounds.upperBound + 1)
+        #expect(try await verdict(token(keys)) == .verified)
+    }
+
     @Test func findsRotatedKeysAtOnceButLimitsFurtherFetches() async throws {
         // Rows 18 and 19: the first fetch does not start a cooldown.
         #expect(try await verdict(token(keys)) == .verified)
@@ -260,7 +283,7 @@ private final class KeyProvider: Sendable {
     @Test(
         arguments: [
             (nil, 600), ("max-age=3600", 3600), ("public, max-age=300", 300), ("max-age=0", 60), ("no-store", 60),
-            ("no-cache, max-age=3600", 60), ("max-age=99999999", 86400), ("max-age=x", 600), ("MAX-AGE=120", 120),
+            ("no-cache, max-age=3600", 60), ("max-age=99999999", 43200), ("max-age=x", 600), ("MAX-AGE=120", 120),
             ("max-age=-5", 60), ("max-age=nan", 600),
         ] as [(String?, TimeInterval)]
     ) func followsCacheControlWithinBounds(_ field: String?, _ age: TimeInterval) {

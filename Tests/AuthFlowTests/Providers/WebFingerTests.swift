@@ -18,8 +18,8 @@ import Testing
             "https://shopping.example.com"
         ),
         ("a@b@example.com", "acct:a@b@example.com", "https://example.com"),
-        ("example.com", "https://example.com", "https://example.com"),
-        ("example.com:8080", "https://example.com:8080", "https://example.com:8080"),
+        ("example.com", "https://example.com/", "https://example.com"),
+        ("example.com:8080", "https://example.com:8080/", "https://example.com:8080"),
         ("https://example.com/joe", "https://example.com/joe", "https://example.com"),
         ("example.com/joe#fragment", "https://example.com/joe", "https://example.com"),
         ("acct:alice@127.0.0.1:8400", "acct:alice@127.0.0.1:8400", "http://127.0.0.1:8400"),

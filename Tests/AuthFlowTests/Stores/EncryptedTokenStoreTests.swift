@@ -56,6 +56,31 @@ import Testing
         }
     }
 
+    /// The user would otherwise sign in before the store fails.
+    @Test func noSpaceIsReservedIfTheKeyFileCannotBeCreated() async throws {
+        try await withDirectory { directory in
+            let store = EncryptedTokenStore(FileTokenStore(directory: directory), key: .file(path: "/proc/none/key"))
+            let error = await #expect(throws: AuthError.self) {
+                try await store.withLease(on: key) { try await store.reserve(100, under: $0) }
+            }
+            #expect(error?.code == .storageFailed)
+        }
+    }
+
+    /// Kubernetes mounts secrets as symbolic links.
+    @Test func aKeyFileMayBeASymbolicLink() async throws {
+        try await withDirectory { directory in
+            let base = MemoryTokenStore()
+            try await EncryptedTokenStore(base, key: .file(path: "\(directory)/key")).set(secret, for: key)
+            try FileManager.default.createSymbolicLink(
+                atPath: "\(directory)/link",
+                withDestinationPath: "\(directory)/key"
+            )
+            let store = EncryptedTokenStore(base, key: .file(path: "\(directory)/link"))
+            #expect(try await store.bytes(for: key) == secret)
+        }
+    }
+
     @Test func conformsWithAKeyOfAnotherStore() async throws {
         let store = EncryptedTokenStore(MemoryTokenStore(), key: .store(MemoryTokenStore()))
         try await TokenStoreConformance(store: store).run()

@@ -58,6 +58,8 @@ import Testing
         let environment = ["PATH": "/usr/local/bin:/usr/bin:/bin"]
         let (note, _) = try await open("https://id.example.com/", ["--new", "%s", "--last"], environment: environment)
         #expect(note.hasPrefix("--new\nhttps://id.example.com/\n--last\n"))
+        let (app, _) = try await open("https://id.example.com/", ["--app=%s"], environment: environment)
+        #expect(app.hasPrefix("--app=https://id.example.com/\n"))
         // The URL is not interpreted by a shell.
         let (other, _) = try await open("https://id.example.com/?$(id)`id`;'\"", [], environment: environment)
         #expect(other.hasPrefix("https://id.example.com/?$(id)`id`;'\"\n"))

@@ -290,6 +290,10 @@ import Testing
         #expect(
             place.launchEnvironment.forwardingCommand(port: 8400) == "ssh -N -L 8400:127.0.0.1:8400 alice@192.0.2.1"
         )
+        #expect(
+            place.launchEnvironment.forwardingCommand(port: 8400, host: "[::1]")
+                == "ssh -N -L 8400:[::1]:8400 alice@192.0.2.1"
+        )
         place.environment["SSH_CONNECTION"] = "192.0.2.7 50000 192.0.2.1 2222"
         #expect(
             place.launchEnvironment.forwardingCommand(port: 8400)

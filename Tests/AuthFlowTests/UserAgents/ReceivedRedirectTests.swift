@@ -54,6 +54,22 @@ import Testing
         var testDescription: String { url }
     }
 
+    /// RFC 3986 section 6.2.3: browsers send "/" for an empty path.
+    @Test(arguments: [
+        ("https://app.example.com", "https://app.example.com/?code=1", true),
+        ("https://app.example.com", "https://app.example.com?code=1", true),
+        ("http://127.0.0.1:8456", "http://127.0.0.1:8456/?code=1", true),
+        ("https://app.example.com", "https://app.example.com//?code=1", false),
+        ("https://app.example.com", "https://app.example.com/x?code=1", false),
+        ("https://app.example.com", "https://app.example.com.evil.example/?code=1", false),
+        ("https://app.example.com/cb", "https://app.example.com/cb/?code=1", false),
+        ("https://app.example.com?x=1", "https://app.example.com?x=1/&code=1", false),
+        ("com.example.app:", "com.example.app:/?code=1", false),
+    ])
+    func anEmptyPathOfARedirectURIIsEquivalentToASlash(_ redirectURI: String, _ url: String, _ isAccepted: Bool) {
+        #expect((RedirectResponse.encoded(in: url, at: redirectURI, .query) == "code=1") == isAccepted)
+    }
+
     static let redirects: [Redirect] = [
         Redirect(url: "com.example.app:/callback?code=1&state=the-right-state", mode: .query, isAccepted: true),
         Redirect(

@@ -63,8 +63,13 @@ public struct Endpoint: Sendable, Hashable {
                 "its host is a number that can be parsed in several ways; write an IPv4 address as 192.0.2.1"
             )
         }
-        if let port = components.port {
-            guard (1...65535).contains(port) else { throw rejection("the port is not between 1 and 65535") }
+        // A port that is not an `Int` is not parsed.
+        let authority = url.dropFirst(scheme.utf8.count + 3).prefix { !"/?#".contains($0) }
+        let digits = authority.utf8.lastIndex(of: UInt8(ascii: ":")).map { authority[$0...].dropFirst() } ?? ""
+        if components.port != nil || !digits.isEmpty && !digits.contains("]") {
+            guard let port = components.port, (1...65535).contains(port) else {
+                throw rejection("the port is not between 1 and 65535")
+            }
         }
         self.url = url
         self.scheme = scheme

@@ -72,7 +72,9 @@ public struct NetworkSettings: Sendable {
             guard parts.count == 3, parts[1].isEmpty,
                 ["http:", "https:", "socks5:", "socks5h:"].contains(parts[0].lowercased())
             else {
-                throw rejection("its URL does not begin with http://, https://, socks5:// or socks5h://")
+                throw rejection(
+                    "its URL does not begin with http://, https://, socks5:// or socks5h:// (for socks://, use socks5h://)"
+                )
             }
             let place = parts[2].hasSuffix("/") ? String(parts[2].dropLast()) : parts[2]
             guard !place.utf8.contains(UInt8(ascii: "@")) else {
@@ -81,7 +83,7 @@ public struct NetworkSettings: Sendable {
             // If the URL had no port, libcurl would use port 1080.
             let digits = place.utf8.lastIndex(of: UInt8(ascii: ":")).map { place[place.utf8.index(after: $0)...] }
             guard let port = digits.flatMap({ UInt16($0) }), port > 0 else {
-                throw rejection("its URL has no valid port")
+                throw rejection("its URL has no valid port, as in http://proxy.example.com:3128")
             }
             guard !place.isEmpty, place.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#\\".utf8.contains($0) }) else {
                 throw rejection("its URL does not consist of a scheme, a host and a port")

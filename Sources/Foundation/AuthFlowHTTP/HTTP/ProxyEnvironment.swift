@@ -1,4 +1,4 @@
-/// The proxy that the environment variables specify, following curl's conventions.
+/// The proxy that the environment variables specify, with the names that curl uses.
 struct ProxyEnvironment {
     private let variables: [String: String]
 

@@ -9,9 +9,10 @@ package enum Redaction {
         let url = String(url).unicodeScalars[...]
         let beforeFragment = url.prefix { $0 != "#" }
         let base = beforeFragment.prefix { $0 != "?" }
-        // Text after an equals sign in a path is redacted as if it were part of a query.
-        let path = base.prefix { $0 != "=" }
-        var result = withoutUser(path) + (path.endIndex < base.endIndex ? "=…" : "")
+        // Text after an equals sign in a path is redacted as if it were part of a query. A password may contain one, too.
+        let shown = withoutUser(base).unicodeScalars
+        let path = shown.prefix { $0 != "=" }
+        var result = String(path) + (path.endIndex < shown.endIndex ? "=…" : "")
         if base.endIndex < beforeFragment.endIndex { result += "?" + values(of: beforeFragment[base.endIndex...]) }
         if beforeFragment.endIndex < url.endIndex { result += "#" + values(of: url[beforeFragment.endIndex...]) }
         return DisplayText.sanitized(result, limit: 2000)

@@ -59,35 +59,6 @@ package enum ChildProcess {
         return identifier
     }
 
-    /// Runs a program and waits for it to exit.
-    /// - Returns: Its exit status and its standard output.
-    package static func output(
-        of command: [String],
-        environment: [String: String]
-    ) throws(AuthError) -> (status: Int32, bytes: [UInt8]) {
-        var ends: [Int32] = [-1, -1]
-        guard unsafe pipe(&ends) == 0 else {
-            throw AuthError(.userAgentFailed, "\(command[0]) could not be started: there are too many open files.")
-        }
-        // Prevents programs started concurrently from inheriting the descriptors.
-        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-        defer { close(ends[0]) }
-        let identifier = Result { () throws(AuthError) in
-            try spawn(command, environment: environment, output: ends[1])
-        }
-        close(ends[1])
-        let child = try identifier.get()
-        var bytes: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 4096)
-        while true {
-            let count = unsafe read(ends[0], &buffer, buffer.count)
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else { break }
-            bytes += buffer[..<count]
-        }
-        return (end(of: child), bytes)
-    }
-
     /// Waits for a program to exit without reaping it, so that its process ID stays reserved.
     package static func waitForExit(of identifier: pid_t) {
         var information = unsafe siginfo_t()

@@ -103,9 +103,21 @@ private final class Child: Sendable {
                 }
             }
         }
-        let bytes = contents(of: input, maximumSize: maximumSize, until: end)
+        var bytes = contents(of: input, maximumSize: maximumSize, until: end)
+        if let end, !exits(before: end) { bytes = nil }
         if bytes == nil { kill() }
         return (waitForExit(), bytes)
+    }
+
+    /// Waits for the program to exit: it may have closed its output before.
+    private func exits(before end: ContinuousClock.Instant) -> Bool {
+        var pause: Int32 = 1
+        while !hasEnded {
+            guard .now < end else { return false }
+            _ = poll(nil, 0, pause)
+            pause = min(pause * 2, Self.outputGracePeriod)
+        }
+        return true
     }
 
     /// The program's output up to its exit; nil if the output is too large or the program timed out. A process that the program leaves

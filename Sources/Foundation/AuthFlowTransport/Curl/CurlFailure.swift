@@ -52,11 +52,14 @@ struct CurlFailure {
             error = failure("Could not connect to \(peer). Is the address correct, and is the server running?")
         case AUTHFLOW_CURL_CERTIFICATE_REFUSED, AUTHFLOW_CURL_BAD_CA_FILE:
             let isBadFile = result == AUTHFLOW_CURL_BAD_CA_FILE
+            // Without a response to CONNECT, the certificate is the proxy's, and the result is not about it.
+            let isOfProxy = connectStatus == 0 && proxy?.url.hasPrefix("https:") == true
             let reason =
                 isBadFile
-                ? ": the CA file could not be read" : Self.reason(easy?.info(AUTHFLOW_CURL_INFO_VERIFY_RESULT) ?? 0)
+                ? ": the CA file could not be read"
+                : isOfProxy ? "" : Self.reason(easy?.info(AUTHFLOW_CURL_INFO_VERIFY_RESULT) ?? 0)
             error = failure(
-                "No TLS connection to \(place) was established, because its certificate could not be verified\(reason)."
+                "No TLS connection to \(isOfProxy ? peer : place) was established, because its certificate could not be verified\(reason)."
             )
         case AUTHFLOW_CURL_CLIENT_CERTIFICATE:
             error = failure(

@@ -74,6 +74,7 @@ final class CurlLoop: Sendable {
     }
 
     private func run() {
+        BrokenPipeSignal.blockInCurrentThread()
         let opened = authflow_curl_open()
         guard opened == AUTHFLOW_CURL_READY, let multi = CurlMulti() else {
             return end(CurlFailure.unavailable(opened))

@@ -194,6 +194,13 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
 
     private func transportResponse(_ head: HTTPResponse) -> TransportResponse {
         var response = TransportResponse(head: head, body: body)
+        // libcurl has decoded the body. Without a body, the fields describe the response to a GET request.
+        if call.head.headerFields[.acceptEncoding] == nil, call.head.method != .head,
+            response.head.headerFields[.contentEncoding] != nil
+        {
+            response.head.headerFields[.contentEncoding] = nil
+            response.head.headerFields[.contentLength] = nil
+        }
         response.reach = reach
         return response
     }

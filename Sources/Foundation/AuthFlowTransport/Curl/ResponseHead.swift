@@ -49,8 +49,11 @@ struct ResponseHead {
     private static func status(of line: [UInt8]) throws(Fault) -> Int {
         let parts = line.split(separator: UInt8(ascii: " "), maxSplits: 2, omittingEmptySubsequences: false)
         guard parts.count >= 2, parts[0].starts(with: "HTTP/".utf8), parts[1].count == 3,
-            let code = Int(String(decoding: parts[1], as: UTF8.self)), (100...599).contains(code)
+            let code = Int(String(decoding: parts[1], as: UTF8.self)), (100...999).contains(code)
         else { throw .malformed("its status line cannot be parsed") }
+        // RFC 9110 section 15: a client "that receives a response with an invalid status code SHOULD process the response as if it had a 5xx
+        // (Server Error) status code".
+        guard code < 600 else { return 500 }
         // RFC 9110 section 15.2.2: 101 (Switching Protocols) is the response to an `Upgrade` field, which is never sent here.
         guard code != 101 else { throw .malformed("it switches to another protocol") }
         return code
@@ -100,13 +103,22 @@ struct ResponseHead {
 
     /// RFC 9112 section 6.3: conflicting lengths are "an unrecoverable error", and a length together with a
     /// `Transfer-Encoding` "ought to be handled as an error": both allow response splitting.
-    private func requireSingleContentLength() throws(Fault) {
-        let lengths = fields.filter { $0.name == .contentLength }.map(\.value)
+    private mutating func requireSingleContentLength() throws(Fault) {
+        // RFC 9112 section 6.3: a list of identical values is processed as that value.
+        let lengths = fields.filter { $0.name == .contentLength }.flatMap { field in
+            field.value.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false).map { item in
+                item.filter { $0 != 0x20 && $0 != 0x09 }
+            }
+        }
         guard let first = lengths.first else { return }
         guard Set(lengths).count == 1 else { throw .malformed("it has conflicting Content-Length values") }
         guard first.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }),
             Int(String(decoding: first, as: UTF8.self)) != nil
         else { throw .malformed("its Content-Length is not a valid number") }
+        if fields.count(where: { $0.name == .contentLength }) > 1 || lengths.count > 1 {
+            fields.removeAll { $0.name == .contentLength }
+            fields.append((.contentLength, Array(first)))
+        }
         guard !fields.contains(where: { $0.name == .transferEncoding }) else {
             throw .malformed("it has both Content-Length and Transfer-Encoding")
         }

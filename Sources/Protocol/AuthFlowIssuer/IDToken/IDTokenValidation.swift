@@ -26,8 +26,9 @@ package struct IDTokenValidation: Sendable {
         package var code: Secret?
         /// The maximum age of the token, in seconds; nil for no limit.
         package var maximumTokenAge: TimeInterval? = 600
-        /// The maximum time since the user's authentication (`max_age`), in seconds; nil when it was not requested.
-        package var maximumAuthenticationAge: TimeInterval?
+        /// The earliest time at which the user may have authenticated (`max_age`), in seconds since the Epoch; nil for any time, even an
+        /// unknown one.
+        package var earliestAuthentication: TimeInterval?
         /// The `acr` values, one of which the token must contain: empty when any is accepted, nil when the claim was
         /// not requested as essential.
         package var essentialACRValues: [String]?
@@ -156,9 +157,9 @@ package struct IDTokenValidation: Sendable {
             // "11. If a nonce value was sent in the Authentication Request, a nonce Claim MUST be present and its value
             // checked to verify that it is the same value as the one that was sent in the Authentication Request."
             // A nonce that was never sent belongs to another sign-in.
-            guard claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
+            guard rules["nonce"] == nonce.map({ .string($0.exposed) }) else {
                 let reason =
-                    switch (nonce, claims["nonce"]) {
+                    switch (nonce, rules["nonce"]) {
                     case (_?, nil):
                         "it has no nonce although one was sent: the provider omits it, in violation of OpenID Connect Core section 3.1.3.7, item 11"
                     case (nil, _): "it has a nonce although none was sent, so it belongs to another sign-in"
@@ -176,7 +177,7 @@ package struct IDTokenValidation: Sendable {
         case .refresh(let original, let nonce):
             try compare(rules, issued: issued, audience: audience, with: original, nonce: nonce)
         case .presented(let nonce):
-            guard nonce == nil || claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
+            guard nonce == nil || rules["nonce"] == nonce.map({ .string($0.exposed) }) else {
                 throw rules.rejection("its nonce differs from the one that was sent")
             }
         }
@@ -194,11 +195,11 @@ package struct IDTokenValidation: Sendable {
         // max_age parameter, the Client SHOULD check the auth_time Claim value and request re-authentication if it
         // determines too much time has elapsed since the last End-User authentication." Section 2: with max_age it is
         // REQUIRED.
-        if let maximum = expectation.maximumAuthenticationAge {
+        if let earliest = expectation.earliestAuthentication {
             guard let authenticated = claims["auth_time"]?.number else {
                 throw Self.insufficient("it lacks the time of the user's authentication (auth_time)")
             }
-            guard authenticated >= time - leeway - maximum else {
+            guard authenticated >= earliest - leeway else {
                 throw Self.insufficient("the user's last authentication is older than requested (auth_time, max_age)")
             }
             passed?("auth_time", "OpenID Connect Core section 3.1.3.7, item 13")
@@ -217,16 +218,16 @@ package struct IDTokenValidation: Sendable {
         let isPresented = if case .presented = expectation.context { true } else { false }
         let checksAccessToken = !isPresented || expectation.accessToken != nil
         guard
-            claims["at_hash"] == nil || !checksAccessToken
-                || matchesHash(claims["at_hash"], expectation.accessToken, hash)
+            rules["at_hash"] == nil || !checksAccessToken
+                || matchesHash(rules["at_hash"], expectation.accessToken, hash)
         else {
             throw rules.rejection("its at_hash does not match the access token issued with it")
         }
-        if claims["at_hash"] != nil, checksAccessToken { passed?("at_hash", "OpenID Connect Core section 3.1.3.8") }
-        guard claims["c_hash"] == nil || isPresented || matchesHash(claims["c_hash"], expectation.code, hash) else {
+        if rules["at_hash"] != nil, checksAccessToken { passed?("at_hash", "OpenID Connect Core section 3.1.3.8") }
+        guard rules["c_hash"] == nil || isPresented || matchesHash(rules["c_hash"], expectation.code, hash) else {
             throw rules.rejection("its c_hash does not match the authorization code")
         }
-        if claims["c_hash"] != nil, !isPresented { passed?("c_hash", "OpenID Connect Core section 3.3.2.11") }
+        if rules["c_hash"] != nil, !isPresented { passed?("c_hash", "OpenID Connect Core section 3.3.2.11") }
 
         return IDTokenClaims(
             json: claims,
@@ -264,7 +265,6 @@ package struct IDTokenValidation: Sendable {
         with original: IDToken,
         nonce: String?
     ) throws(AuthError) {
-        let claims = rules.json
         // "its iat Claim MUST represent the time that the new ID Token is issued". The provider's nodes have separate clocks.
         guard issued >= original.issuedAt.timeIntervalSince1970 - expectation.leeway else {
             throw rules.rejection("it is older than the ID Token that it replaces (iat)")
@@ -276,12 +276,13 @@ package struct IDTokenValidation: Sendable {
         }
         // "it SHOULD NOT have a nonce Claim ...; however, if it is present, its value MUST be the same as in the ID Token
         // issued at the time of the original authentication"
-        guard claims["nonce"] == nil || claims["nonce"] == nonce.map(JSON.string) else {
+        guard rules["nonce"] == nil || rules["nonce"] == nonce.map(JSON.string) else {
             throw rules.rejection("its nonce has changed")
         }
         // "its azp Claim Value MUST be the same as in the ID Token issued when the original authentication occurred; if no
         // azp Claim was present in the original ID Token, one MUST NOT be present in the new ID Token"
-        guard claims["azp"] == original.claims["azp"] else { throw rules.rejection("its azp has changed") }
+        let authorizedParty = original.claims["azp"].flatMap { $0 == .null ? nil : $0 }
+        guard rules["azp"] == authorizedParty else { throw rules.rejection("its azp has changed") }
     }
 
     /// The error for a token of the expected user whose authentication does not meet the request's requirements.

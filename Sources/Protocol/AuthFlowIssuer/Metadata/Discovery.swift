@@ -133,11 +133,17 @@ struct Discovery: Sendable {
         } catch {
             throw AuthError(.discoveryFailed, error.message, status: 200, underlyingError: error)
         }
-        let named = json["issuer"]?.string ?? ""
+        guard let named = json["issuer"]?.string, !named.isEmpty else {
+            throw AuthError(
+                .discoveryFailed,
+                "The document at \(call) is not provider metadata: it has no \"issuer\".",
+                status: 200
+            )
+        }
         // OIDC Discovery section 4.3: "The issuer value returned MUST be identical to the Issuer URL that was used as the
         // prefix to /.well-known/openid-configuration to retrieve the configuration information."
         let isTemplate = tokenIssuer.map { named.isIdentical(to: $0.text) } ?? false
-        guard named.isIdentical(to: issuer) || named.isEmpty || isTemplate else {
+        guard named.isIdentical(to: issuer) || isTemplate else {
             guard !named.contains("{") else {
                 throw AuthError(
                     .issuerMismatch,

@@ -35,6 +35,7 @@ extension AuthorizationRequest {
             "scopes": .array(scopes.map(JSON.string)), "resources": .array(resources.map(JSON.string)),
             "binding": binding.json, "iss_required": .bool(requiresIssuer),
         ]
+        json["requested_at"] = requestedAt.map { .double($0.timeIntervalSince1970) }
         json["note"] = note.map(JSON.string)
         json["nonce"] = nonce.map { .string($0.exposed) }
         // An infinite value means that only auth_time was requested. JSON cannot represent infinity.
@@ -73,6 +74,7 @@ extension AuthorizationRequest {
             redirectURI: redirectURI,
             issuer: issuer,
             expiresAt: Date(secondsSince1970: expiry),
+            requestedAt: json["requested_at"]?.number.map(Date.init(secondsSince1970:)),
             note: json["note"]?.string,
             clientID: clientID,
             state: Secret(state),

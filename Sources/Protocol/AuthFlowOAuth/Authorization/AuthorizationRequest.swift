@@ -23,6 +23,9 @@ public struct AuthorizationRequest: Sendable, Hashable {
     /// The expiry of the request, according to the clock of the machine that created it. Later responses are rejected.
     public let expiresAt: Date
 
+    /// The time of the request, according to the same clock; nil when it was stored by an earlier version.
+    let requestedAt: Date?
+
     /// An application-defined value that is stored with the request, such as the page to return to. It is never sent.
     public var note: String?
 
@@ -137,6 +140,7 @@ extension OAuthClient {
             redirectURI: redirectURI,
             issuer: metadata.issuer,
             expiresAt: host.wholeSecond + options.lifetime.seconds,
+            requestedAt: host.wholeSecond,
             clientID: registration.clientID,
             state: Secret(state),
             nonce: nonce.map(Secret.init),

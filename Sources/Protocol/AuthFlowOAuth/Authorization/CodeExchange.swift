@@ -1,3 +1,4 @@
+import AuthFlowEssentials
 package import AuthFlowHTTP
 import AuthFlowIssuer
 import AuthFlowJSON
@@ -38,7 +39,12 @@ extension OAuthClient {
         }
         var expectation = expectation(of: metadata, context: .signIn(nonce: request.nonce), tokens)
         expectation.code = response.code
-        expectation.maximumAuthenticationAge = request.requirements.maximumAge
+        // Section 3.1.2.1: the provider compares max_age with the time since the authentication when it receives the request. The user may
+        // need more time for the pages that follow.
+        let requestedAt = request.requestedAt ?? host.now()
+        expectation.earliestAuthentication = request.requirements.maximumAge.map {
+            requestedAt.timeIntervalSince1970 - $0
+        }
         expectation.essentialACRValues = request.requirements.essentialACRValues
         var credential = try await credential(
             of: tokens,

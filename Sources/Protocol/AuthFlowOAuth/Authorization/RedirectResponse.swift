@@ -113,13 +113,25 @@ package struct RedirectResponse: Sendable {
         // hide a separator.
         guard url.utf8.allSatisfy({ (0x21...0x7E).contains($0) }), url.utf8.starts(with: redirectURI.utf8)
         else { return nil }
-        let rest = url.utf8.dropFirst(redirectURI.utf8.count)
+        var rest = url.utf8.dropFirst(redirectURI.utf8.count)
+        // RFC 3986 section 6.2.3: an empty path is equivalent to "/", which browsers always send.
+        if rest.first == UInt8(ascii: "/"), hasEmptyPath(redirectURI) { rest = rest.dropFirst() }
         guard rest.starts(with: separator(after: redirectURI, mode).utf8) else { return nil }
         let encoded = Substring(rest.dropFirst())
         // RFC 3986 section 3.5: a number sign starts a fragment. Some providers append an empty fragment or "#_=_"; both are harmless.
         guard mode != .fragment else { return encoded }
         let ignorableSuffix = ["#", "#_=_"].first { encoded.utf8.suffix($0.utf8.count).elementsEqual($0.utf8) }
         return encoded.dropLast(ignorableSuffix?.utf8.count ?? 0)
+    }
+
+    /// Whether a redirect URI ends with the host or port, as `https://app.example.com` does.
+    private static func hasEmptyPath(_ redirectURI: String) -> Bool {
+        guard let scheme = ["https://", "http://"].first(where: { redirectURI.utf8.starts(with: $0.utf8) }) else {
+            return false
+        }
+        return !redirectURI.utf8.dropFirst(scheme.utf8.count).contains {
+            [UInt8(ascii: "/"), UInt8(ascii: "?")].contains($0)
+        }
     }
 
     private static func separator(after redirectURI: String, _ mode: ResponseMode) -> String {

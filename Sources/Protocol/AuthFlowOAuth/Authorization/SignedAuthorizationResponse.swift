@@ -24,9 +24,15 @@ struct SignedAuthorizationResponse: Sendable {
     ) async throws {
         // JARM section 2.3: one parameter, "response". Parameters outside it are not signed.
         guard let signed = received.signed else {
+            // The error may come from a provider that does not support JARM. Its sender is not confirmed.
+            let state = received.parameters["state"].map { Secret($0) }
+            let error = state == request.state ? received.parameters["error"] : nil
             throw AuthError(
                 .invalidCallback,
-                "The redirect contains no signed response (JARM), although one was requested (response_mode)."
+                "The redirect contains no signed response (JARM), although one was requested (response_mode).",
+                providerError: error.map {
+                    ProviderError(error: $0, errorDescription: received.parameters["error_description"])
+                }
             )
         }
         // This is checked here because the receiver of the redirect might not have access to the client's requirements.

@@ -125,8 +125,8 @@ extension OAuthClient {
         return fields
     }
 
-    /// A proof for one request. A token endpoint checks the proof's `iat` against the authorization server's clock, and a resource
-    /// server against its own clock.
+    /// A proof for one request. The authorization server's endpoints check the proof's `iat` against its clock, and a resource server checks
+    /// it against its own clock.
     private func proof(
         by key: DPoPKey,
         method: HTTPRequest.Method,
@@ -139,10 +139,15 @@ extension OAuthClient {
             endpoint: endpoint,
             nonce: nonce,
             accessToken: accessToken,
-            time: accessToken == nil ? server.time : host.now(),
+            time: accessToken == nil || isOfServer(endpoint) ? server.time : host.now(),
             identifier: host.randomToken(),
             signingWith: key.isExternal ? try await externalKey(key) : nil
         )
+    }
+
+    /// Whether an endpoint, such as the userinfo endpoint, has the same origin as the token endpoint.
+    private func isOfServer(_ endpoint: Endpoint) -> Bool {
+        server.knownMetadata?.tokenEndpoint?.origin == endpoint.origin
     }
 
     /// The key of the registration, if the tokens are bound to it.
@@ -163,7 +168,14 @@ extension OAuthClient {
     /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
     ///   provider limits the request rate or reports a server error, `invalid_reply` for any other status.
     func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
-        let response = try await send(request, with: tokens)
+        let correction = server.clockCorrection
+        var response = try await send(request, with: tokens)
+        // A proof is rejected if the clock is wrong. If the server's time was not known, the request is retried once.
+        let rejectsProof = response.status == 401 && response.providerError?.error == "invalid_dpop_proof"
+        if rejectsProof, try isOfServer(Endpoint(request.url)) {
+            _ = server.updateClockOffset(from: response)
+            if abs(server.clockCorrection - correction) >= 5 { response = try await send(request, with: tokens) }
+        }
         // RFC 6750 section 3.1: for invalid_token, the server "SHOULD respond with the HTTP 401".
         if response.status == 401 || response.status == 400 && response.providerError?.error == "invalid_token" {
             throw AuthError(

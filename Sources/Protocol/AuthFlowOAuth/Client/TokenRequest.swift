@@ -317,21 +317,23 @@ extension TokenSet {
         let lifetime = try parameters.seconds("expires_in")
         // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: if
         // omitted in a refresh, it "is treated as equal to the scope originally granted by the resource owner".
-        // Some providers send an array, or separate the scopes with commas; an empty array is treated as absent.
+        // Some providers send an array, or separate the scopes with commas.
         let list = parameters["scope"]?.strings.map { $0.joined(separator: " ") }
-        let text = parameters["scope"]?.string ?? list.flatMap { $0.isEmpty ? nil : $0 }
+        let text = parameters["scope"]?.string ?? list
         let scopes = text.map { text in
             text.split(separator: " ").map(String.init).flatMap { scope in
                 response.scopes.contains(scope) ? [scope] : scope.split(separator: ",").map(String.init)
             }
         }
+        // An empty string can mean that no scopes were granted, as for GitHub Apps, but not in a response to an OpenID request.
+        let isAbsent = scopes?.isEmpty == true && (list != nil || response.scopes.contains("openid"))
         self.init(
             accessToken: Secret(accessToken),
             tokenType: tokenType,
             expiresAt: lifetime.map { now.addingTimeInterval($0.rounded(.down)) },
             refreshToken: parameters.token("refresh_token"),
             idToken: parameters.token("id_token"),
-            scopes: scopes ?? response.scopes,
+            scopes: isAbsent ? response.scopes : scopes ?? response.scopes,
             // Parameters that have their own properties are not stored again.
             parameters: RedactedJSON(.object((parameters.object ?? [:]).filter { !Self.named.contains($0.key) }))
         )
@@ -351,19 +353,19 @@ extension JSON {
         self[name]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
     }
 
-    /// A number of seconds in a response.
+    /// A number of seconds in a response, at most a century: some servers send the largest integer for a token that never expires.
     /// - Returns: The number of seconds; nil when the member is absent or null.
     /// - Throws: ``AuthError`` with `invalid_reply` when it is neither a number nor a string of digits (which some servers send), or
-    ///   when it is negative or more than a century.
+    ///   when it is negative.
     func seconds(_ name: String) throws(AuthError) -> Double? {
         guard let value = self[name], value != .null else { return nil }
         let seconds = value.number ?? value.string.flatMap { Int64($0) }.map(Double.init)
-        guard let seconds, 0...(100 * 365 * 86_400) ~= seconds else {
+        guard let seconds, seconds >= 0 else {
             throw AuthError(
                 .invalidResponse,
-                "The response has a \"\(name)\" that is not a number of seconds between 0 and 100 years."
+                "The response has a \"\(name)\" that is not a number of seconds."
             )
         }
-        return seconds
+        return min(seconds, 100 * 365 * 86_400)
     }
 }

@@ -75,6 +75,7 @@ extension OAuthClient {
             var tokens = try requireUsable(response)
             // OIDC Core section 3.1.3.3: id_token is REQUIRED in the token response to an OpenID request.
             let isOpenID = (authorizedScopes + response.requestedScopes).contains("openid")
+            if !isOpenID, !canVerifyIDTokens(metadata) { tokens.idToken = nil }
             if tokens.idToken != nil || isOpenID && !mayLackIDToken {
                 (tokens.idToken, tokens.verifiedIDToken) = try await reporter.step(.idTokenValidation) {
                     guard let idToken = tokens.idToken else {
@@ -121,6 +122,11 @@ extension OAuthClient {
             try await adapter.check(credential, replacing: nil, in: providerContext)
             return credential
         }
+    }
+
+    /// Whether ID Tokens can be verified. If not, an ID Token that was not requested is discarded unread.
+    private func canVerifyIDTokens(_ metadata: ProviderMetadata) -> Bool {
+        metadata.jwksURI != nil || metadata.tokenIssuer != nil || registration.idTokenSigningAlgorithms != nil
     }
 
     private func identity(of tokens: TokenSet) async throws -> Identity? {

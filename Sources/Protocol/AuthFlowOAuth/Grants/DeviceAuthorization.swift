@@ -68,11 +68,12 @@ public struct DeviceAuthorization: Sendable {
         }
         do {
             self.verificationURI = try Endpoint(uri, name: "verification_uri")
-            self.verificationURIComplete = try json["verification_uri_complete"]?.string.map { uri throws(AuthError) in
-                try Endpoint(uri, name: "verification_uri_complete")
-            }
         } catch {
             throw AuthError(.invalidResponse, error.message, underlyingError: error)
+        }
+        // It is optional: the user can enter the code at the other URL.
+        self.verificationURIComplete = json["verification_uri_complete"]?.string.flatMap {
+            try? Endpoint($0, name: "verification_uri_complete")
         }
     }
 }

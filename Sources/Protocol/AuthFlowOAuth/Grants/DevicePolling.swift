@@ -74,8 +74,12 @@ package struct DevicePolling: Sendable {
         var hasResponded = false
         while true {
             let backedOff = min(interval * (1 << min(missingResponses, 8)), max(interval, Self.maximumBackoff))
-            let wait = max(backedOff * (1 + 0.2 * Double(min(slowDowns, 10))), requestedDelay)
+            let factor = 1 + 0.2 * Double(min(slowDowns, 10))
+            var wait = max(backedOff * factor, requestedDelay)
             let remaining = authorization.lifetime - elapsed()
+            // If the backoff is longer than the code remains valid, the last poll is sent one interval before the code expires.
+            let shortest = max(interval * factor, requestedDelay)
+            if wait >= remaining, shortest < remaining { wait = max(shortest, remaining - interval * factor) }
             // The provider requests a delay that is not shorter than the code's remaining lifetime, so no further poll can succeed.
             if requestedDelay >= remaining, let lastFailure { throw lastFailure }
             guard wait < remaining else {
@@ -127,6 +131,11 @@ package struct DevicePolling: Sendable {
         let response: ProviderResponse
         do {
             response = try await client.sendFormRequest(request, scopes: scopes, key: key)
+        } catch let error as AuthError
+            where mayHaveNoError && error.code == .invalidResponse && 300..<400 ~= error.status ?? 0
+        {
+            // After proper OAuth responses, a redirect probably comes from a proxy.
+            return .noResponse(error, requestedDelay: .zero)
         } catch let error as AuthError where error.isTransient {
             // Some servers send slow_down with the status for rate limiting (429).
             let isSlowDown = code(of: error.providerError) == "slow_down"

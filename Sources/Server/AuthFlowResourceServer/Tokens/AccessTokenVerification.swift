@@ -80,7 +80,10 @@ struct AccessTokenVerification {
     /// an ID Token only by its claims.
     private func rejectIDToken(_ rules: JWTClaims, _ audience: [String]) throws(AuthError) {
         let claims = rules.json
-        for claim in ["nonce", "at_hash", "c_hash", "s_hash"] where claims[claim] != nil {
+        // Keycloak indicates the kind of a token in its `typ` claim, and some installations add the nonce to access tokens.
+        let isMarked = ["bearer", "dpop"].contains(claims["typ"]?.string?.lowercased())
+        for claim in ["nonce", "at_hash", "c_hash", "s_hash"]
+        where claims[claim] != nil && !(isMarked && claim == "nonce") {
             throw rules.rejection("it has a claim that only ID Tokens have (\(claim))")
         }
         if let client = claims["azp"]?.string {
@@ -89,8 +92,7 @@ struct AccessTokenVerification {
                 throw rules.rejection("its authorized party is its audience, as in an ID Token (azp)")
             }
         }
-        // Rejects logout tokens and JWT responses (such as introspection responses). Keycloak indicates the type of a
-        // token in its `typ` claim.
+        // Rejects logout tokens and JWT responses (such as introspection responses).
         let kind = claims["typ"]?.string?.lowercased() ?? "bearer"
         let use = claims["token_use"]?.string?.lowercased() ?? "access"
         guard ["access", "access_token"].contains(use) else {

@@ -105,7 +105,7 @@ final class IntrospectionCache: Sendable {
                 }
                 do {
                     return try await ask(digest, times, now: now, introspect)
-                } catch let error as AuthError where [.networkFailed, .temporarilyUnavailable].contains(error.code) {
+                } catch let error as AuthError where error.isTransient {
                     let length = min(error.retryAfter?.seconds ?? Self.pause.usual, Self.pause.longest)
                     let time = now()
                     let pause = Pause(from: time, until: time + length, error: error)

@@ -88,7 +88,7 @@ public struct ForwardAuth: Sendable {
         let page = ["X-Original-URI", "X-Forwarded-Uri"].compactMap { HTTPField.Name($0) }
             .compactMap { request.headerFields[$0] }.first
         var query = FormParameters()
-        if let path = page.flatMap({ ReturnAddress($0, prefixes: server.options.returnPrefixes)?.path }) {
+        if let path = page.flatMap({ server.returnPath($0, prefixes: server.options.returnPrefixes) }) {
             query.append("return_to", path)
         }
         var response = ServerResponse.plain(.unauthorized)
@@ -123,6 +123,6 @@ public struct ForwardAuth: Sendable {
 
     /// RFC 9110 section 5.5: control characters are rejected, so that no claim can inject a header field. Non-ASCII text is sent as UTF-8.
     private static func isFieldValue(_ text: String) -> Bool {
-        text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F } && text.first != " " && text.last != " "
+        !text.isEmpty && text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F } && text.first != " " && text.last != " "
     }
 }

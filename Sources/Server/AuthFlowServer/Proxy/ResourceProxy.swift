@@ -224,7 +224,9 @@ public struct ResourceProxy: Sendable {
             guard let session = try await server.session(of: request) else { throw Refusal(.unauthorized) }
             let provider = try server.sessions(of: session)
             // Tokens from one provider must not be sent to another provider's APIs.
-            guard try server.isSession(session, of: route.provider) else { throw Refusal(.forbidden) }
+            guard try server.isSession(session, of: route.provider) else {
+                throw Refusal(.forbidden, "The session belongs to another provider than this route.")
+            }
             let tokens = try await server.freshTokens(for: session, resource: route.resource)
             return Access(session: session, tokens: tokens, provider: provider)
         } catch let refusal as Refusal {

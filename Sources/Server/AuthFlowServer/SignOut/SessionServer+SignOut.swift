@@ -239,9 +239,7 @@ extension SessionServer {
             if let credential = own.credential {
                 let session = Session(identifier, credential, of: provider)
                 // The hook cannot prevent the sign-out.
-                try? await withDeadline(options.hooks.timeout, clock: host.clock) {
-                    AuthError(.timedOut, "The application's onSignOut hook timed out.")
-                } _: { [hooks = options.hooks] in
+                try? await options.hooks.run(clock: host.clock) { [hooks = options.hooks] in
                     await hooks.onSignOut(session)
                 }
             }

@@ -53,8 +53,13 @@ extension AuthClient {
             else { return nil }
             return idToken
         }
-        if let idToken = unexpired(try await freshTokens()) { return idToken }
-        if let idToken = unexpired(try await refresh().tokens) { return idToken }
+        let tokens = try await freshTokens()
+        if let idToken = unexpired(tokens) { return idToken }
+        // If the last refresh returned no new ID Token, neither would the next. Each would rotate the refresh token.
+        let expiry = tokens.idToken.flatMap { AssertionClaims($0).expiry }
+        let refreshedAt = try await credential()?.obtainedAt.timeIntervalSince1970
+        let wasRefreshed = expiry.flatMap { expiry in refreshedAt.map { $0 > expiry } } ?? false
+        if !wasRefreshed, let idToken = unexpired(try await refresh().tokens) { return idToken }
         throw AuthError(
             .loginRequired,
             "The sign-in \(options.name) has no ID Token that is still valid, and refreshing returned no new ID Token. Repeat that sign-in."

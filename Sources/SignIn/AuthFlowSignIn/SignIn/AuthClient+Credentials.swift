@@ -116,7 +116,7 @@ extension AuthClient {
             return try await body(tokens)
         } catch let error as AuthError where error.code == .accessTokenRejected {
             // Without a refresh token, newer tokens require another sign-in, here or in another process.
-            if tokens.refreshToken == nil {
+            if tokens.refreshToken == nil, !isWithoutUser {
                 guard try await credential()?.tokens.accessToken != tokens.accessToken else { throw error }
             }
             return try await body(try await current().credential(rejected: tokens.accessToken).tokens)

@@ -305,6 +305,13 @@ public final class AuthClient: Sendable {
                 }
             }
         case .clientCredentials, .jwtBearer:
+            // The client's own token would replace the user's tokens, because the record of a client with several methods is the user's.
+            guard isWithoutUser else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The flow \(method.flow.rawValue) cannot be combined with another flow. Use a separate client."
+                )
+            }
             let owner = try await method.owner?()
             guard let renewal = method.renewal(of: owner) else { throw CancellationError() }
             let credential = try await credentials.unfinished.finish { [client, resource = options.resource] in

@@ -95,7 +95,9 @@ public struct WebFinger: Sendable {
         }
         let url = lowercased.contains("://") ? text : "https://\(text)"
         let endpoint = try Endpoint(url, name: "identifier")
-        return (url, endpoint.origin)
+        // Section 2.2.3: the resource of "example.com:8080" is "https://example.com:8080/".
+        let isHost = endpoint.path.isEmpty && endpoint.query == nil
+        return (isHost ? "\(url)/" : url, endpoint.origin)
     }
 
     /// Section 2.1.2 rule 2: "If the userinfo and host components are present and all of the scheme, path, query, port, and

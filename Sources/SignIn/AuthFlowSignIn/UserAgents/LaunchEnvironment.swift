@@ -149,7 +149,7 @@ public struct LaunchEnvironment: Sendable {
             guard let name = words.first, let path = locate(name) else { continue }
             if Self.isTextBrowser(path) {
                 reason = "BROWSER names a text browser, which would take over the terminal"
-            } else if screen == nil, Self.isGraphicalBrowser(path) {
+            } else if lacksDisplay(for: path) {
                 reason = "BROWSER names a browser that needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set"
             } else {
                 return .command(words, because: isRemoteEditor ? "the editor opens URLs" : "BROWSER is set")
@@ -158,6 +158,10 @@ public struct LaunchEnvironment: Sendable {
         return .none(because: reason)
     }
 
+    /// Whether a program is a browser that needs a display, and there is none.
+    /// - Parameter path: The path of the program.
+    package func lacksDisplay(for path: String) -> Bool { screen == nil && Self.isGraphicalBrowser(path) }
+
     private var screen: String? {
         if has("WAYLAND_DISPLAY") { return "WAYLAND_DISPLAY is set" }
         if has("DISPLAY") { return "DISPLAY is set" }
@@ -165,8 +169,10 @@ public struct LaunchEnvironment: Sendable {
     }
 
     /// The SSH port-forwarding command for a port of this machine, for the user's browser; nil when none is needed.
-    /// - Parameter port: The port of this machine.
-    package func forwardingCommand(port: Int) -> String? {
+    /// - Parameters:
+    ///   - port: The port of this machine.
+    ///   - host: The loopback address that is listening, as in a URL.
+    package func forwardingCommand(port: Int, host address: String = "127.0.0.1") -> String? {
         guard isRemoteShell, !isRemoteEditor else { return nil }
         // SSH_CONNECTION: client address, client port, server address, server port.
         let connection = (environment["SSH_CONNECTION"] ?? "").split(separator: " ")
@@ -174,7 +180,7 @@ public struct LaunchEnvironment: Sendable {
         let server = connection.count == 4 ? UInt16(connection[3]) ?? 22 : 22
         let option = server == 22 ? "" : "-p \(server) "
         let user = environment["USER"].map { "\($0)@" } ?? ""
-        return "ssh -N -L \(port):127.0.0.1:\(port) \(option)\(DisplayText.sanitized("\(user)\(host)", limit: 200))"
+        return "ssh -N -L \(port):\(address):\(port) \(option)\(DisplayText.sanitized("\(user)\(host)", limit: 200))"
     }
 
     private func has(_ name: String) -> Bool { environment[name]?.isEmpty == false }

@@ -18,7 +18,11 @@ enum Known {
     static let providers: [ProviderFactory] = [.oidc, .gitHub, .okta, .forgeRock]
     static let userAgents: [UserAgentFactory] = [
         .loopback(applicationName: "authflow"), .systemBrowser, .headless,
-        .tree(host: ToolEnvironment.host, ask: TerminalPrompt.ask, show: TerminalPrompt.show), .paste,
+        .tree(
+            host: ToolEnvironment.host,
+            ask: TerminalPrompt.ask,
+            show: { try await TerminalPrompt.show($0, isSecret: $1) }
+        ), .paste,
     ]
     static let stores = TokenStoreFactory.standard + [.sqlite, .postgreSQL, .redis]
     static let presets = ProviderPreset.all + [.forgeRock, .gitHub, .okta]

@@ -124,7 +124,10 @@ struct Progress: Sendable {
                 // On a separate line, so that the complete URL can be copied, however long it is.
                 Terminal.printMessage("\(what) at this URL.\(opens)\n\n\(url)\n")
                 if let port = event.details["port"].flatMap({ Int($0) }),
-                    let command = launchEnvironment.forwardingCommand(port: port)
+                    let command = launchEnvironment.forwardingCommand(
+                        port: port,
+                        host: event.details["host"] ?? "127.0.0.1"
+                    )
                 {
                     Terminal.printMessage(
                         "To use a browser on your own machine, first run this command there:  \(command)"
