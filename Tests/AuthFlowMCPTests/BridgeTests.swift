@@ -101,6 +101,107 @@ import Glibc
         await host.close()
     }
 
+    /// The TypeScript SDK's examples and other servers respond to an unknown session with 400.
+    @Test(arguments: [(400, "Bad Request: No valid session ID provided", true), (400, "Bad parameters", false)])
+    func a400ThatMentionsTheSessionRestartsIt(_ status: Int, _ message: String, _ isReplaced: Bool) async throws {
+        let sessions = Mutex(0)
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { request, body in
+            let json = try JSON(parsing: body)
+            guard let id = json["id"] else { return TransportResponse(head: HTTPResponse(status: .accepted)) }
+            let isInitialize = json["method"]?.string == "initialize"
+            let session = request.headerFields[HTTPField.Name("Mcp-Session-Id")!]
+            var response = Self.json("{}")
+            // The first session is lost immediately.
+            if !isInitialize, session == "session1" {
+                response.head.status = .init(code: status)
+                response.body = try JSON.object([
+                    "jsonrpc": "2.0", "id": .null, "error": ["code": -32000, "message": .string(message)],
+                ]).serialized()
+                return response
+            }
+            response.body = try JSON.object(["jsonrpc": "2.0", "id": id, "result": ["protocolVersion": "2025-11-25"]])
+                .serialized()
+            if isInitialize {
+                let number = sessions.withLock { count in
+                    count += 1
+                    return count
+                }
+                response.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] = "session\(number)"
+            }
+            return response
+        }
+        let host = Self.host(try Self.client(transport), transport)
+        _ = try await host.initialize()
+        let answer = try await host.ask("tools/list")
+        #expect((answer["result"] != nil) == isReplaced, "\(answer)")
+        #expect(isReplaced || answer["error"]?["message"]?.string == message)
+        await host.close()
+        #expect(sessions.withLock { $0 } == (isReplaced ? 2 : 1))
+    }
+
+    /// Some servers send the `id` of a request in another notation.
+    @Test(arguments: ["5", "5.0", #""5""#]) func theHostReceivesTheIDOfItsRequest(_ id: String) async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
+            Self.json(#"{"jsonrpc":"2.0","id":\#(id),"result":{"tools":[]}}"#)
+        }
+        let answer = try await Self.answer(to: #"{"jsonrpc":"2.0","id":5,"method":"tools/list"}"#, transport)
+        #expect(answer["result"] != nil && answer["id"] == 5)
+    }
+
+    /// The stream remains open, so the host would wait until the idle timeout.
+    @Test(.timeLimit(.minutes(1))) func anUnreadableResponseInAStreamFailsTheRequestAtOnce() async throws {
+        let transport = StreamTransport { _ in
+            let body = ResponseBody(limit: 1000)
+            body.append(Array("data: {\"jsonrpc\":\"2.0\",\"method\":\"x\",\"method\":\"x\"}\n\n".utf8))
+            body.append(Array("data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":1,\"a\":2}}\n\n".utf8))
+            return ResponseStream(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: body
+            )
+        }
+        let answer = try await Self.answer(to: #"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, transport)
+        #expect(answer["error"]?["message"]?.string?.contains("duplicate key") == true, "\(answer)")
+    }
+
+    /// Otherwise, the server sends the messages after an old event again.
+    @Test(.timeLimit(.minutes(1))) func theListeningStreamContinuesAfterTheLastEvent() async throws {
+        let (listeners, listener) = AsyncStream.makeStream(of: String?.self)
+        let count = Mutex(0)
+        let transport = StreamTransport { request in
+            guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
+                let json = try JSON(parsing: request.body)
+                var response = Self.json("{}")
+                response.body = try JSON.object([
+                    "jsonrpc": "2.0", "id": json["id"] ?? .null, "result": ["protocolVersion": "2025-11-25"],
+                ]).serialized()
+                return ResponseStream(head: response.head, body: ResponseBody(response.body))
+            }
+            listener.yield(request.head.headerFields[HTTPField.Name("Last-Event-ID")!])
+            let number = count.withLock { count in
+                count += 1
+                return count
+            }
+            let body = ResponseBody(limit: 1000)
+            body.append(Array("retry: 1\nid: e\(number)\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n\n".utf8))
+            // The connection is reset.
+            body.finish(throwing: AuthError(.networkFailed, "Reset."))
+            return ResponseStream(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: body
+            )
+        }
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: HastyClock()) { _ in }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#.utf8))
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        var seen: [String?] = []
+        for await id in listeners {
+            seen.append(id)
+            if seen.count == 3 { break }
+        }
+        await bridge.close()
+        #expect(seen == [nil, "e1", "e2"])
+    }
+
     @Test func a401ForALostSessionRestartsTheSessionWithoutANewSignIn() async throws {
         try await ResourceEnvironment.with(.inProcess, Self.settings { $0.rejectsUnknownSessions = true }) {
             environment in

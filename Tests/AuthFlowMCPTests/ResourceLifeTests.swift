@@ -25,6 +25,35 @@ import Testing
         }
     }
 
+    /// RFC 8414 section 3.1: both spellings have the same metadata, which contains only one of them.
+    @Test func theIssuerOfAResourceMayHaveASlashThatTheServerDoesNotUse() async throws {
+        var settings = refreshing()
+        settings.authorizationServer = "https://api.example.com/"
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let store = MemoryTokenStore()
+            let client = try environment.client(store: store)
+            #expect(try await listTools(client) == 200)
+            #expect(try await client.issuer() == "https://api.example.com")
+            // The metadata is read again after a rejected token.
+            environment.emulator.revokeAccessTokens()
+            #expect(try await listTools(try environment.client(store: store)) == 200)
+            #expect(environment.emulator.authorizations.count == 1)
+            #expect(environment.emulator.registrations == 1)
+        }
+    }
+
+    /// A longer path is another issuer.
+    @Test func theSpellingOfAnIssuerWithAPathMatters() async throws {
+        var settings = refreshing()
+        settings.issuerPaths = ["/tenant"]
+        settings.authorizationServer = "https://api.example.com/tenant/"
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let client = try environment.client()
+            let error = await #expect(throws: AuthError.self) { try await listTools(client) }
+            #expect(error?.code == .issuerMismatch, "\(String(describing: error))")
+        }
+    }
+
     @Test func bearerTokensAreNotUsedOnceTheClientRequiresDPoP() async throws {
         try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()

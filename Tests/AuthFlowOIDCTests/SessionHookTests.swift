@@ -108,6 +108,37 @@ private final class Notes: Sendable {
         }
     }
 
+    /// A hook that waits for an `EventLoopFuture` ignores its cancellation.
+    @Test(.timeLimit(.minutes(1))) func aHookThatIgnoresItsCancellationDoesNotBlockSignInAndSignOut() async throws {
+        try await WebEnvironment.run { web in
+            let isStuck = Mutex(false)
+            let (releases, release) = AsyncStream.makeStream(of: Void.self)
+            let waiting = SharedTask { for await _ in releases {} }
+            @Sendable func hang() async {
+                guard isStuck.withLock({ $0 }) else { return }
+                let task = Task.detached { _ = try? await waiting.value() }
+                await task.value
+            }
+            let server = try server(web) { hooks in
+                hooks.timeout = .milliseconds(50)
+                hooks.onSignIn = { _ in
+                    await hang()
+                    return .accept
+                }
+                hooks.onSignOut = { _ in await hang() }
+            }
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            isStuck.withLock { $0 = true }
+            let rejected = try await browser.signIn(web, at: server)
+            #expect(rejected.status == 500)
+            #expect(try await browser.session(at: server) != nil)
+            _ = try await browser.send(.post, "/logout", to: server, WebBrowser.ownPage)
+            #expect(try await browser.session(at: server) == nil)
+            release.finish()
+        }
+    }
+
     /// When a user signs in through a link on another site, the accounts must not be linked.
     @Test func theHookReceivesNoPreviousSessionWithoutAccountLinking() async throws {
         try await WebEnvironment.run { web in

@@ -362,6 +362,22 @@ import Testing
         }
     }
 
+    /// The second step would be a request from this site, which needs no confirmation.
+    @Test(arguments: [
+        "/login", "/login?provider=other", "/%6Cogin", "/login#x", "/callback", "/logout", "/session",
+    ])
+    func aLoginLinkCannotReturnToAnEndpointOfTheServer(_ path: String) async throws {
+        try await WebEnvironment.run { web in
+            let server = try web.process()
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let query = FormURLEncoding.encodeQuery(["return_to": path, "resume": "1"])
+            let response = try await browser.send(.get, "/login?\(query)", to: server, Self.fromElsewhere)
+            #expect(response.head.headerFields[.location] == "/")
+            #expect(try await browser.session(at: server) != nil)
+        }
+    }
+
     @Test(arguments: [
         "//evil.example/", "https://evil.example/", "/\\evil.example", "javascript:alert(1)", "/a\u{0}b",
         "/a\r\nSet-Cookie: a=b",

@@ -186,6 +186,22 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         #expect(try await refusal(api, ResourceServerEnvironment.request("Bearer \(token)")).error == "invalid_token")
     }
 
+    /// Some Keycloak installations add the nonce to access tokens.
+    @Test(arguments: ["Bearer", "DPoP"]) func riskyAnyJWTAcceptsANonceInATokenThatIsMarkedAsAnAccessToken(
+        _ type: String
+    )
+        async throws
+    {
+        let environment = try ResourceServerEnvironment()
+        let api = try environment.api(issuer: { TrustedIssuer($0, tokenType: .riskyAnyJWT) })
+        let token = try environment.token {
+            ($0["nonce"], $0["typ"]) = ("n", .string(type))
+        } header: {
+            $0["typ"] = "JWT"
+        }
+        _ = try await api.authorize(ResourceServerEnvironment.request("Bearer \(token)"))
+    }
+
     @Test(arguments: ["JWT", nil]) func riskyAnyJWTAcceptsTokensOfServersThatPredateRFC9068(_ type: String?)
         async throws
     {

@@ -61,8 +61,13 @@ extension MCPBridge {
         }
         // MCP 2025-11-25, "Session Management": after a 404 response to a request with a session ID, the client "MUST
         // start a new session".
-        if response.head.status.code == 404, isSessionRequest, session.id != nil, mayReplaceSession {
+        if [400, 404].contains(response.head.status.code), isSessionRequest, session.id != nil, mayReplaceSession {
             let body = try await collect(response.body)
+            // Several servers respond to an unknown session with 400 and a message about it.
+            guard response.head.status.code == 404 || Self.namesSession(body) else {
+                let whole = ResponseStream(head: response.head, body: ResponseBody(body))
+                return try await read(whole, for: message, id, session)
+            }
             if let answer = MCPMessage(body), answer.errorCode == -32601 { return answered(answer, message, id) }
             guard await replaceSession(session.number) else {
                 return .failure(
@@ -75,6 +80,11 @@ extension MCPBridge {
             return try await attempt(message, id, mayReplaceSession: false)
         }
         return try await read(response, for: message, id, session)
+    }
+
+    /// Whether an error response mentions the session.
+    private static func namesSession(_ body: [UInt8]) -> Bool {
+        String(decoding: body.prefix(4096), as: UTF8.self).lowercased().contains("session")
     }
 
     func fields(of message: MCPMessage, _ session: MCPSession) -> HTTPFields {
@@ -127,8 +137,12 @@ extension MCPBridge {
         )
     }
 
-    private static func fault(of body: [UInt8]) -> String {
-        guard (try? JSON(parsing: ReadableJSON.bytes(body))) != nil else { return "The server's response is not JSON." }
+    static func fault(of body: [UInt8]) -> String {
+        do throws(JSONError) {
+            _ = try JSON(parsing: ReadableJSON.bytes(body))
+        } catch {
+            return "The server's response cannot be read as JSON: \(error)."
+        }
         guard let message = MCPMessage(body) else {
             return "The server's response is JSON, but not a valid JSON-RPC message."
         }
@@ -159,9 +173,8 @@ extension MCPBridge {
     func answered(_ answer: MCPMessage, _ message: MCPMessage, _ id: JSON) -> MCPMessage {
         var answer = answer
         // Some servers omit the request's id from an error. Without the id, the host would wait forever.
-        if answer.json["error"] != nil, answer.json["id"] == nil || answer.json["id"] == .null {
-            answer = answer.replacingID(by: id) ?? answer
-        }
+        // Others send 5 as "5" or 5.0.
+        if case .response(let other) = answer.kind, other != id { answer = answer.replacingID(by: id) ?? answer }
         guard message.method == "tools/list", message.version != nil else { return answer }
         let (response, removed) = state.withLock { $0.tools.read(answer) }
         for name in removed {

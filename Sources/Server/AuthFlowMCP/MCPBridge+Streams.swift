@@ -24,10 +24,26 @@ extension MCPBridge {
             // Messages that have already arrived are not passed to the host after a cancellation.
             try Task.checkCancellation()
             for event in try reader.read(part) where event.type == "message" {
-                if let message = MCPMessage(event.data), await isLast(message) { return true }
+                guard let message = MCPMessage(event.data) else {
+                    try reject(event.data)
+                    continue
+                }
+                if await isLast(message) { return true }
             }
         }
         return false
+    }
+
+    /// Handles an event that is not a valid message. The host would wait for a response that was dropped.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_reply` if the event appears to be a response.
+    private func reject(_ bytes: [UInt8]) throws(AuthError) {
+        guard bytes.contains(where: { $0 > 0x20 }) else { return }
+        let reason = Self.fault(of: bytes)
+        func contains(_ key: String) -> Bool { bytes.firstRange(of: Array("\"\(key)\"".utf8)) != nil }
+        guard !contains("method"), contains("result") || contains("error") else {
+            return options.log("An event of the server was dropped. \(reason)")
+        }
+        throw AuthError(.invalidResponse, reason)
     }
 
     /// Whether a message is a response to a different request, or to a request that already has a response. The host
@@ -168,6 +184,8 @@ extension MCPBridge {
         fields[.accept] = "text/event-stream"
         var wait = Duration.seconds(1)
         while !Task.isCancelled {
+            var reader = ServerSentEventReader()
+            defer { if let id = reader.lastEventID { fields[MirroredHeaders.lastEventID] = id } }
             do {
                 let response = try await endpoint.send(
                     .get,
@@ -178,17 +196,16 @@ extension MCPBridge {
                 )
                 let status = response.head.status.code
                 if status == 200, Self.isEventStream(response.head) {
-                    var reader = ServerSentEventReader()
+                    // MCP 2025-11-25: "The client MUST respect the retry field". Only failures are followed by longer waits.
+                    wait = .seconds(1)
+                    defer { wait = reader.retry ?? wait }
                     _ = try await readMessages(of: response.body, &reader, idleTimeout: nil) { message in
                         // MCP 2025-11-25, "Listening for Messages from the Server": "The server MUST NOT send a
                         // JSON-RPC response on the stream" of a GET, unless the GET resumes a stream.
                         guard !dropsResponse(message) else { return false }
                         await write(message.bytes)
-                        wait = .seconds(1)
                         return false
                     }
-                    if let id = reader.lastEventID { fields[MirroredHeaders.lastEventID] = id }
-                    wait = max(wait, reader.retry ?? .zero)
                 } else if [401, 403].contains(status) {
                     return rejectListener(of: session)
                 } else if !Self.isTransient(status) {
@@ -201,7 +218,7 @@ extension MCPBridge {
                 endpoint.rejectCurrentToken()
                 return rejectListener(of: session)
             }
-            guard (try? await clock.sleep(for: wait)) != nil else { return }
+            guard (try? await clock.sleep(for: min(wait, .seconds(60)))) != nil else { return }
             wait = min(wait * 2, .seconds(60))
         }
     }

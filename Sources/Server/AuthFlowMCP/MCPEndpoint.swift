@@ -104,7 +104,10 @@ final class MCPEndpoint: Sendable {
                     }) ?? []
                 let whole = ResponseStream(head: response.head, body: ResponseBody(bytes))
                 if try await client.mustRetry(&attempt, after: response.head, mayAsk: false) { continue }
-                if response.head.status.code == 401, attempt.hasNewToken, let replaceSession, await replaceSession() {
+                let challenge = ResourceChallenge(TransportResponse(head: response.head))
+                if response.head.status.code == 401, challenge?.demand ?? .token == .token, attempt.hasNewToken,
+                    let replaceSession, await replaceSession()
+                {
                     throw SessionReplaced()
                 }
                 guard signsIn else {
@@ -148,9 +151,10 @@ final class MCPEndpoint: Sendable {
     }
 
     private static func redirectError(of request: TransportRequest, _ head: HTTPResponse) -> AuthError {
-        AuthError(
+        let target = head.headerFields[.location].flatMap { try? Endpoint($0, name: "redirect") }
+        return AuthError(
             .invalidResponse,
-            "The response to \(request) is a redirect (\(head.status.code)), which is not followed.",
+            "The response to \(request) is a redirect (\(head.status.code)), which is not followed.\(target.map { " If \($0) is the correct server, use its URL." } ?? "")",
             status: head.status.code
         )
     }

@@ -56,8 +56,6 @@ struct MCPMessage: Sendable {
             bytes.contains { $0 == 0x0A || $0 == 0x0D } ? bytes.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 } : bytes
     }
 
-    var id: JSON? { if case .request(let id, _) = kind { id } else { nil } }
-
     var method: String? {
         switch kind {
         case .request(_, let method), .notification(let method): method
@@ -81,10 +79,19 @@ struct MCPMessage: Sendable {
     func answers(_ id: JSON) -> Bool {
         switch kind {
         // Some servers omit the request's id from an error.
-        case .response(let other): other == id || other == .null && json["error"] != nil
+        case .response(let other): Self.areEqual(other, id) || other == .null && json["error"] != nil
         case .batch: answeredIDs == [id]
         case .request, .notification: false
         }
+    }
+
+    /// Whether two IDs are equal, regardless of the notation of a number: some servers send 5 as "5" or 5.0.
+    private static func areEqual(_ left: JSON, _ right: JSON) -> Bool {
+        func text(_ id: JSON) -> String? {
+            id.string ?? (id.integer ?? id.number.flatMap { Int64(exactly: $0) }).map(String.init)
+        }
+        guard let own = text(left), let other = text(right) else { return left == right }
+        return own.isIdentical(to: other)
     }
 
     /// The same message with a different `id`.

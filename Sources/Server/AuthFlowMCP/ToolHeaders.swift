@@ -91,7 +91,7 @@ struct ToolParameter: Sendable, Hashable {
                 keyword != "examples"
             {
                 // An annotation whose path contains any keyword other than `properties` cannot be resolved.
-                guard !hasAnnotation(value, isSchema: true, depth: depth + 1) else { return false }
+                guard !hasAnnotation(value, depth: depth + 1) else { return false }
             }
         }
         return true
@@ -115,13 +115,13 @@ struct ToolParameter: Sendable, Hashable {
     /// The maximum number of annotations per tool.
     private static let maximumParameters = 32
 
-    private static func hasAnnotation(_ value: JSON, isSchema: Bool, depth: Int) -> Bool {
+    private static func hasAnnotation(_ value: JSON, depth: Int) -> Bool {
         guard depth < 64 else { return false }
         if let members = value.object {
             return members["x-mcp-header"] != nil
-                || members.contains { hasAnnotation($0.value, isSchema: true, depth: depth + 1) }
+                || members.contains { hasAnnotation($0.value, depth: depth + 1) }
         }
-        return value.array?.contains { hasAnnotation($0, isSchema: true, depth: depth + 1) } ?? false
+        return value.array?.contains { hasAnnotation($0, depth: depth + 1) } ?? false
     }
 }
 

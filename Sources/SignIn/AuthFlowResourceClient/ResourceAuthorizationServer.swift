@@ -17,7 +17,9 @@ struct ResourceAuthorizationServer: MixUpDefending {
     func metadata(in context: ServerContext) async throws -> ProviderMetadata {
         do {
             return try await context.discover(order: .oauthFirst, advice: "The protected resource names this issuer.")
-        } catch let error as AuthError where error.code == .discoveryFailed && error.status == 404 && isAssumed {
+        } catch let error as AuthError
+            where error.code == .discoveryFailed && 400..<500 ~= error.status ?? 0 && isAssumed
+        {
             return try Self.assumedMetadata(of: issuer)
         }
     }

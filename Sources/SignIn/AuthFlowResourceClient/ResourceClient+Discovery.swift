@@ -43,8 +43,7 @@ extension ResourceClient {
                 "\(address) does not name an authorization server: there is no protected resource metadata (RFC 9728) at its well-known URLs."
             )
         }
-        let server = server(issuer, isAssumed: isAssumed)
-        let serverMetadata = try await server.metadata()
+        let (server, serverMetadata) = try await resolve(issuer, isAssumed: isAssumed)
         if methods.withoutUser == nil {
             try OAuthClient.requireAdvertisedPKCE(serverMetadata)
             // This check must precede the registration of a client at these endpoints.
@@ -59,19 +58,34 @@ extension ResourceClient {
         )
     }
 
+    /// The authorization server with an issuer, and its metadata. The server's own spelling of the issuer is used from then on.
+    private func resolve(_ issuer: String, isAssumed: Bool) async throws -> (AuthorizationServer, ProviderMetadata) {
+        let server = server(issuer, isAssumed: isAssumed)
+        do {
+            return (server, try await server.metadata())
+        } catch let error as AuthError where error.code == .issuerMismatch {
+            // RFC 8414 section 3.3: the issuer in the metadata "MUST be identical" to the one from which the URL was formed.
+            guard let other = IssuerSpelling.other(issuer).map({ self.server($0, isAssumed: isAssumed) }),
+                let metadata = try? await other.metadata()
+            else { throw error }
+            return (other, metadata)
+        }
+    }
+
     /// RFC 9728 section 7.6: the client chooses among several authorization servers.
     private func choose(among issuers: [String]) async throws -> String {
         let chosen: String
         if let registered {
             // MCP authorization, "Authorization Server Binding": credentials of one server "MUST NOT" be used with another.
-            guard issuers.contains(where: { $0.isIdentical(to: registered.server.issuer) }) else {
+            guard issuers.contains(where: { IssuerSpelling.areEqual($0, registered.server.issuer) }) else {
                 throw AuthError(
                     .issuerMismatch,
                     "\(address) trusts \(Self.list(issuers)), but this client is registered with \(registered.server.issuer). Register a client with a trusted authorization server, or check the URL."
                 )
             }
             chosen = registered.server.issuer
-        } else if let known = try await known(), issuers.contains(where: { $0.isIdentical(to: known.issuer) }) {
+        } else if let known = try await known(), issuers.contains(where: { IssuerSpelling.areEqual($0, known.issuer) })
+        {
             chosen = known.issuer
         } else {
             chosen = issuers.first ?? ""
@@ -82,10 +96,10 @@ extension ResourceClient {
         } catch {
             throw AuthError(.discoveryFailed, error.message, underlyingError: error)
         }
-        guard address.mayReferTo(endpoint) else {
+        guard registered != nil || options.trusts(chosen) || address.mayReferTo(endpoint) else {
             throw AuthError(
                 .discoveryFailed,
-                "\(address.origin) names the authorization server \(endpoint.origin), a loopback or private address. A public server must not refer to such an address."
+                "\(address.origin) names the authorization server \(endpoint.origin), a loopback or private address. A public server may refer to such an address only if the issuer is listed in \"issuers\"."
             )
         }
         return chosen
@@ -113,8 +127,10 @@ extension ResourceClient {
         let demanded = challenge?.scopes ?? found.metadata?.scopes ?? []
         let known = try await known()
         // "Step-Up Authorization Flow": the union with the previously requested scopes, so that no permission is lost.
-        let before =
-            known.map { $0.resource == found.resource && $0.issuer == found.server.issuer ? $0.scopes : [] } ?? []
+        let isSame = known.map { $0.resource == found.resource && $0.issuer == found.server.issuer } ?? false
+        // Some servers grant scopes that were not requested.
+        let granted = isSame ? try? await client()?.credential()?.tokens.scopes : nil
+        let before = isSame ? (known?.scopes ?? []) + (granted ?? []).filter { $0 != "openid" } : []
         var scopes: [String] = []
         var room = Self.maximumScopes - required.count
         for scope in before + demanded + options.scopes

@@ -200,6 +200,8 @@ extension ResourceClient {
         switch challenge.demand {
         case .nonce where rejected != nil:
             // RFC 9449 section 9: one more attempt, with a proof that contains the nonce of this response.
+            if attempt.round.nonceToken != rejected?.tokens.accessToken { attempt.round.nonces = 0 }
+            attempt.round.nonceToken = rejected?.tokens.accessToken
             attempt.round.nonces += 1
             return attempt.round.nonces == 1
         case .token, .nonce:
@@ -234,13 +236,13 @@ extension ResourceClient {
             // MCP authorization, "Step-Up Authorization Flow": step-up is attempted "no more than a few times"; after that, the failure is permanent.
             guard attempt.round.scopes != wanted else {
                 state.withLock { state in
-                    if state.rejectedScopeSets.count >= 64 { state.rejectedScopeSets = [] }
-                    _ = state.rejectedScopeSets.insert(wanted)
+                    if state.rejectedScopeSets.count >= 64 { state.rejectedScopeSets = [:] }
+                    state.rejectedScopeSets[wanted] = host.now()
                 }
                 throw insufficientScope(demanded)
             }
             guard attempt.round.signIns < Self.maximumSignIns,
-                !state.withLock({ $0.rejectedScopeSets.contains(wanted) })
+                state.withLock({ $0.rejectedScopeSets[wanted] }).map({ host.now() > $0 + 3600 }) ?? true
             else { throw insufficientScope(demanded) }
             return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: wanted)
         case .authentication:
@@ -342,7 +344,9 @@ public struct ResourceAttempt: Sendable {
     package var hasNewToken: Bool { round.hasReplaced || round.signIns > 0 }
 
     struct Round {
+        /// The number of attempts with a new nonce and this token.
         var nonces = 0
+        var nonceToken: Secret?
         /// The number of token replacements, at most one more than the number of sign-ins.
         var replacements = 0
         var hasReplaced = false

@@ -99,7 +99,7 @@ public final class ResourceClient: Sendable {
         /// Creates options with the default values.
         public init() {}
 
-        func trusts(_ issuer: String) -> Bool { trustedIssuers.contains { $0.isIdentical(to: issuer) } }
+        func trusts(_ issuer: String) -> Bool { trustedIssuers.contains { IssuerSpelling.areEqual($0, issuer) } }
     }
 
     struct State {
@@ -113,8 +113,8 @@ public final class ResourceClient: Sendable {
         var servers: [String: AuthorizationServer] = [:]
         /// The sign-in that a request has started, shared by all requests of this process.
         var signIn: SharedTask<Void>?
-        /// The sets of scopes for which even a new token was rejected.
-        var rejectedScopeSets: Set<Set<String>> = []
+        /// The sets of scopes for which even a new token was rejected, with the time.
+        var rejectedScopeSets: [Set<String>: Date] = [:]
         /// The reason why the last sign-in could not be stored.
         var storageError: AuthError?
 

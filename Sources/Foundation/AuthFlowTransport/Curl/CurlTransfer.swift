@@ -76,6 +76,8 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
         easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
         easy.set(AUTHFLOW_CURL_NO_SIGNAL, 1)
+        // After a change of the network, a stream without data would otherwise never end. libcurl's default interval is 60 seconds.
+        easy.set(AUTHFLOW_CURL_TCP_KEEPALIVE, 1)
         // A caller that sends this field itself receives the body as the server encoded it.
         if call.head.headerFields[.acceptEncoding] == nil { easy.set(AUTHFLOW_CURL_ACCEPT_ENCODING, "gzip, deflate") }
         // The timeout starts when the request is sent, unlike libcurl's own timeout: see ``deadline``.

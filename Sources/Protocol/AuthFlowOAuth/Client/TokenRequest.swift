@@ -325,7 +325,7 @@ extension TokenSet {
                 response.scopes.contains(scope) ? [scope] : scope.split(separator: ",").map(String.init)
             }
         }
-        // An empty string can mean that no scopes were granted, as for GitHub Apps, but not in a response to an OpenID request.
+        // An empty string can mean that no scopes were granted, but not in a response to an OpenID request.
         let isAbsent = scopes?.isEmpty == true && (list != nil || response.scopes.contains("openid"))
         self.init(
             accessToken: Secret(accessToken),

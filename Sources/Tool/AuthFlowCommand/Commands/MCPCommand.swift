@@ -64,7 +64,9 @@ struct MCPCommand: AsyncParsableCommand {
             let log = LogOutput(descriptor: STDERR_FILENO)
             settings.log = { log.write(Terminal.visible("authflow: \($0)")) }
             settings.explain = { error in
-                let needsLogin: Set<AuthError.Code> = [.loginRequired, .noUserAgent, .userAgentFailed]
+                let needsLogin: Set<AuthError.Code> = [
+                    .loginRequired, .noUserAgent, .userAgentFailed, .insufficientScope,
+                ]
                 guard needsLogin.contains(error.code), let advice = choice.loginAdvice(after: error) else {
                     return "\(error)"
                 }
@@ -106,7 +108,9 @@ struct MCPCommand: AsyncParsableCommand {
             let store = try settings.registrationStore(Known.components, host: ToolEnvironment.host).store
             var all: [JSON] = []
             for address in try await KnownResources(store: store).addresses() {
-                let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
+                var choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
+                choice.usesProfiles = false
+                let client = try choice.client()
                 let status = try? await client.status()
                 let credential = status?.credential
                 let end = credential?.tokens.expiresAt
@@ -152,6 +156,12 @@ private enum StandardInput {
                         unsafe read(STDIN_FILENO, $0.baseAddress, $0.count)
                     }
                     if count < 0, errno == EINTR { continue }
+                    if count < 0, errno == EAGAIN || errno == EWOULDBLOCK {
+                        // The host has made its end of the pipe or terminal non-blocking.
+                        var watched = pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)
+                        _ = unsafe poll(&watched, 1, -1)
+                        continue
+                    }
                     guard count > 0 else { break }
                     var rest = buffer[..<count]
                     while let end = rest.firstIndex(of: 0x0A) {

@@ -120,7 +120,8 @@ extension RegisterCommand {
                 "provider": "oidc",
                 "issuer": .string(issuer),
                 "client_id": .string(registered.clientID),
-                "redirect_uri": .string(redirectURIs.first ?? ""),
+                "redirect_uri": redirectURIs.count == 1
+                    ? .string(redirectURIs[0]) : .array(redirectURIs.map(JSON.string)),
                 "scopes": .array(scopes.map(JSON.string)),
             ]
             if registered.clientSecret != nil {

@@ -74,6 +74,21 @@ enum RegistrationCommands {
             return all
         }
 
+        /// The clients with which a resource's user has signed in; nil if the address is not that of a known resource.
+        func clients(of address: String, config: String?) async throws -> [String]? {
+            let endpoint = try Endpoint(address, name: "URL")
+            guard !Self.path(endpoint).isEmpty,
+                let known = try await KnownResources(store: store).addresses().first(where: {
+                    (try? Endpoint($0)).map {
+                        $0.origin == endpoint.origin && Self.path($0) == Self.path(endpoint)
+                    } ?? false
+                })
+            else { return nil }
+            var choice = ResourceChoice(address: known, choice: ProfileChoice(config: config))
+            choice.usesProfiles = false
+            return try? await choice.client().registeredClients().map(\.clientID)
+        }
+
         private static func path(_ endpoint: Endpoint) -> String {
             endpoint.path.hasSuffix("/") ? String(endpoint.path.dropLast()) : endpoint.path
         }
@@ -218,7 +233,10 @@ enum RegistrationCommands {
                         config: config,
                         skipsUnreadable: local
                     )
-                    all += found.map { (registrations, $0) }
+                    // Other resources of the same origin may use other registrations.
+                    let own = try await context.clients(of: address, config: config)
+                    let isOwn = { (stored: StoredRegistration) in own?.contains(stored.clientID) ?? true }
+                    all += found.filter(isOwn).map { (registrations, $0) }
                 } catch let error as AuthError
                     where local && [.credentialUnusable, .storageFailed].contains(error.code)
                 {

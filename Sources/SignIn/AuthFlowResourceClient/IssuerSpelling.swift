@@ -1,0 +1,21 @@
+import AuthFlowHTTP
+import AuthFlowJSON
+
+/// The two spellings of an issuer without a path: with and without a slash. RFC 8414 section 3.1 removes a terminating slash from the URL of the
+/// metadata, so both have the same metadata, which contains only one of them. Many resources name the other one.
+enum IssuerSpelling {
+    /// The other spelling; nil for an issuer with a path.
+    static func other(_ issuer: String) -> String? {
+        guard let endpoint = try? Endpoint(issuer: issuer) else { return nil }
+        switch endpoint.path {
+        case "": return issuer + "/"
+        case "/": return String(issuer.dropLast())
+        default: return nil
+        }
+    }
+
+    /// Whether two issuers are the same, in either spelling.
+    static func areEqual(_ left: String, _ right: String) -> Bool {
+        left.isIdentical(to: right) || other(left)?.isIdentical(to: right) == true
+    }
+}
