@@ -42,7 +42,7 @@ let package = Package(
             "web-login",
             [
                 "AuthFlowHummingbird", "AuthFlowServerConfiguration", "AuthFlowOIDC", "AuthFlowPostgreSQL",
-                "AuthFlowRedis", "AuthFlowSQLite",
+                "AuthFlowRedis", "AuthFlowSQLite", "AuthFlowLog",
             ]
         ),
         program(

@@ -48,11 +48,11 @@ struct ChildProcess: Sendable {
     }
 
     /// Waits on the calling thread until the program exits.
-    /// - Returns: Its exit status, or the signal that terminated it.
+    /// - Returns: Its exit status, or the negated number of the signal that terminated it.
     func end() -> Int32 {
         var status: Int32 = 0
         while unsafe waitpid(identifier, &status, 0) == -1, errno == EINTR {}
-        return status & 0x7F == 0 ? (status >> 8) & 0xFF : status & 0x7F
+        return status & 0x7F == 0 ? (status >> 8) & 0xFF : -(status & 0x7F)
     }
 
     private static func pipe() throws -> (read: Int32, write: Int32) {

@@ -41,7 +41,7 @@ private actor Gate {
 public enum CommandHarness {
     /// The result of a run.
     public struct Outcome: Sendable {
-        /// The exit status.
+        /// The exit status, or the negated number of the signal that terminated the program.
         public let status: Int32
         /// The text on standard output.
         public let output: String
@@ -50,6 +50,8 @@ public enum CommandHarness {
     }
 
     private static let gate = Gate(3)
+    /// The maximum duration of a run, in seconds.
+    private static let timeout = 120.0
 
     /// The directory of the programs that were built with the tests.
     ///
@@ -119,7 +121,11 @@ public enum CommandHarness {
             }
         }
         async let printed = Self.onThread { Self.read(child.output) { _ in } }
+        // A program that hangs must not block the tests that wait for it.
+        let limit = DispatchWorkItem { kill(identifier, SIGKILL) }
+        DispatchQueue.global().asyncAfter(deadline: .now() + Self.timeout, execute: limit)
         let (outputText, standardErrorText) = await (printed, errorOutput)
+        limit.cancel()
         return Outcome(
             status: await Self.onThread { child.end() },
             output: outputText,

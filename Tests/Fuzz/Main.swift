@@ -15,6 +15,10 @@ import Synchronization
         let count = arguments.first.flatMap { Int($0) } ?? 100_000
         let seed = arguments.dropFirst().first.flatMap { UInt64($0) } ?? 1
         let targets = try Target.all().filter { arguments.count < 3 || $0.name == arguments.last }
+        guard !targets.isEmpty else {
+            print("fuzz: there is no target \(arguments.last ?? "")")
+            exit(2)
+        }
         let watch = watch()
         for target in targets {
             let start = ContinuousClock.now

@@ -23,6 +23,7 @@ final class PuppetProvider: Sendable {
     let metadata: [UInt8]
     let keySet: [UInt8]
     private let responses: Mutex<[String: [UInt8]]>
+    private let paths = Mutex<[String: Int]>([:])
 
     init() throws {
         keys = try EmulatorKeys()
@@ -39,9 +40,14 @@ final class PuppetProvider: Sendable {
     /// Sets the response body for a path.
     func say(_ body: [UInt8], at path: String) { responses.withLock { $0[path] = body } }
 
+    /// The number of requests to a path.
+    func count(of path: String) -> Int { paths.withLock { $0[path] ?? 0 } }
+
     func client(_ change: @escaping (inout ClientRegistration.Values) -> Void = { _ in }) throws -> AuthClient {
         let transport = InProcessTransport(origin: Self.issuer) { [self] request, _ in
-            let body = responses.withLock { $0[request.path ?? ""] }
+            let path = request.path ?? ""
+            paths.withLock { $0[path, default: 0] += 1 }
+            let body = responses.withLock { $0[path] }
             return TransportResponse(head: HTTPResponse(status: body == nil ? .notFound : .ok), body: body ?? [])
         }
         return AuthClient(
@@ -56,12 +62,16 @@ final class PuppetProvider: Sendable {
         )
     }
 
-    func token(_ algorithm: SignatureAlgorithm, signedBy keys: EmulatorKeys? = nil) throws -> String {
+    func token(
+        _ algorithm: SignatureAlgorithm,
+        signedBy keys: EmulatorKeys? = nil,
+        nonce: String = "nonce"
+    ) throws -> String {
         let now = Int64(HostServices.system.now().timeIntervalSince1970)
         let keys = keys ?? self.keys
         let claims: JSON = [
             "iss": .string(Self.issuer), "sub": "alice", "aud": "client", "iat": .integer(now),
-            "exp": .integer(now + 86_400), "nonce": "nonce", "auth_time": .integer(now),
+            "exp": .integer(now + 86_400), "nonce": .string(nonce), "auth_time": .integer(now),
         ]
         let header: JSON = ["alg": .string(algorithm.rawValue), "kid": .string(self.keys.keyID(for: algorithm))]
         return try keys.sign(claims, header: header, with: algorithm)
@@ -208,14 +218,21 @@ extension Target {
             let state = FormURLEncoding.decode(request.url.drop { $0 != "?" }.dropFirst())?["state"] ?? ""
             let iss = FormURLEncoding.encode(PuppetProvider.issuer)
             let bad = mutator.mutate("\(request.redirectURI)?code=c&state=\(state)&iss=\(iss)")
+            let requests = provider.count(of: "/token")
+            defer { if provider.count(of: "/token") != requests { pending.withLock { $0 = nil } } }
             do {
                 _ = try await client.finishSignIn(request, with: bad)
                 throw Finding(description: "a sign-in without tokens was completed")
             } catch let error as AuthError where error.code == .invalidCallback {
                 // The request is still pending, so the valid response would still be accepted.
             } catch is AuthError {
-                // The response was accepted, which consumed the request.
+                // The response was accepted, which consumed the request, or contained an error.
                 pending.withLock { $0 = nil }
+            }
+            guard provider.count(of: "/token") != requests else { return }
+            let received = FormURLEncoding.decode(bad.prefix { $0 != "#" }.drop { $0 != "?" }.dropFirst())
+            guard received?["state"] == state, received?["iss"] == PuppetProvider.issuer else {
+                throw Finding(description: "the code of another sign-in was sent: \(bad)")
             }
         }
     }
@@ -273,14 +290,18 @@ extension Target {
     private static func response() throws -> Target {
         let provider = try PuppetProvider()
         let client = try provider.client()
-        let good = try JSON.object([
-            "access_token": "access", "token_type": "Bearer", "expires_in": 3600, "scope": "openid",
-            "refresh_token": "refresh", "id_token": .string(try provider.token(.es256, signedBy: EmulatorKeys())),
-        ]).serialized()
+        let strange = try EmulatorKeys()
         return Target(name: "token response") { mutator in
-            provider.say(mutator.mutate(good), at: "/token")
             let pending = try await client.beginSignIn()
-            let state = FormURLEncoding.decode(pending.url.drop { $0 != "?" }.dropFirst())?["state"] ?? ""
+            let sent = FormURLEncoding.decode(pending.url.drop { $0 != "?" }.dropFirst())
+            let state = sent?["state"] ?? ""
+            // Everything but the signature is correct.
+            let idToken = try provider.token(.es256, signedBy: strange, nonce: sent?["nonce"] ?? "")
+            let good = try JSON.object([
+                "access_token": "access", "token_type": "Bearer", "expires_in": 3600, "scope": "openid",
+                "refresh_token": "refresh", "id_token": .string(idToken),
+            ]).serialized()
+            provider.say(mutator.mutate(good), at: "/token")
             let response =
                 "\(pending.redirectURI)?code=c&state=\(state)&iss=\(FormURLEncoding.encode(PuppetProvider.issuer))"
             do {
@@ -325,7 +346,7 @@ extension Target {
                 "iss": .string(PuppetProvider.issuer), "aud": "client", "exp": 4_102_444_800, "code": "c",
                 "state": .string(state),
             ]
-            let header: JSON = ["alg": "ES256", "kid": .string(strange.keyID(for: .es256))]
+            let header: JSON = ["alg": "ES256", "kid": .string(provider.keys.keyID(for: .es256))]
             let text = try strange.sign(claims, header: header, with: .es256)
             let bent = String(decoding: mutator.mutate(Array(text.utf8)), as: UTF8.self)
             do {
@@ -375,7 +396,7 @@ extension Target {
             "iss": .string(PuppetProvider.issuer), "aud": "client", "sub": "x", "exp": 4_102_444_800,
             "iat": 1_700_000_000, "nonce": "nonce",
         ]
-        let header: JSON = ["alg": "ES256", "kid": .string(strange.keyID(for: .es256))]
+        let header: JSON = ["alg": "ES256", "kid": .string(provider.keys.keyID(for: .es256))]
         let inner = try strange.sign(claims, header: header, with: .es256)
         let tokens = try keys.flatMap { key in
             try [ContentEncryption.a128GCM, .a128CBCHS256].map { encryption in

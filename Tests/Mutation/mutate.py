@@ -54,6 +54,9 @@ AuthFlowDatabase/DatabasePool AuthFlowDatabase/LeasedRecords AuthFlowDatabase/Re
 AuthFlowSQLite/SQLiteExecutor AuthFlowSQLite/SQLiteTokenStore
 AuthFlowStores/FileTokenStore AuthFlowStores/FileLock AuthFlowStores/PrivateFile AuthFlowStores/EncryptedTokenStore
 AuthFlowConfiguration/TrustedFile
+AuthFlowResourceServer/ProofVerification AuthFlowResourceServer/ProofReplayCache AuthFlowResourceServer/ProofNonces
+AuthFlowResourceServer/AccessTokenVerification AuthFlowResourceServer/TokenBinding AuthFlowResourceServer/PresentedToken
+AuthFlowResourceServer/IntrospectedToken AuthFlowResourceServer/IntrospectionCache AuthFlowResourceServer/ClientCertificateField
 """.split()
 
 # Tests from the fastest to the slowest; the first failure ends a run.
@@ -71,6 +74,9 @@ LOOPBACK = "AuthFlowLoopbackTests"
 SERVER = "SessionServer|SessionSignIn|SessionHook|SessionData|SessionPage|SeveralProviders|ConformanceTests|SessionRaceTests|TokenLifeTests|UnsavedTokensTests|ResourceTokenTests|WaitingRequestTests"
 # Run first for checks in the stores and in the code that reads files.
 STORES = "TokenStore|FileLock|PrivateFile|StoredFile|SecretFile|TrustedFile|LeaseFault|DatabasePool|SQLite|Encrypt|HostileFile|StoredFormats"
+
+# Run first for checks in the module for APIs.
+API = "AuthFlowResourceServerTests"
 
 # Checks whose absence no test can detect, each with the reason.
 NEXT = "the next check also rejects the missing value"
@@ -301,6 +307,7 @@ def main():
     for stage in STAGES:
         if failure := test(stage, 0): sys.exit(f"the tests fail with every check in place: {failure}")
     wanted = {int(number) for number in options.only.split(",")} if options.only else None
+    if wanted and not wanted <= {mutant.number for mutant in mutants}: sys.exit("there are no such checks")
     survivors, equivalents, started = [], 0, time.time()
     for mutant in mutants:
         if wanted and mutant.number not in wanted: continue
@@ -314,6 +321,7 @@ def main():
         if mutant.file.startswith(("AuthFlowResourceClient", "AuthFlowMCP", "AuthFlowHTTP/Auth")): stages = [RESOURCE] + STAGES
         if mutant.file.startswith(("AuthFlowServer", "AuthFlowCredentials")): stages = [SERVER] + STAGES
         if mutant.file.startswith(("AuthFlowStores", "AuthFlowDatabase", "AuthFlowSQLite", "AuthFlowConfiguration")): stages = [STORES] + STAGES
+        if mutant.file.startswith("AuthFlowResourceServer"): stages = [API] + STAGES
         killer = next((failure for failure in (test(stage, mutant.number) for stage in stages) if failure), None)
         if killer: print(f"{mutant}\n       caught by {killer}", flush=True)
         else:

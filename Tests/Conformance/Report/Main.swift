@@ -1,4 +1,5 @@
 import AuthFlowTesting
+import Foundation
 import ConformanceRows
 
 /// Runs all rows of the conformance table over sockets and prints the result as Markdown.
@@ -49,5 +50,6 @@ import ConformanceRows
             """,
             terminator: ""
         )
+        exit(failed == 0 ? 0 : 1)
     }
 }

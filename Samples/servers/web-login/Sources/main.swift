@@ -9,6 +9,7 @@
 
 import AuthFlow
 import AuthFlowHummingbird
+import AuthFlowLog
 import AuthFlowOIDC
 import AuthFlowPostgreSQL
 import AuthFlowRedis
@@ -17,6 +18,7 @@ import AuthFlowServerConfiguration
 import Foundation
 import HTTPTypes
 import Hummingbird
+import Logging
 import SampleStart
 
 struct WebContext: SessionRequestContext {
@@ -47,7 +49,14 @@ hooks.onSignIn = { signIn in
 hooks.onEnd = { print("The session \($0.session.name.prefix(8)) has ended: \($0.reason.rawValue).") }
 let stores: [TokenStoreFactory] = [.memory, .sqlite, .postgreSQL, .redis]
 let server = configured {
-    try SessionServer(configuration: ConfigurationFile(path: path), providers: [.oidc], stores: stores) { options in
+    // Failed sign-ins are logged as warnings, most with the action to take.
+    let observer = FlowEvent.logger(Logger(label: "auth"))
+    return try SessionServer(
+        configuration: ConfigurationFile(path: path),
+        providers: [.oidc],
+        stores: stores,
+        observer: observer
+    ) { options in
         options.hooks = hooks
     }
 }

@@ -164,7 +164,7 @@ extension AuthError: CustomStringConvertible, CustomDebugStringConvertible, Loca
     public var description: String {
         // The provider's text appears once, even if the message already contains it.
         guard let providerError, !message.contains("\(providerError)") else { return message }
-        return "\(message) (the provider returned: \(providerError))"
+        return "\(message) (the server returned: \(providerError))"
     }
 
     /// The same as ``description``, so that an uncaught error terminates the program with a readable message.

@@ -66,7 +66,7 @@ struct CurlCommand: AsyncParsableCommand {
         Terminal.result(bytes: response.body)
         guard response.status < 400 else {
             let isRejection = response.status == 401
-            let advice = isRejection ? " Sign in again: \(SignInAdvice.command ?? "authflow login")" : ""
+            let advice = isRejection ? " \(Self.advice(for: response))" : ""
             throw AuthError(
                 isRejection ? .accessTokenRejected : .invalidResponse,
                 "\(Redaction.url(choice.address)) responded with status \(response.status).\(advice)",
@@ -74,6 +74,20 @@ struct CurlCommand: AsyncParsableCommand {
                 status: response.status
             )
         }
+    }
+
+    /// The action to take after an API has rejected a profile's token.
+    private static func advice(for response: TransportResponse) -> String {
+        let command = SignInAdvice.command ?? "authflow login"
+        guard let challenge = ResourceChallenge(response), challenge.demand == .authentication else {
+            return "Sign in again: \(command)"
+        }
+        let values = challenge.acrValues.prefix(8).map { DisplayText.sanitized($0, limit: 60) }.joined(separator: " ")
+        let wanted = [
+            values.isEmpty ? nil : "\"acr_values\": \"\(values)\"", challenge.maxAge.map { "\"max_age\": \"\($0)\"" },
+        ].compactMap(\.self).joined(separator: ", ")
+        return
+            "The API requires another authentication. Repeat the request with --sign-in, or set {\"authorization\": {\(wanted)}} in the profile's \"parameters\" and sign in again: \(command)"
     }
 
     /// The client that adds the token to the request.
@@ -93,7 +107,12 @@ struct CurlCommand: AsyncParsableCommand {
                 } catch let error as AuthError where error.code == .loginRequired && signsIn {}
                 if let response, response.status != 401 { return response }
                 if let response, !signsIn { return response }
-                let signIn = try await client.signIn()
+                var options = AuthorizationOptions()
+                if let challenge = response.flatMap(ResourceChallenge.init), challenge.demand == .authentication {
+                    options.acrValues = challenge.acrValues
+                    options.maxAge = challenge.maxAge.map { .seconds($0) }
+                }
+                let signIn = try await client.signIn(options: options)
                 if let error = signIn.storageError { throw error }
                 return try await client.send(request)
             }

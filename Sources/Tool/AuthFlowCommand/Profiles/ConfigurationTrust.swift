@@ -93,7 +93,7 @@ struct ConfigurationTrust {
 struct ConfigurationChoice {
     /// The source of the choice.
     enum Origin: String {
-        case option = "named by --config"
+        case option = "named on the command line"
         case environment = "named by AUTHFLOW_CONFIG"
         case workingDirectory = "in the working directory, and trusted"
         case user = "in your configuration directory"
