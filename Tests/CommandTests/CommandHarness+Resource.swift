@@ -10,9 +10,10 @@ extension CommandHarness {
         let folder: String
         fileprivate let browser: String
 
-        func callAsFunction(_ arguments: [String]) async throws -> Outcome {
+        func callAsFunction(_ arguments: [String], program: String = "authflow") async throws -> Outcome {
             try await CommandHarness.run(
                 arguments,
+                program: program,
                 environment: [
                     "XDG_DATA_HOME": "\(folder)/data", "XDG_CONFIG_HOME": "\(folder)/config", "BROWSER": browser,
                     "DISPLAY": ":0",

@@ -254,14 +254,19 @@ import Testing
     }
 
     @Test(arguments: ["@-", "@/dev/stdin"]) func readsTheRequestBodyFromAPipe(_ argument: String) async throws {
-        let tool = "\(CommandHarness.folder.path)/authflow"
-        let outcome = try await CommandHarness.run(
-            ["-c", "printf '{}' | \"$0\" curl http://127.0.0.1:1/mcp -d \"$1\"", tool, argument],
-            program: "/bin/sh",
-            environment: [:]
-        )
-        #expect(outcome.status != 2)
-        #expect(!outcome.standardError.contains("cannot be read"), "\(outcome.standardError)")
+        try await CommandHarness.withResource { emulator, run async throws in
+            #expect(try await run(["login", emulator.resource]).status == 0)
+            let tool = "\(CommandHarness.folder.path)/authflow"
+            let message = #"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#
+            let outcome = try await run(
+                [
+                    "-c", "printf %s \"$2\" | \"$0\" curl \"$3\" -H \"$4\" -d \"$1\"", tool, argument, message,
+                    emulator.resource, "Accept: application/json, text/event-stream",
+                ],
+                program: "/bin/sh"
+            )
+            #expect(outcome.status == 0 && outcome.output.contains("test-tool"), "\(outcome.standardError)")
+        }
     }
 
     @Test func localLogoutRemovesTheStoredCredential() async throws {

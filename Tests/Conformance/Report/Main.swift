@@ -1,6 +1,6 @@
 import AuthFlowTesting
-import Foundation
 import ConformanceRows
+import Foundation
 
 /// Runs all rows of the conformance table over sockets and prints the result as Markdown.
 @main enum Main {

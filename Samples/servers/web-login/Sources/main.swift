@@ -55,10 +55,9 @@ let server = configured {
         configuration: ConfigurationFile(path: path),
         providers: [.oidc],
         stores: stores,
+        { options in options.hooks = hooks },
         observer: observer
-    ) { options in
-        options.hooks = hooks
-    }
+    )
 }
 
 let router = Router(context: WebContext.self)
