@@ -433,7 +433,7 @@ let package = Package(
         .testTarget(
             name: "AuthFlowTests",
             dependencies: engine + [
-                "Expectations", "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowTesting", httpTypes,
+                "CommandHarness", "Expectations", "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowTesting", httpTypes,
             ]
         ),
         .testTarget(
@@ -443,7 +443,7 @@ let package = Package(
         .testTarget(
             name: "AuthFlowLoopbackTests",
             dependencies: engine + [
-                "Expectations", "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowTesting", httpTypes,
+                "CommandHarness", "Expectations", "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowTesting", httpTypes,
             ]
         ),
         .testTarget(

@@ -2,6 +2,7 @@
 import AuthFlow
 import AuthFlowDesktop
 import AuthFlowTesting
+import CommandHarness
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -37,19 +38,12 @@ import Testing
 
     /// Runs a Perl program, and returns its output.
     private static func run(_ program: String, as user: String? = nil) async throws -> String {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: user == nil ? "/usr/bin/env" : "/usr/bin/setpriv")
         let own = user.map { ["--reuid", $0, "--clear-groups"] } ?? []
-        process.arguments = own + ["/usr/bin/perl", "-MSocket", "-MSocket=IPPROTO_TCP,TCP_CORK", "-e", program]
-        let output = Pipe()
-        process.standardOutput = output
-        try process.run()
-        return try await BlockingCall.run {
-            let bytes = output.fileHandleForReading.readDataToEndOfFile()
-            process.waitUntilExit()
-            return String(decoding: bytes, as: UTF8.self)
-        } onCancel: {
-        }
+        return try await CommandHarness.run(
+            own + ["/usr/bin/perl", "-MSocket", "-MSocket=IPPROTO_TCP,TCP_CORK", "-e", program],
+            program: user == nil ? "/usr/bin/env" : "/usr/bin/setpriv",
+            isAlone: false
+        ).output
     }
 
     /// Unlike this peer, a browser waits for the response. TCP_CORK delays the partial segment until the socket is

@@ -11,6 +11,7 @@ struct HeadlessTransport: HTTPTransport {
     func send(_ call: TransportRequest) async throws -> TransportResponse {
         var call = call
         if let userAgentString { call.head.headerFields[.userAgent] = userAgentString }
+        try transcript?.begin()
         transcript?.write(RedactedMessage(call), mark: ">")
         do {
             let response = try await base.send(call)
@@ -36,6 +37,21 @@ final class Transcript: Sendable {
     func write(_ message: RedactedMessage, mark: String) {
         let parameters = message.parameters.map { "    \($0.name): \($0.value)\n" }.joined()
         write("\(mark) \(message.title)\n\(parameters)")
+    }
+
+    /// Creates the file before the first request.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` when the file cannot be written, or is another file of the user.
+    func begin() throws(AuthError) {
+        let isFirst = text.withLock { $0 == Self.mark }
+        guard isFirst else { return }
+        do throws(AuthError) {
+            try PrivateFile(path).write(Array(Self.mark.utf8), markedBy: Array(Self.mark.utf8))
+        } catch {
+            throw error.withMessage(
+                "No request was sent, because the transcript cannot be written. \(error.message)",
+                because: error
+            )
+        }
     }
 
     /// Appends an entry to the file. A failed write does not stop the sign-in.

@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowTesting
+import CommandHarness
 import Expectations
 import Foundation
 import Synchronization
@@ -171,7 +172,7 @@ import Testing
                 withIntermediateDirectories: true,
                 attributes: [.posixPermissions: 0o700]
             )
-            try Self.leaveDeadSocket("\(folder)/dead.sock")
+            try await Self.leaveDeadSocket("\(folder)/dead.sock")
             try Data().write(to: URL(fileURLWithPath: "\(folder)/note.txt"))
             #expect(try handoff.deliver("com.example.app:/callback?state=x") == .noListener)
             #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == ["note.txt"])
@@ -239,14 +240,9 @@ import Testing
     }
 
     /// A socket without a listener, such as one left behind by a killed process.
-    private static func leaveDeadSocket(_ path: String) throws {
-        let python = Process()
-        python.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        python.arguments = [
-            "python3", "-c", "import socket,sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])", path,
-        ]
-        try python.run()
-        python.waitUntilExit()
+    private static func leaveDeadSocket(_ path: String) async throws {
+        let script = "import socket,sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])"
+        _ = try await CommandHarness.run(["python3", "-c", script, path], program: "/usr/bin/env")
         try #require(FileManager.default.fileExists(atPath: path))
     }
 }
