@@ -6,7 +6,7 @@ public import AuthFlow
 /// the device's hardware, or to present the callbacks in your own user interface.
 public protocol CallbackHandler: Sendable {
     /// Whether the handler can give a different answer to a repeated callback, as a user can and a configuration
-    /// cannot. If the server repeats a step and the handler can only repeat its answer, the sign-in ends.
+    /// cannot. If the server asks the same questions again and the handler can only repeat its answer, the sign-in ends.
     var canChangeAnswer: Bool { get }
 
     /// Answers a callback.

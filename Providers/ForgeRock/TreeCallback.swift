@@ -28,13 +28,20 @@ public struct TreeCallback: Sendable {
     /// The key of the answer in a configuration: the prompt, otherwise the name, otherwise the type.
     public var key: String { [prompt, name, type].first { !$0.isEmpty } ?? type }
 
-    /// Whether the callback needs no answer from the user, such as a message.
-    var isMessage: Bool {
-        [
+    /// Identifies a question and its answer: if the server asks the question again, it did not accept the answer. Numbers in the prompt are left out,
+    /// because they can differ with each attempt, as in "2 attempts left".
+    var submission: String {
+        let values = json["input"].flatMap { try? $0.serialized() } ?? []
+        return "\(type) \(prompt.filter { !$0.isNumber }) \(name) \(String(decoding: values, as: UTF8.self))"
+    }
+
+    /// Whether the callback asks for text, such as a password. Messages need no answer, and a choice may be offered on several pages.
+    var asksForText: Bool {
+        let others: Set = [
             "TextOutputCallback", "SuspendedTextOutputCallback", "PollingWaitCallback", "MetadataCallback",
-            "HiddenValueCallback",
+            "HiddenValueCallback", "ConfirmationCallback", "ChoiceCallback",
         ]
-        .contains(type)
+        return !others.contains(type)
     }
 
     /// Whether the prompt refers to a one-time code, or the input is echoed, unlike the input of a password.
@@ -123,11 +130,6 @@ public struct TreeStep: Sendable {
     /// Identifies the step: a polling step is repeated with the same callbacks.
     var content: [String] { callbacks.map { "\($0.type) \($0.prompt) \($0.name)" } }
 
-    /// Identifies the questions of the step: if the server asks them again, it did not accept the answers. Messages and numbers are left out,
-    /// because they can differ with each attempt, as in "2 attempts left".
-    var questions: [String] {
-        callbacks.filter { !$0.isMessage }.map { "\($0.type) \($0.prompt.filter { !$0.isNumber })" }
-    }
 }
 
 extension TreeCallback: CustomStringConvertible, NonReflectable {

@@ -151,7 +151,7 @@ extension TreeDriver: LoginDriver {
         var isRestarted = false
         var waited = Duration.zero
         var shown: Set<[String]> = []
-        var asked: Set<[String]> = []
+        var submitted: Set<[String]> = []
         var secrets: [Secret] = []
         var steps = 0
         while steps < Self.maximumSteps {
@@ -170,7 +170,7 @@ extension TreeDriver: LoginDriver {
                 if json["detail"]?["errorCode"]?.string == "110", !isRestarted {
                     isRestarted = true
                     body = [:]
-                    (shown, asked) = ([], [])
+                    (shown, submitted) = ([], [])
                     continue
                 }
                 throw Self.failure(json, status: response.status)
@@ -179,8 +179,7 @@ extension TreeDriver: LoginDriver {
             await browser.report(["tree_step": types, "stage": DisplayText.sanitized(step.stage, limit: 60)])
             step.isFirst = shown.isEmpty
             step.isRepeated = !shown.insert(step.content).inserted
-            let isRejected = !step.questions.isEmpty && !asked.insert(step.questions).inserted
-            let wait = try await answer(&step, isRejected: isRejected, mayWait: Self.maximumTotalWait - waited)
+            let wait = try await answer(&step, submitted: &submitted, mayWait: Self.maximumTotalWait - waited)
             waited += wait
             // Polling steps are limited by time instead.
             if wait == .zero { steps += 1 }
@@ -191,19 +190,19 @@ extension TreeDriver: LoginDriver {
     }
 
     /// Answers every callback of a step.
-    /// - Parameter isRejected: Whether the server has rejected earlier answers to the same questions.
+    /// - Parameter submitted: The answers of earlier steps that cannot change.
     /// - Returns: The wait that the step requests.
-    private func answer(_ step: inout TreeStep, isRejected: Bool, mayWait: Duration) async throws -> Duration {
+    private func answer(
+        _ step: inout TreeStep,
+        submitted: inout Set<[String]>,
+        mayWait: Duration
+    ) async throws -> Duration {
         var wait = Duration.zero
+        var fixed: [String] = []
         for index in step.callbacks.indices {
             var callback = step.callbacks[index]
             let handler = try await handlers.answer(&callback, in: step)
-            if isRejected, !step.callbacks[index].isMessage, !handler.canChangeAnswer {
-                throw AuthError(
-                    .accessDenied,
-                    "\(realm.origin) did not accept the configured answers, and asked for them again."
-                )
-            }
+            if callback.asksForText, !handler.canChangeAnswer { fixed.append(callback.submission) }
             if callback.type == "PollingWaitCallback" {
                 // "waitTime" is a string, in milliseconds.
                 let waitTime = callback.output("waitTime")
@@ -214,6 +213,12 @@ extension TreeDriver: LoginDriver {
                 )
             }
             step.callbacks[index] = callback
+        }
+        guard fixed.isEmpty || submitted.insert(fixed).inserted else {
+            throw AuthError(
+                .accessDenied,
+                "\(realm.origin) did not accept the configured answers, and asked for them again."
+            )
         }
         guard wait <= mayWait else {
             throw AuthError(.timedOut, "The tree took longer than the maximum wait. Start again.")

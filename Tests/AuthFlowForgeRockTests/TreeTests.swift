@@ -133,6 +133,52 @@ import Testing
         }
     }
 
+    /// The questions of two pages may look alike.
+    @Test(arguments: [
+        [
+            ("ConfirmationCallback", "", "", "Do you accept the policy?"),
+            ("ConfirmationCallback", "", "", "Remember this device?"),
+        ],
+        [
+            ("PasswordCallback", "Character 2 of your passphrase", "", ""),
+            ("PasswordCallback", "Character 5 of your passphrase", "", ""),
+        ],
+        [("StringAttributeInputCallback", "", "city", ""), ("StringAttributeInputCallback", "", "street", "")],
+    ])
+    func similarQuestionsOnSeveralPagesAreAnswered(
+        _ pages: [(type: String, prompt: String, name: String, message: String)]
+    ) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.trees["Login"] = EmulatorTree(
+                pages.map { page in
+                    let outputs: [(String, JSON)] =
+                        page.type == "ConfirmationCallback"
+                        ? [("prompt", ""), ("options", ["No", "Yes"])]
+                        : [("prompt", .string(page.prompt)), ("name", .string(page.name))]
+                    let message = EmulatorTree.Callback(
+                        "TextOutputCallback",
+                        [("message", .string(page.message)), ("messageType", "0")],
+                        inputs: []
+                    )
+                    let question = EmulatorTree.Callback(page.type, outputs)
+                    return .page(stage: "Extra", page.message.isEmpty ? [question] : [message, question]) { _ in
+                        .proceed
+                    }
+                } + [.userNameAndPassword]
+            )
+            let answers = ConfiguredCallbackHandler(
+                username: "alice",
+                password: Secret("wonderland"),
+                answers: [
+                    "ConfirmationCallback": Secret("Yes"), "Character 2 of your passphrase": Secret("b"),
+                    "Character 5 of your passphrase": Secret("e"), "city": Secret("Bern"),
+                    "street": Secret("High Street"),
+                ]
+            )
+            _ = try await environment.client(handlers: [answers]).signIn()
+        }
+    }
+
     /// A tree that asks for the user name and the password again after each attempt, with a message.
     private struct LoopingTree: HTTPTransport {
         let message: String

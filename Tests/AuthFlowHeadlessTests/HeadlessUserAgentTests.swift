@@ -69,7 +69,7 @@ import Testing
             try await visit { _, _ in Self.html("<form method=post action=/login>\(buttons)</form>") }
         }
         #expect(error?.code == .userAgentFailed)
-        #expect(error?.message.contains("more fields and buttons") == true, "\(error?.message ?? "")")
+        #expect(error?.message.contains("too many fields and buttons") == true, "\(error?.message ?? "")")
     }
 
     /// Existing percent-encoding is preserved.

@@ -102,8 +102,12 @@ import Glibc
     }
 
     /// The TypeScript SDK's examples and other servers respond to an unknown session with 400.
-    @Test(arguments: [(400, "Bad Request: No valid session ID provided", true), (400, "Bad parameters", false)])
-    func a400ThatMentionsTheSessionRestartsIt(_ status: Int, _ message: String, _ isReplaced: Bool) async throws {
+    @Test(arguments: [
+        ("Bad Request: No valid session ID provided", false, true),
+        ("Bad Request: Server not initialized", false, true),
+        ("Bad parameters", false, false), ("Invalid params: session_date must be a date", true, false),
+    ])
+    func a400ThatMentionsTheSessionRestartsIt(_ message: String, _ isAnswer: Bool, _ isReplaced: Bool) async throws {
         let sessions = Mutex(0)
         let transport = InProcessTransport(origin: "https://mcp.example.com") { request, body in
             let json = try JSON(parsing: body)
@@ -113,9 +117,10 @@ import Glibc
             var response = Self.json("{}")
             // The first session is lost immediately.
             if !isInitialize, session == "session1" {
-                response.head.status = .init(code: status)
+                response.head.status = .badRequest
                 response.body = try JSON.object([
-                    "jsonrpc": "2.0", "id": .null, "error": ["code": -32000, "message": .string(message)],
+                    "jsonrpc": "2.0", "id": isAnswer ? id : .null,
+                    "error": ["code": -32000, "message": .string(message)],
                 ]).serialized()
                 return response
             }
@@ -161,6 +166,33 @@ import Glibc
         }
         let answer = try await Self.answer(to: #"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, transport)
         #expect(answer["error"]?["message"]?.string?.contains("duplicate key") == true, "\(answer)")
+    }
+
+    /// It says nothing about the token.
+    @Test(.timeLimit(.minutes(1))) func theListeningStreamContinuesAfterAnUnreadableEvent() async throws {
+        let transport = StreamTransport { request in
+            guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
+                let json = try JSON(parsing: request.body)
+                var response = Self.json("{}")
+                response.body = try JSON.object([
+                    "jsonrpc": "2.0", "id": json["id"] ?? .null, "result": ["protocolVersion": "2025-11-25"],
+                ]).serialized()
+                return ResponseStream(head: response.head, body: ResponseBody(response.body))
+            }
+            let body = ResponseBody(limit: 1000)
+            body.append(Array("data: {\"error\":\"upstream timeout\"}\n\n".utf8))
+            body.append(Array("data: {\"jsonrpc\":\"2.0\",\"method\":\"two\"}\n\n".utf8))
+            return ResponseStream(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: body
+            )
+        }
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport) { line.yield($0) }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#.utf8))
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        for await bytes in lines where try JSON(parsing: bytes)["method"]?.string == "two" { break }
+        await bridge.close()
     }
 
     /// Otherwise, the server sends the messages after an old event again.

@@ -222,6 +222,10 @@ import Testing
             row: "the largest integer as expires_in",
             fault: .tokenResponse(.member("expires_in", .integer(.max)))
         ),
+        Tolerated(
+            row: "the largest unsigned integer as expires_in, as a string",
+            fault: .tokenResponse(.member("expires_in", "18446744073709551615"))
+        ),
         Tolerated(row: "a null at_hash", fault: .idToken(.claim("at_hash", .null))),
         Tolerated(row: "a null c_hash", fault: .idToken(.claim("c_hash", .null))),
         // LinkedIn.

@@ -57,7 +57,10 @@ import Testing
         let bob = try life.client(store: store, user: .bob)
         let error = await #expect(throws: AuthError.self) { try await bob.signIn() }
         #expect(error?.code == .accountMismatch)
-        #expect(error?.message.contains("has ended the session of Alice Example") == true, "\(error?.message ?? "")")
+        #expect(
+            error?.message.contains("the account of Alice Example is still stored here") == true,
+            "\(error?.message ?? "")"
+        )
         _ = try await bob.signIn(.replaceAccount)
     }
 

@@ -38,7 +38,7 @@ import Testing
                 "must be possible to refresh tokens repeatedly"
             case .keepsTheAccessToken: "new access token"
             case .readsNoRefreshToken: "provider's refresh token must be returned"
-            case .negativeLifetime: "not a number of seconds"
+            case .negativeLifetime: "not a valid number of seconds"
             case .revokesNothing, .revokesTheAccessTokenAlone: "revoked refresh token must be rejected"
             case .revocationUnsupported, .dropsTheEndpoint: "unless the provider cannot revoke tokens"
             case .revocationFails: "Tokens must be revoked unless"

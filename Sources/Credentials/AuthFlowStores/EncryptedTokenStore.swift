@@ -104,7 +104,7 @@ extension EncryptedTokenStore: TokenStore {
     }
 
     public func reserve(_ size: Int, under lease: Lease) async throws {
-        // Otherwise, it would be known only after a sign-in that the key cannot be created.
+        // Otherwise, a failure to create the key would surface only after the sign-in.
         switch source {
         case .file, .store: _ = try await secret(salt: [], isNeeded: false)
         case .passphrase, .keys: break
@@ -289,7 +289,7 @@ extension EncryptedTokenStore {
     }
 
     private static func contents(ofKeyFile path: String) throws(AuthError) -> [UInt8]? {
-        try PrivateFile(path).contents(maximumSize: 1024, isCredential: false)
+        try PrivateFile(path).contents(maximumSize: 1024, isKey: true)
     }
 
     private static let keyRecord = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")

@@ -52,11 +52,11 @@ package struct PrivateFile {
     }
 
     /// The content of the file; nil when the file does not exist.
-    /// - Parameter isCredential: Whether a sign-out would remove the file; default: yes.
-    package func contents(maximumSize: Int, isCredential: Bool = true) throws(AuthError) -> [UInt8]? {
+    /// - Parameter isKey: Whether this is a key file, which a sign-out does not remove; default: no.
+    package func contents(maximumSize: Int, isKey: Bool = false) throws(AuthError) -> [UInt8]? {
         // O_NOFOLLOW: a link that an attacker put here could make this read, or later overwrite, another file. A key file is never overwritten, and
         // may be a link: Kubernetes mounts secrets as links.
-        let link = isCredential ? O_NOFOLLOW : 0
+        let link = isKey ? 0 : O_NOFOLLOW
         let descriptor = unsafe open(path, O_RDONLY | link | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
             if errno == ENOENT { return nil }
@@ -65,10 +65,10 @@ package struct PrivateFile {
         defer { close(descriptor) }
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0 else { throw failure("cannot be examined") }
-        try requirePrivate(status, isCredential: isCredential)
+        try requirePrivate(status, isCredential: !isKey, isKey: isKey)
         guard status.st_size <= maximumSize else {
             let size = "\(path) is larger than \(maximumSize) bytes, so it is not a"
-            guard isCredential else { throw AuthError(.storageFailed, "\(size) key file.") }
+            guard !isKey else { throw AuthError(.storageFailed, "\(size) key file.") }
             throw AuthError(
                 .credentialUnusable,
                 "\(size) credential. Sign out locally, which removes it, and sign in again."
@@ -88,17 +88,20 @@ package struct PrivateFile {
         return bytes
     }
 
-    /// - Parameter isCredential: Whether a sign-out would remove the file.
-    private func requirePrivate(_ status: stat, isCredential: Bool) throws(AuthError) {
-        let isOwn = isCredential ? status.st_uid == geteuid() : KeyFileAccess.isOwnerTrusted(status)
+    /// - Parameters:
+    ///   - isCredential: Whether a sign-out would remove the file.
+    ///   - isKey: Whether the file may belong to root, as a mounted secret does.
+    private func requirePrivate(_ status: stat, isCredential: Bool, isKey: Bool = false) throws(AuthError) {
+        let isOwn = isKey ? KeyFileAccess.isOwnerTrusted(status) : status.st_uid == geteuid()
         guard status.st_mode & S_IFMT == S_IFREG, isOwn else {
-            throw AuthError(.storageFailed, "\(path) is not a regular file owned by this user, so it is not trusted.")
+            let owner = isKey ? "this user or root" : "this user"
+            throw AuthError(.storageFailed, "\(path) is not a regular file owned by \(owner), so it is not trusted.")
         }
         let remedy =
             isCredential
             ? "Sign out locally, which removes it, and sign in again; or, if you are sure that they are not"
             : "If you are sure that they are not"
-        guard isCredential ? status.st_mode & 0o077 == 0 : KeyFileAccess.isPrivate(status) else {
+        guard isKey ? KeyFileAccess.isPrivate(status) : status.st_mode & 0o077 == 0 else {
             throw AuthError(
                 .storageFailed,
                 "Other users can access \(path), so its content may be compromised. \(remedy), run: chmod 600 \(ShellWord.path(path))"

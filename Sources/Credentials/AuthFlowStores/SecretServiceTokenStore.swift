@@ -55,8 +55,10 @@ extension SecretServiceTokenStore: TokenStore {
                 try library.store(text, label: label, attributes, cancellation)
                 // A lookup searches all keyrings. If the default keyring has changed, it may find an older entry in another one.
                 guard try library.lookup(attributes, cancellation) != text else { return }
-                try library.clear(attributes, cancellation)
-                try library.store(text, label: label, attributes, cancellation)
+                // From here, a cancellation would lose the entry.
+                let unlimited = Libsecret.Cancellation(library)
+                try library.clear(attributes, unlimited)
+                try library.store(text, label: label, attributes, unlimited)
             }
         }
     }
@@ -224,7 +226,7 @@ extension SecretServiceTokenStore: TokenStore {
         // The service's own collection objects would not notice that the user has locked or unlocked the keyring, because no GLib main loop
         // runs, so a new object is created.
         let collection = try unsafe call("cannot be examined") {
-            unsafe collectionAtPath(nil, path, 0, cancellation.object, $0)
+            unsafe collectionAtPath(service, path, 0, cancellation.object, $0)
         }
         guard let collection = unsafe collection else {
             throw AuthError(.storageFailed, "The keyring cannot be examined.")

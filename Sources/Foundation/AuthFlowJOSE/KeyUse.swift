@@ -7,7 +7,7 @@ extension JSON {
         return value
     }
 
-    /// Whether a JWK does not exclude a use (RFC 7517 sections 4.2 and 4.3).
+    /// Whether a JWK may be used for a purpose (RFC 7517 sections 4.2 and 4.3).
     /// - Parameters:
     ///   - use: `use`: `sig` or `enc`.
     ///   - operations: `key_ops`, one of which the key must list.

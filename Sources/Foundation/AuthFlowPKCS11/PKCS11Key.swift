@@ -82,7 +82,7 @@ package final class PKCS11Key: SigningKey {
             default: (bytes, Int(AUTHFLOW_PKCS11_SHA256_RSA))
             }
         return try session.withLock { session in
-            // A signature without a waiting caller must not delay the others.
+            // A signature whose caller was cancelled must not delay others.
             guard !isCancelled() else { throw CancellationError() }
             if let open = session {
                 do throws(PKCS11Module.Failure) {

@@ -95,14 +95,28 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
         guard let authorization else { return try await next(request, context) }
         var context = context
         context.authorization = authorization
+        guard !authorization.responseFields.isEmpty else { return try await next(request, context) }
         var response: Response
         do {
             response = try await next(request, context)
         } catch let error as any HTTPResponseError {
-            // The fields belong to every response.
-            response = try error.response(from: request, context: context)
+            throw AuthorizedError(base: error, fields: authorization.responseFields)
         }
         for field in authorization.responseFields { response.headers.append(field) }
+        return response
+    }
+}
+
+/// An error of a handler, whose response also has the fields of the authorization.
+private struct AuthorizedError: HTTPResponseError {
+    let base: any HTTPResponseError
+    let fields: HTTPFields
+
+    var status: HTTPResponse.Status { base.status }
+
+    func response(from request: Request, context: some RequestContext) throws -> Response {
+        var response = try base.response(from: request, context: context)
+        for field in fields { response.headers.append(field) }
         return response
     }
 }

@@ -61,15 +61,19 @@ extension MCPBridge {
         }
         // MCP 2025-11-25, "Session Management": after a 404 response to a request with a session ID, the client "MUST
         // start a new session".
-        if [400, 404].contains(response.head.status.code), isSessionRequest, session.id != nil, mayReplaceSession {
+        let status = response.head.status.code
+        if [400, 404].contains(status), isSessionRequest, session.id != nil, mayReplaceSession {
             let body = try await collect(response.body)
-            // Several servers respond to an unknown session with 400 and a message about it.
-            guard response.head.status.code == 404 || Self.namesSession(body) else {
-                let whole = ResponseStream(head: response.head, body: ResponseBody(body))
-                return try await read(whole, for: message, id, session)
-            }
-            if let answer = MCPMessage(body), answer.errorCode == -32601 { return answered(answer, message, id) }
-            guard await replaceSession(session.number) else {
+            let answer = MCPMessage(body)
+            let isOwnAnswer = status == 400 && answer.map { $0.answeredIDs != [.null] && $0.answers(id) } ?? false
+            if !isOwnAnswer, let answer, answer.errorCode == -32601 { return answered(answer, message, id) }
+            let isReplaced =
+                !isOwnAnswer && Self.isLostSession(status, body) ? await replaceSession(session.number) : false
+            guard isReplaced else {
+                if status == 400 {
+                    let whole = ResponseStream(head: response.head, body: ResponseBody(body))
+                    return try await read(whole, for: message, id, session)
+                }
                 return .failure(
                     of: id,
                     "The server ended the session, and a new session could not be started.",
@@ -82,9 +86,12 @@ extension MCPBridge {
         return try await read(response, for: message, id, session)
     }
 
-    /// Whether an error response mentions the session.
-    private static func namesSession(_ body: [UInt8]) -> Bool {
-        String(decoding: body.prefix(4096), as: UTF8.self).lowercased().contains("session")
+    /// Whether a response indicates that the server has lost the session. Some servers respond with 400 and a message that mentions the session, or
+    /// that the server is not initialized.
+    static func isLostSession(_ status: Int, _ body: [UInt8]) -> Bool {
+        guard status == 400 else { return status == 404 }
+        let text = String(decoding: body.prefix(4096), as: UTF8.self).lowercased()
+        return text.contains("session") || text.contains("not initialized")
     }
 
     func fields(of message: MCPMessage, _ session: MCPSession) -> HTTPFields {

@@ -43,9 +43,13 @@ extension MCPBridge {
             pool: pool
         )
         listenAfterRejection()
-        guard response.head.status.code == 404, session.id != nil, await replaceSession(session.number),
+        let status = response.head.status.code
+        guard [400, 404].contains(status), session.id != nil else { return response }
+        let body = try await collect(response.body)
+        let whole = ResponseStream(head: response.head, body: ResponseBody(body))
+        guard Self.isLostSession(status, body), await replaceSession(session.number),
             message.method != "notifications/initialized"
-        else { return response }
+        else { return whole }
         let replacement = state.withLock { $0.session }
         return try await endpoint.send(
             .post,

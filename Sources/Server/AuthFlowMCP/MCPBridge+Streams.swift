@@ -9,12 +9,14 @@ extension MCPBridge {
     ///   - body: The stream.
     ///   - reader: Stores the last event ID, and the reconnection time.
     ///   - idleTimeout: The idle timeout of the stream; nil for none.
+    ///   - failsOnUnreadableResponse: Whether an unreadable response ends the stream with an error; otherwise, it is dropped.
     ///   - isLast: Receives a message; returns whether it is the last message to read.
     /// - Returns: Whether the last message arrived.
     func readMessages(
         of body: ResponseBody,
         _ reader: inout ServerSentEventReader,
         idleTimeout: Duration?,
+        failsOnUnreadableResponse: Bool = false,
         _ isLast: (MCPMessage) async -> Bool
     ) async throws -> Bool {
         let watch = idleTimeout.map { IdleTimeout(body, limit: $0, clock: clock) }
@@ -25,7 +27,8 @@ extension MCPBridge {
             try Task.checkCancellation()
             for event in try reader.read(part) where event.type == "message" {
                 guard let message = MCPMessage(event.data) else {
-                    try reject(event.data)
+                    let error = unreadable(event.data)
+                    if let error, failsOnUnreadableResponse { throw error }
                     continue
                 }
                 if await isLast(message) { return true }
@@ -34,16 +37,15 @@ extension MCPBridge {
         return false
     }
 
-    /// Handles an event that is not a valid message. The host would wait for a response that was dropped.
-    /// - Throws: ``AuthFlow/AuthError`` with `invalid_reply` if the event appears to be a response.
-    private func reject(_ bytes: [UInt8]) throws(AuthError) {
-        guard bytes.contains(where: { $0 > 0x20 }) else { return }
+    /// Reports an event that is not a valid message.
+    /// - Returns: The error if the event appears to be a response. If a response were dropped, the host would wait for it until the timeout.
+    private func unreadable(_ bytes: [UInt8]) -> AuthError? {
+        guard bytes.contains(where: { $0 > 0x20 }) else { return nil }
         let reason = Self.fault(of: bytes)
+        options.log("An event from the server was dropped. \(reason)")
         func contains(_ key: String) -> Bool { bytes.firstRange(of: Array("\"\(key)\"".utf8)) != nil }
-        guard !contains("method"), contains("result") || contains("error") else {
-            return options.log("An event of the server was dropped. \(reason)")
-        }
-        throw AuthError(.invalidResponse, reason)
+        let isResponse = contains("result") || contains("error") && !contains("method")
+        return isResponse ? AuthError(.invalidResponse, reason) : nil
     }
 
     /// Whether a message is a response to a different request, or to a request that already has a response. The host
@@ -73,7 +75,12 @@ extension MCPBridge {
             var hasMessages = false
             var broken: (any Error)?
             do {
-                _ = try await readMessages(of: stream.body, &reader, idleTimeout: options.idleTimeout) { received in
+                _ = try await readMessages(
+                    of: stream.body,
+                    &reader,
+                    idleTimeout: options.idleTimeout,
+                    failsOnUnreadableResponse: true
+                ) { received in
                     hasMessages = true
                     guard !received.answers(id) else {
                         answer = received
@@ -182,9 +189,11 @@ extension MCPBridge {
     private func listen(in session: MCPSession) async {
         var fields = session.fields
         fields[.accept] = "text/event-stream"
-        var wait = Duration.seconds(1)
+        var backoff = Duration.seconds(1)
+        var retry = Duration.zero
         while !Task.isCancelled {
             var reader = ServerSentEventReader()
+            let elapsed = clock.stopwatch()
             defer { if let id = reader.lastEventID { fields[MirroredHeaders.lastEventID] = id } }
             do {
                 let response = try await endpoint.send(
@@ -196,30 +205,35 @@ extension MCPBridge {
                 )
                 let status = response.head.status.code
                 if status == 200, Self.isEventStream(response.head) {
-                    // MCP 2025-11-25: "The client MUST respect the retry field". Only failures are followed by longer waits.
-                    wait = .seconds(1)
-                    defer { wait = reader.retry ?? wait }
                     _ = try await readMessages(of: response.body, &reader, idleTimeout: nil) { message in
                         // MCP 2025-11-25, "Listening for Messages from the Server": "The server MUST NOT send a
                         // JSON-RPC response on the stream" of a GET, unless the GET resumes a stream.
                         guard !dropsResponse(message) else { return false }
                         await write(message.bytes)
+                        backoff = .seconds(1)
                         return false
                     }
                 } else if [401, 403].contains(status) {
                     return rejectListener(of: session)
+                } else if 400..<500 ~= status, status != 429, fields[MirroredHeaders.lastEventID] != nil {
+                    // The server may no longer have the event.
+                    fields[MirroredHeaders.lastEventID] = nil
                 } else if !Self.isTransient(status) {
                     return
                 }
-            } catch let error as AuthError where Self.isTransient(error) {
-                // The server may be restarting.
+            } catch let error as AuthError where Self.isTransient(error) || error.code == .invalidResponse {
+                // The server may be restarting, or the stream was cut off.
             } catch {
                 guard !(error is CancellationError) else { return }
                 endpoint.rejectCurrentToken()
                 return rejectListener(of: session)
             }
-            guard (try? await clock.sleep(for: min(wait, .seconds(60)))) != nil else { return }
-            wait = min(wait * 2, .seconds(60))
+            // A server that closes each stream immediately must not be asked every second.
+            if reader.lastEventID != nil || elapsed() >= .seconds(10) { backoff = .seconds(1) }
+            // MCP 2025-11-25: "The client MUST respect the retry field".
+            retry = reader.retry ?? retry
+            guard (try? await clock.sleep(for: max(backoff, retry))) != nil else { return }
+            backoff = min(backoff * 2, .seconds(60))
         }
     }
 }

@@ -44,7 +44,7 @@ enum PostgreSQLSchema {
             // The lock admits one process at a time, because a concurrent CREATE SCHEMA would fail.
             // It is released at the end of the transaction.
             try link.run("SELECT pg_advisory_xact_lock(hashtext('authflow migration'))")
-            // PostgreSQL requires the privilege to create schemas even if the schema exists.
+            // CREATE SCHEMA IF NOT EXISTS requires the privilege even if the schema exists.
             let literal = name.replacing("'", with: "''")
             if try link.run("SELECT to_regnamespace('\(literal)') IS NULL") == "t" {
                 do throws(DatabaseFailure) {
@@ -52,7 +52,7 @@ enum PostgreSQLSchema {
                 } catch  where error.message.contains("42501") {
                     throw DatabaseFailure(
                         error.kind,
-                        "\(error.message) Have an administrator create the schema for this role: CREATE SCHEMA \(name) AUTHORIZATION role."
+                        "\(error.message) Ask an administrator to create the schema with this role as its owner: CREATE SCHEMA \(name) AUTHORIZATION ..."
                     )
                 }
             }

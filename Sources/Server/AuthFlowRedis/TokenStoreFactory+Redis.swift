@@ -38,8 +38,8 @@ extension TokenStoreFactory {
     /// Rejects a plaintext URL that contains a password, because other users may be able to read the configuration file.
     @Sendable private static func plaintextURL(_ text: String) throws(AuthError) -> Secret {
         // redis://user@host has no password.
-        let authority = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst(2).first ?? ""
-        let user = authority.contains("@") ? authority.prefix { $0 != "@" } : ""
+        let start = text.firstRange(of: "://")?.upperBound ?? text.startIndex
+        let user = text[start...].lastIndex(of: "@").map { text[start..<$0] } ?? ""
         guard !user.contains(":") || text.hasPrefix("unix:") else {
             throw AuthError(
                 .invalidConfiguration,

@@ -40,9 +40,10 @@ final class SQLiteExecutor: Sendable {
         let queuedAt = ContinuousClock.now
         return try await withCheckedThrowingContinuation { continuation in
             let isAdded = add {
-                // While another program holds the lock of the database, each call before this one may have waited for it.
+                // Each call ahead of this one may have waited for a lock that another program holds on the database. The call is not retried,
+                // because the retry would wait, too.
                 guard queuedAt.duration(to: .now) < Self.maximumWait else {
-                    let failure = DatabaseFailure(.unreachable, "The database was busy for too long.")
+                    let failure = DatabaseFailure(.refused, "The database was busy for too long. Try again later.")
                     return continuation.resume(throwing: failure)
                 }
                 continuation.resume(
@@ -58,7 +59,7 @@ final class SQLiteExecutor: Sendable {
         }
     }
 
-    /// The maximum time for which a call is queued.
+    /// The maximum time that a call may spend in the queue.
     private static let maximumWait = Duration.seconds(5)
 
     /// The maximum number of queued calls.

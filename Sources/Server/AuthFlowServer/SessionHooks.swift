@@ -10,7 +10,7 @@ public struct SessionHooks: Sendable {
     /// belong to the same grant. Default: every user is accepted.
     public var onSignIn: @Sendable (NewSignIn) async throws -> SignInDecision = { _ in .accept }
 
-    /// Runs when a user signs out with ``SessionServerOptions/logoutPath``, before the session ends. It cannot prevent
+    /// Runs when a user signs out with ``SessionServerOptions/logoutPath``, and starts before the session ends. It cannot prevent
     /// the sign-out. If the store fails afterward, the user can try again, and the hook runs again. Default: does
     /// nothing.
     public var onSignOut: @Sendable (Session) async -> Void = { _ in }
@@ -31,7 +31,7 @@ public struct SessionHooks: Sendable {
 }
 
 extension SessionHooks {
-    /// Runs a hook until the timeout. A hook that ignores its cancellation continues to run, but its result is discarded.
+    /// Runs a hook, and stops waiting for it after the timeout. A hook that ignores its cancellation continues to run, but its result is discarded.
     /// - Throws: ``/AuthFlow/AuthError`` with `timed_out`, or any error that the hook throws.
     func run<Value: Sendable>(
         clock: any Clock<Duration>,

@@ -8,7 +8,8 @@ public struct SessionSignInOptions: Sendable {
     /// the page to return to are ignored.
     public var provider: String?
 
-    /// The path and query of the page to return to; default: ``SessionServerOptions/startPath``.
+    /// The path and query of the page to return to; default: ``SessionServerOptions/startPath``. A path of one of the server's own endpoints is
+    /// ignored.
     public var returnPath: String?
 
     /// Parameters of the authorization request, such as `prompt`, `login_hint` and scopes. The server sets the redirect

@@ -56,8 +56,8 @@ public struct BrowserLauncher: Sendable {
 
     /// A launcher for a browser with a given command line.
     /// - Parameters:
-    ///   - command: The program, by name or path, and its arguments. `%s` is replaced by the URL; without it, the URL is
-    ///     appended as the last argument. No shell is involved.
+    ///   - command: The program, by name or path, and its arguments. The argument `%s` is replaced by the URL, as is `%s` in an option such as
+    ///     `--app=%s`; without it, the URL is appended as the last argument. No shell is involved.
     ///   - environment: The environment variables for finding the program, which receives only those that a browser needs.
     public static func command(
         _ command: [String],
@@ -77,8 +77,12 @@ public struct BrowserLauncher: Sendable {
             throw AuthError(.userAgentFailed, "the program \"\(command.first ?? "")\" is not installed")
         }
         let given = command.dropFirst()
-        let arguments =
-            given.contains { $0.contains("%s") } ? given.map { $0.replacing("%s", with: url) } : given + [url]
+        // In other arguments, such as a script, %s has another meaning.
+        func isPlace(_ argument: String) -> Bool {
+            argument == "%s" || argument.hasPrefix("-") && argument.contains("%s") && !argument.contains(" ")
+        }
+        let replaced = given.map { isPlace($0) ? $0.replacing("%s", with: url) : $0 }
+        let arguments = given.contains(where: isPlace) ? replaced : given + [url]
         let start = ContinuousClock.now
         try DetachedProcess.start([path] + arguments, environment: environment.filter { isNeeded($0.key) }) { status in
             // A browser that exits much later did open the URL, regardless of its exit status.

@@ -161,13 +161,20 @@ public struct SchemeHandler: Sendable {
         guard let path = LaunchEnvironment.find(name, environment) else {
             throw AuthError(.userAgentFailed, "\(name) is not installed. Install the package xdg-utils.")
         }
-        let (status, bytes) = try ProgramOutput.waiting(
-            for: [path] + arguments,
-            environment: environment,
-            maximumSize: 64 * 1024,
-            limit: .seconds(10)
-        )
-        guard let bytes else { throw AuthError(.userAgentFailed, "\(name) did not exit within 10 seconds.") }
+        let (status, bytes): (Int32, [UInt8]?)
+        do {
+            (status, bytes) = try ProgramOutput.waiting(
+                for: [path] + arguments,
+                environment: environment,
+                maximumSize: 64 * 1024,
+                limit: .seconds(10)
+            )
+        } catch let error as AuthError {
+            throw AuthError(.userAgentFailed, error.message, underlyingError: error)
+        }
+        guard let bytes else {
+            throw AuthError(.userAgentFailed, "\(name) did not exit within 10 seconds, or printed too much.")
+        }
         guard status == 0 else { throw AuthError(.userAgentFailed, "\(name) exited with status \(status).") }
         return String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
         #else

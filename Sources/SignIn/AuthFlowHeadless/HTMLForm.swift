@@ -166,11 +166,11 @@ struct HTMLForm: Sendable {
         where matches: (Field, KeyPath<Field, String>) -> Bool
     ) throws -> (form: HTMLForm, button: Field)? {
         let all = forms.flatMap { form in form.buttons.map { (form: form, button: $0) } }
-        // Below, the data of every button is compared.
+        // The data that each button would submit is compared below.
         guard all.reduce(0, { $0 + $1.form.fields.count }) <= maximumComparisons else {
             throw AuthError(
                 .userAgentFailed,
-                "The page at \(page.endpoint) has more fields and buttons than can be compared. None was pressed."
+                "The page at \(page.endpoint) has too many fields and buttons to compare, so no button was pressed."
             )
         }
         for text in [\Field.label, \Field.value, \Field.name] {

@@ -111,8 +111,7 @@ extension HeadlessUserAgent: UserAgent {
         }
     }
 
-    /// Shares the cookies of a completed sign-in.
-    /// - Returns: The response, which belongs to this sign-in.
+    /// Shares the cookies of a completed sign-in, and redacts its response.
     private func finished(
         _ response: String,
         in browser: HeadlessBrowser,

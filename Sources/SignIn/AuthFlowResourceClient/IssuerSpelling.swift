@@ -1,7 +1,7 @@
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// The two spellings of an issuer without a path: with and without a slash. RFC 8414 section 3.1 removes a terminating slash from the URL of the
+/// The two spellings of an issuer without a path: with and without a trailing slash. RFC 8414 section 3.1 removes a terminating slash from the URL of the
 /// metadata, so both have the same metadata, which contains only one of them. Many resources name the other one.
 enum IssuerSpelling {
     /// The other spelling; nil for an issuer with a path.

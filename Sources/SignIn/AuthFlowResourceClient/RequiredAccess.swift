@@ -83,7 +83,7 @@ extension ResourceClient {
     func insufficientScope(_ scopes: some Collection<String>) -> AuthError {
         AuthError(
             .insufficientScope,
-            "\(address) requires the scopes \(Self.shown(scopes)), but rejected a token requested with them. If they have been granted since, sign in again.",
+            "\(address) requires the scopes \(Self.shown(scopes)), but rejected a token requested with them. If the scopes have since been granted, sign in again.",
             underlyingError: RequiredAccess(scopes: Array(scopes))
         )
     }

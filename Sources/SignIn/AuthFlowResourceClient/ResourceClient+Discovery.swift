@@ -63,12 +63,16 @@ extension ResourceClient {
         let server = server(issuer, isAssumed: isAssumed)
         do {
             return (server, try await server.metadata())
-        } catch let error as AuthError where error.code == .issuerMismatch {
+        } catch let error as AuthError where error.code == .issuerMismatch && registered == nil {
             // RFC 8414 section 3.3: the issuer in the metadata "MUST be identical" to the one from which the URL was formed.
-            guard let other = IssuerSpelling.other(issuer).map({ self.server($0, isAssumed: isAssumed) }),
-                let metadata = try? await other.metadata()
-            else { throw error }
-            return (other, metadata)
+            guard let other = IssuerSpelling.other(issuer).map({ self.server($0, isAssumed: isAssumed) }) else {
+                throw error
+            }
+            do {
+                return (other, try await other.metadata())
+            } catch let second as AuthError where second.code == .issuerMismatch {
+                throw error
+            }
         }
     }
 
@@ -99,7 +103,7 @@ extension ResourceClient {
         guard registered != nil || options.trusts(chosen) || address.mayReferTo(endpoint) else {
             throw AuthError(
                 .discoveryFailed,
-                "\(address.origin) names the authorization server \(endpoint.origin), a loopback or private address. A public server may refer to such an address only if the issuer is listed in \"issuers\"."
+                "\(address.origin) names the authorization server \(endpoint.origin), a loopback or private address. A public server may refer to such an address only if the configuration trusts the issuer (\"issuers\")."
             )
         }
         return chosen
@@ -128,9 +132,10 @@ extension ResourceClient {
         let known = try await known()
         // "Step-Up Authorization Flow": the union with the previously requested scopes, so that no permission is lost.
         let isSame = known.map { $0.resource == found.resource && $0.issuer == found.server.issuer } ?? false
-        // Some servers grant scopes that were not requested.
+        // Some servers grant scopes that were not requested. Scopes that neither metadata lists may not be requestable.
+        let listed = Set((found.metadata?.scopes ?? []) + (found.serverMetadata.scopes ?? []))
         let granted = isSame ? try? await client()?.credential()?.tokens.scopes : nil
-        let before = isSame ? (known?.scopes ?? []) + (granted ?? []).filter { $0 != "openid" } : []
+        let before = isSame ? (known?.scopes ?? []) + (granted ?? []).filter(listed.contains) : []
         var scopes: [String] = []
         var room = Self.maximumScopes - required.count
         for scope in before + demanded + options.scopes

@@ -233,8 +233,8 @@ extension ResourceClient {
                     return true
                 }
             }
-            // MCP authorization, "Step-Up Authorization Flow": step-up is attempted "no more than a few times"; after that, the failure is permanent.
-            guard attempt.round.scopes != wanted else {
+            // MCP authorization, "Step-Up Authorization Flow": step-up is attempted "no more than a few times"; after that, the failure is remembered for an hour.
+            guard attempt.round.scopes.map({ !$0.isSuperset(of: demanded) }) ?? true else {
                 state.withLock { state in
                     if state.rejectedScopeSets.count >= 64 { state.rejectedScopeSets = [:] }
                     state.rejectedScopeSets[wanted] = host.now()
@@ -344,7 +344,7 @@ public struct ResourceAttempt: Sendable {
     package var hasNewToken: Bool { round.hasReplaced || round.signIns > 0 }
 
     struct Round {
-        /// The number of attempts with a new nonce and this token.
+        /// The number of attempts with a new nonce and the token ``nonceToken``.
         var nonces = 0
         var nonceToken: Secret?
         /// The number of token replacements, at most one more than the number of sign-ins.

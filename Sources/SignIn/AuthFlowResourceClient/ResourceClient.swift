@@ -90,6 +90,7 @@ public final class ResourceClient: Sendable {
 
         /// The issuers whose metadata is trusted although their endpoints are at other origins and their responses contain no
         /// `iss` (RFC 9207); default: none, because such a server cannot be distinguished from a server that misuses another server's endpoints.
+        /// A public resource may name such an issuer at a private address.
         public var trustedIssuers: [String] = []
 
         /// The maximum number of sign-in pages that requests open in one hour, across all processes; default: 6. A successful sign-in that the user starts resets
@@ -113,7 +114,7 @@ public final class ResourceClient: Sendable {
         var servers: [String: AuthorizationServer] = [:]
         /// The sign-in that a request has started, shared by all requests of this process.
         var signIn: SharedTask<Void>?
-        /// The sets of scopes for which even a new token was rejected, with the time.
+        /// The sets of scopes for which even a new token was rejected, and when.
         var rejectedScopeSets: [Set<String>: Date] = [:]
         /// The reason why the last sign-in could not be stored.
         var storageError: AuthError?

@@ -197,17 +197,26 @@ public struct StoredRegistrations: Sendable {
     }
 
     private func read(_ key: RecordKey) async throws -> StoredRegistration? {
-        guard let bytes = try await store.bytes(for: key), let json = try? JSON(parsing: bytes),
-            let stored = StoredRegistration(json), stored.issuer.isIdentical(to: key.issuer)
+        try await store.bytes(for: key).flatMap { Self.parsed($0, key) }
+    }
+
+    /// - Returns: nil for a damaged record.
+    private static func parsed(_ bytes: [UInt8], _ key: RecordKey) -> StoredRegistration? {
+        guard let json = try? JSON(parsing: bytes), let stored = StoredRegistration(json),
+            stored.issuer.isIdentical(to: key.issuer)
         else { return nil }
         return stored
     }
 
-    /// Whether the current registration is stored, but damaged. A sign-in replaces it.
-    package func isDamaged(at issuer: String, for redirectURI: RedirectURI) async throws -> Bool {
+    /// The current registration, and whether it is stored, but damaged. A sign-in replaces a damaged registration.
+    package func current(
+        at issuer: String,
+        for redirectURI: RedirectURI
+    ) async throws -> (registration: StoredRegistration?, isDamaged: Bool) {
         let key = self.key(issuer, redirectURI)
-        guard try await store.bytes(for: key) != nil else { return false }
-        return try await read(key) == nil
+        guard let bytes = try await store.bytes(for: key) else { return (nil, false) }
+        let stored = Self.parsed(bytes, key)
+        return (stored, stored == nil)
     }
 
     /// Returns the stored registration if it is acceptable, otherwise a new registration from `register`. Calls are serialized across processes.

@@ -30,7 +30,10 @@ public enum TerminalPrompt {
                 }
                 guard !isStarted else { return }
                 continuation.resume(
-                    throwing: AuthError(.userAgentFailed, "The terminal could not be read: there are too many threads.")
+                    throwing: AuthError(
+                        .userAgentFailed,
+                        "The terminal could not be read, because no more threads can be created."
+                    )
                 )
             }
         } onCancel: {
@@ -41,7 +44,7 @@ public enum TerminalPrompt {
     /// Displays text on the terminal, or on standard error when there is no terminal.
     /// - Parameters:
     ///   - text: The text. Control characters are removed.
-    ///   - isSecret: Whether the text is displayed only on a terminal, because standard error may be logged.
+    ///   - isSecret: Whether the text is secret, and is therefore shown only on a terminal: standard error may be logged.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the text is secret and there is no terminal.
     public static func show(_ text: String, isSecret: Bool = false) async throws {
         let line = "\(DisplayText.sanitized(text, limit: 2000))\n"
@@ -50,7 +53,7 @@ public enum TerminalPrompt {
             guard !isSecret else {
                 throw AuthError(
                     .userAgentFailed,
-                    "The provider sent a secret for the user, such as the key of a new authenticator app, and there is no terminal to display it."
+                    "The provider sent a secret for the user, such as the key of a new authenticator app, but there is no terminal on which to show it."
                 )
             }
             return write(line, to: STDERR_FILENO)

@@ -33,7 +33,7 @@ public final class TerminalRedirects: Sendable {
     private struct State {
         /// Whether a URL has been shown, and the client waits for the response.
         var isWaiting = false
-        /// Receives the changes of ``isWaiting``.
+        /// Receives each change of ``isWaiting``.
         var changes: AsyncStream<Bool>.Continuation?
     }
 

@@ -60,6 +60,9 @@ import Testing
         #expect(note.hasPrefix("--new\nhttps://id.example.com/\n--last\n"))
         let (app, _) = try await open("https://id.example.com/", ["--app=%s"], environment: environment)
         #expect(app.hasPrefix("--app=https://id.example.com/\n"))
+        // In a script, %s is not a placeholder.
+        let (script, _) = try await open("https://id.example.com/", ["printf %s"], environment: environment)
+        #expect(script.hasPrefix("printf %s\nhttps://id.example.com/\n"))
         // The URL is not interpreted by a shell.
         let (other, _) = try await open("https://id.example.com/?$(id)`id`;'\"", [], environment: environment)
         #expect(other.hasPrefix("https://id.example.com/?$(id)`id`;'\"\n"))

@@ -73,7 +73,7 @@ public struct NetworkSettings: Sendable {
                 ["http:", "https:", "socks5:", "socks5h:"].contains(parts[0].lowercased())
             else {
                 throw rejection(
-                    "its URL does not begin with http://, https://, socks5:// or socks5h:// (for socks://, use socks5h://)"
+                    "its URL does not begin with http://, https://, socks5:// or socks5h:// (instead of socks://, use socks5h://)"
                 )
             }
             let place = parts[2].hasSuffix("/") ? String(parts[2].dropLast()) : parts[2]

@@ -1,4 +1,4 @@
-/// The proxy that the environment variables specify, with the names that curl uses.
+/// The proxy specified by the environment variables that curl also reads.
 struct ProxyEnvironment {
     private let variables: [String: String]
 

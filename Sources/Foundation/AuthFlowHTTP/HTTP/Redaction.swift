@@ -6,24 +6,29 @@ package enum Redaction {
     /// names is ever complete.
     package static func url(_ url: some StringProtocol) -> String {
         // Uses code points: as a Swift character, an equals sign followed by a combining mark is not an equals sign.
-        let url = String(url).unicodeScalars[...]
+        // The user information is removed first, because a password may contain any of the separators.
+        let url = withoutUser(String(url).unicodeScalars[...]).unicodeScalars[...]
         let beforeFragment = url.prefix { $0 != "#" }
         let base = beforeFragment.prefix { $0 != "?" }
-        // Text after an equals sign in a path is redacted as if it were part of a query. A password may contain one, too.
-        let shown = withoutUser(base).unicodeScalars
-        let path = shown.prefix { $0 != "=" }
-        var result = String(path) + (path.endIndex < shown.endIndex ? "=…" : "")
+        // Text after an equals sign in a path is redacted as if it were part of a query.
+        let path = base.prefix { $0 != "=" }
+        var result = String(path) + (path.endIndex < base.endIndex ? "=…" : "")
         if base.endIndex < beforeFragment.endIndex { result += "?" + values(of: beforeFragment[base.endIndex...]) }
         if beforeFragment.endIndex < url.endIndex { result += "#" + values(of: url[beforeFragment.endIndex...]) }
         return DisplayText.sanitized(result, limit: 2000)
     }
 
-    private static func withoutUser(_ base: Substring.UnicodeScalarView) -> String {
-        guard let authority = base.firstRange(of: "://".unicodeScalars) else { return String(base) }
-        let rest = base[authority.upperBound...]
-        let host = rest.prefix { $0 != "/" }
-        guard let at = host.lastIndex(of: "@") else { return String(base) }
-        return String(base[..<authority.upperBound]) + "<redacted>" + String(rest[at...])
+    private static func withoutUser(_ url: Substring.UnicodeScalarView) -> String {
+        guard let separator = url.firstRange(of: "://".unicodeScalars) else { return String(url) }
+        let rest = url[separator.upperBound...]
+        let authority = rest.prefix { !["/", "?", "#"].contains($0) }
+        // Text after a colon that is not a port belongs to a password, which may contain a separator.
+        let port = authority.lastIndex(of: ":").map { String(authority[$0...].dropFirst()) } ?? ""
+        let isHost = port.allSatisfy { ("0"..."9").contains($0) || $0 == "]" }
+        guard let at = authority.lastIndex(of: "@") ?? (isHost ? nil : rest.lastIndex(of: "@")) else {
+            return String(url)
+        }
+        return String(url[..<separator.upperBound]) + "<redacted>" + String(rest[at...])
     }
 
     private static func values(of part: Substring.UnicodeScalarView) -> String {

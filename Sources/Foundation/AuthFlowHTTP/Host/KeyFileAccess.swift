@@ -1,12 +1,12 @@
 package import AuthFlowSystem
 
-/// The access rights to a file with a key.
+/// The access rights to a key file.
 package enum KeyFileAccess {
-    /// Whether the file belongs to this user or root.
+    /// Whether the file belongs to this user or to root.
     package static func isOwnerTrusted(_ status: stat) -> Bool { status.st_uid == geteuid() || status.st_uid == 0 }
 
-    /// Whether other users cannot access the file. Root can give a program without root privileges access only through a group, as Kubernetes
-    /// does for a secret that it mounts in a container (`fsGroup`).
+    /// Whether no other user can access the file. Root can make its file readable for an unprivileged program only through the file's group;
+    /// Kubernetes does so for mounted secrets (`fsGroup`).
     package static func isPrivate(_ status: stat) -> Bool {
         guard status.st_mode & 0o007 == 0 else { return false }
         let isFromRoot = status.st_uid == 0 && geteuid() != 0 && status.st_mode & 0o030 == 0

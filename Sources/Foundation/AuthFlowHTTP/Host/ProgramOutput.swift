@@ -104,12 +104,12 @@ private final class Child: Sendable {
             }
         }
         var bytes = contents(of: input, maximumSize: maximumSize, until: end)
-        if let end, !exits(before: end) { bytes = nil }
+        if bytes != nil, let end, !exits(before: end) { bytes = nil }
         if bytes == nil { kill() }
         return (waitForExit(), bytes)
     }
 
-    /// Waits for the program to exit: it may have closed its output before.
+    /// Waits for the program to exit, because it may close its output earlier.
     private func exits(before end: ContinuousClock.Instant) -> Bool {
         var pause: Int32 = 1
         while !hasEnded {

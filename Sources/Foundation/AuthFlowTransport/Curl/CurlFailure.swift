@@ -52,7 +52,7 @@ struct CurlFailure {
             error = failure("Could not connect to \(peer). Is the address correct, and is the server running?")
         case AUTHFLOW_CURL_CERTIFICATE_REFUSED, AUTHFLOW_CURL_BAD_CA_FILE:
             let isBadFile = result == AUTHFLOW_CURL_BAD_CA_FILE
-            // Without a response to CONNECT, the certificate is the proxy's, and the result is not about it.
+            // If the proxy has not responded to CONNECT, the rejected certificate is the proxy's, and libcurl's verification result does not describe it.
             let isOfProxy = connectStatus == 0 && proxy?.url.hasPrefix("https:") == true
             let reason =
                 isBadFile

@@ -76,7 +76,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
         easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
         easy.set(AUTHFLOW_CURL_NO_SIGNAL, 1)
-        // After a change of the network, a stream without data would otherwise never end. libcurl's default interval is 60 seconds.
+        // Otherwise, an idle stream would never end after the network has changed. libcurl's default interval is 60 seconds.
         easy.set(AUTHFLOW_CURL_TCP_KEEPALIVE, 1)
         // A caller that sends this field itself receives the body as the server encoded it.
         if call.head.headerFields[.acceptEncoding] == nil { easy.set(AUTHFLOW_CURL_ACCEPT_ENCODING, "gzip, deflate") }
@@ -196,7 +196,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
 
     private func transportResponse(_ head: HTTPResponse) -> TransportResponse {
         var response = TransportResponse(head: head, body: body)
-        // libcurl has decoded the body. Without a body, the fields describe the response to a GET request.
+        // libcurl has decoded the body. In a response to HEAD, the fields describe the response to GET.
         if call.head.headerFields[.acceptEncoding] == nil, call.head.method != .head,
             response.head.headerFields[.contentEncoding] != nil
         {

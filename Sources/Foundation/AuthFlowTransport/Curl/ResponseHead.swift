@@ -52,8 +52,7 @@ struct ResponseHead {
             let code = Int(String(decoding: parts[1], as: UTF8.self)), (100...999).contains(code)
         else { throw .malformed("its status line cannot be parsed") }
         // RFC 9110 section 15: a client "that receives a response with an invalid status code SHOULD process the response as if it had a 5xx
-        // (Server Error) status code".
-        guard code < 600 else { return 500 }
+        // (Server Error) status code". Every status from 500 on is processed as such.
         // RFC 9110 section 15.2.2: 101 (Switching Protocols) is the response to an `Upgrade` field, which is never sent here.
         guard code != 101 else { throw .malformed("it switches to another protocol") }
         return code
@@ -107,7 +106,7 @@ struct ResponseHead {
         // RFC 9112 section 6.3: a list of identical values is processed as that value.
         let lengths = fields.filter { $0.name == .contentLength }.flatMap { field in
             field.value.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false).map { item in
-                item.filter { $0 != 0x20 && $0 != 0x09 }
+                (try? Self.value(item)) ?? []
             }
         }
         guard let first = lengths.first else { return }

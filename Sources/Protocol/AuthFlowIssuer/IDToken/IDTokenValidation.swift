@@ -26,8 +26,8 @@ package struct IDTokenValidation: Sendable {
         package var code: Secret?
         /// The maximum age of the token, in seconds; nil for no limit.
         package var maximumTokenAge: TimeInterval? = 600
-        /// The earliest time at which the user may have authenticated (`max_age`), in seconds since the Epoch; nil for any time, even an
-        /// unknown one.
+        /// The earliest time at which the user may have authenticated (`max_age`), in seconds since the Epoch; nil if any time is
+        /// acceptable, and `auth_time` may be missing.
         package var earliestAuthentication: TimeInterval?
         /// The `acr` values, one of which the token must contain: empty when any is accepted, nil when the claim was
         /// not requested as essential.

@@ -40,7 +40,7 @@ extension OAuthClient {
         var expectation = expectation(of: metadata, context: .signIn(nonce: request.nonce), tokens)
         expectation.code = response.code
         // Section 3.1.2.1: the provider compares max_age with the time since the authentication when it receives the request. The user may
-        // need more time for the pages that follow.
+        // then spend more time on the pages that follow.
         let requestedAt = request.requestedAt ?? host.now()
         expectation.earliestAuthentication = request.requirements.maximumAge.map {
             requestedAt.timeIntervalSince1970 - $0

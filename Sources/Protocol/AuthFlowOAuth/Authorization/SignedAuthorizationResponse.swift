@@ -24,7 +24,7 @@ struct SignedAuthorizationResponse: Sendable {
     ) async throws {
         // JARM section 2.3: one parameter, "response". Parameters outside it are not signed.
         guard let signed = received.signed else {
-            // The error may come from a provider that does not support JARM. Its sender is not confirmed.
+            // The error may come from a provider that does not support JARM. Its sender is not authenticated.
             let state = received.parameters["state"].map { Secret($0) }
             let error = state == request.state ? received.parameters["error"] : nil
             throw AuthError(

@@ -125,8 +125,8 @@ extension OAuthClient {
         return fields
     }
 
-    /// A proof for one request. The authorization server's endpoints check the proof's `iat` against its clock, and a resource server checks
-    /// it against its own clock.
+    /// A proof for one request. All endpoints of the authorization server check `iat` against that server's clock; a resource server uses
+    /// a different clock.
     private func proof(
         by key: DPoPKey,
         method: HTTPRequest.Method,

@@ -353,17 +353,19 @@ extension JSON {
         self[name]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
     }
 
-    /// A number of seconds in a response, at most a century: some servers send the largest integer for a token that never expires.
+    /// A number of seconds in a response. It is limited to a century, because some servers send the largest integer for a token that never
+    /// expires.
     /// - Returns: The number of seconds; nil when the member is absent or null.
     /// - Throws: ``AuthError`` with `invalid_reply` when it is neither a number nor a string of digits (which some servers send), or
     ///   when it is negative.
     func seconds(_ name: String) throws(AuthError) -> Double? {
         guard let value = self[name], value != .null else { return nil }
-        let seconds = value.number ?? value.string.flatMap { Int64($0) }.map(Double.init)
+        let digits = value.string.flatMap { $0.utf8.allSatisfy { (0x30...0x39).contains($0) } ? $0 : nil }
+        let seconds = value.number ?? digits.flatMap(Double.init)
         guard let seconds, seconds >= 0 else {
             throw AuthError(
                 .invalidResponse,
-                "The response has a \"\(name)\" that is not a number of seconds."
+                "The response has a \"\(name)\" that is not a valid number of seconds."
             )
         }
         return min(seconds, 100 * 365 * 86_400)

@@ -125,7 +125,7 @@ extension OAuthClient {
     }
 
     /// Whether ID Tokens can be verified. If not, an ID Token that was not requested is discarded unread.
-    private func canVerifyIDTokens(_ metadata: ProviderMetadata) -> Bool {
+    func canVerifyIDTokens(_ metadata: ProviderMetadata) -> Bool {
         metadata.jwksURI != nil || metadata.tokenIssuer != nil || registration.idTokenSigningAlgorithms != nil
     }
 

@@ -71,7 +71,7 @@ public struct DeviceAuthorization: Sendable {
         } catch {
             throw AuthError(.invalidResponse, error.message, underlyingError: error)
         }
-        // It is optional: the user can enter the code at the other URL.
+        // This URL is optional, so an unusable one is ignored: the user can enter the code at `verification_uri`.
         self.verificationURIComplete = json["verification_uri_complete"]?.string.flatMap {
             try? Endpoint($0, name: "verification_uri_complete")
         }

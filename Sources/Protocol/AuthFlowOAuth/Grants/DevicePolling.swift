@@ -77,7 +77,7 @@ package struct DevicePolling: Sendable {
             let factor = 1 + 0.2 * Double(min(slowDowns, 10))
             var wait = max(backedOff * factor, requestedDelay)
             let remaining = authorization.lifetime - elapsed()
-            // If the backoff is longer than the code remains valid, the last poll is sent one interval before the code expires.
+            // If the backoff exceeds the code's remaining lifetime, the last poll is sent one interval before the code expires.
             let shortest = max(interval * factor, requestedDelay)
             if wait >= remaining, shortest < remaining { wait = max(shortest, remaining - interval * factor) }
             // The provider requests a delay that is not shorter than the code's remaining lifetime, so no further poll can succeed.

@@ -27,6 +27,8 @@ extension OAuthClient {
             return tokens
         }
         var tokens = try requireUsable(response)
+        let isRequested = exchange.requestedTokenType == .idToken || response.requestedScopes.contains("openid")
+        if !isRequested, !canVerifyIDTokens(metadata) { tokens.idToken = nil }
         guard let idToken = tokens.idToken else { return tokens }
         let expectation = expectation(of: metadata, context: .exchange(subject: exchange.subject), response)
         (tokens.idToken, tokens.verifiedIDToken) = try await verifyIDToken(idToken, expectation, metadata: metadata)

@@ -225,7 +225,7 @@ public struct ResourceProxy: Sendable {
             let provider = try server.sessions(of: session)
             // Tokens from one provider must not be sent to another provider's APIs.
             guard try server.isSession(session, of: route.provider) else {
-                throw Refusal(.forbidden, "The session belongs to another provider than this route.")
+                throw Refusal(.forbidden, "The session and this route belong to different providers.")
             }
             let tokens = try await server.freshTokens(for: session, resource: route.resource)
             return Access(session: session, tokens: tokens, provider: provider)

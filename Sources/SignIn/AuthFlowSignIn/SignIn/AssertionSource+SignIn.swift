@@ -55,10 +55,14 @@ extension AuthClient {
         }
         let tokens = try await freshTokens()
         if let idToken = unexpired(tokens) { return idToken }
-        // If the last refresh returned no new ID Token, neither would the next. Each would rotate the refresh token.
+        // If the last refresh returned no new ID Token, neither would the next, which would only rotate the refresh token.
         let expiry = tokens.idToken.flatMap { AssertionClaims($0).expiry }
-        let refreshedAt = try await credential()?.obtainedAt.timeIntervalSince1970
-        let wasRefreshed = expiry.flatMap { expiry in refreshedAt.map { $0 > expiry } } ?? false
+        let stored = try await credential()
+        let wasRefreshed =
+            stored.map { credential in
+                expiry.map { credential.obtainedAt.timeIntervalSince1970 > $0 }
+                    ?? (credential.obtainedAt > credential.signedInAt)
+            } ?? false
         if !wasRefreshed, let idToken = unexpired(try await refresh().tokens) { return idToken }
         throw AuthError(
             .loginRequired,

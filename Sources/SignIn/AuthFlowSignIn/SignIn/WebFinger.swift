@@ -96,7 +96,7 @@ public struct WebFinger: Sendable {
         let url = lowercased.contains("://") ? text : "https://\(text)"
         let endpoint = try Endpoint(url, name: "identifier")
         // Section 2.2.3: the resource of "example.com:8080" is "https://example.com:8080/".
-        let isHost = endpoint.path.isEmpty && endpoint.query == nil
+        let isHost = !lowercased.contains("://") && endpoint.path.isEmpty && endpoint.query == nil
         return (isHost ? "\(url)/" : url, endpoint.origin)
     }
 

@@ -160,7 +160,13 @@ public struct LaunchEnvironment: Sendable {
 
     /// Whether a program is a browser that needs a display, and there is none.
     /// - Parameter path: The path of the program.
-    package func lacksDisplay(for path: String) -> Bool { screen == nil && Self.isGraphicalBrowser(path) }
+    package func lacksDisplay(for path: String) -> Bool {
+        #if os(Linux)
+        screen == nil && Self.isGraphicalBrowser(path)
+        #else
+        false
+        #endif
+    }
 
     private var screen: String? {
         if has("WAYLAND_DISPLAY") { return "WAYLAND_DISPLAY is set" }
@@ -171,7 +177,7 @@ public struct LaunchEnvironment: Sendable {
     /// The SSH port-forwarding command for a port of this machine, for the user's browser; nil when none is needed.
     /// - Parameters:
     ///   - port: The port of this machine.
-    ///   - host: The loopback address that is listening, as in a URL.
+    ///   - address: The loopback address on which this program listens, in URL notation.
     package func forwardingCommand(port: Int, host address: String = "127.0.0.1") -> String? {
         guard isRemoteShell, !isRemoteEditor else { return nil }
         // SSH_CONNECTION: client address, client port, server address, server port.

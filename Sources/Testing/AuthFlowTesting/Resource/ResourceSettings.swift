@@ -101,7 +101,7 @@ public struct ResourceSettings: Sendable {
     public var registers = true
     /// Whether registrations can be deleted (RFC 7592).
     public var deletesRegistrations = false
-    /// The status of every response to the deletion of a registration, which then has no effect; nil for regular responses.
+    /// The status of every response to a request to delete a registration, which then has no effect; nil for the regular responses.
     public var deletionStatus: Int?
     /// `client_id_metadata_document_supported`.
     public var supportsMetadataDocuments = false

@@ -74,7 +74,7 @@ struct LoginCommand: AsyncParsableCommand {
         guard maxAge.map({ ResourceClient.Options.maxAges.contains($0) }) ?? true else {
             throw ValidationError("--max-age must be a number of seconds from 0 to 31536000.")
         }
-        guard resource.url == nil || !device && !addAccount && !replaceAccount else {
+        guard !resource.hasAddress || !device && !addAccount && !replaceAccount else {
             throw ValidationError(
                 "--device, --add-account and --replace-account need a profile, not a URL."
             )

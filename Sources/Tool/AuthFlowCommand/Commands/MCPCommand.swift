@@ -157,7 +157,7 @@ private enum StandardInput {
                     }
                     if count < 0, errno == EINTR { continue }
                     if count < 0, errno == EAGAIN || errno == EWOULDBLOCK {
-                        // The host has made its end of the pipe or terminal non-blocking.
+                        // Another process that shares this descriptor has made it non-blocking.
                         var watched = pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)
                         _ = unsafe poll(&watched, 1, -1)
                         continue

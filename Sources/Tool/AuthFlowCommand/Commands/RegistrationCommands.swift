@@ -36,21 +36,16 @@ enum RegistrationCommands {
 
         /// The registrations of an origin with an issuer: the current one, and earlier ones that signed-in resources use.
         /// - Parameter skipsUnreadable: Whether earlier registrations that cannot be read are omitted.
+        /// - Returns: The registrations, and whether the current one is damaged.
         func stored(
             at issuer: String,
             for origin: String,
             config: String?,
             skipsUnreadable: Bool
-        ) async throws -> [StoredRegistration] {
+        ) async throws -> (registrations: [StoredRegistration], isDamaged: Bool) {
             let registrations = StoredRegistrations(store: store, for: origin)
-            guard try await !registrations.isDamaged(at: issuer, for: redirectURI) else {
-                let command = ["authflow", "register", "remove", issuer, "--local"] + Self.option(config)
-                throw AuthError(
-                    .credentialUnusable,
-                    "The stored registration with \(DisplayText.sanitized(issuer, limit: 300)) is damaged. To remove it from this machine, run: \(ShellWord.line(command))"
-                )
-            }
-            var all = [try await registrations.registration(at: issuer, for: redirectURI)].compactMap(\.self)
+            let (current, isDamaged) = try await registrations.current(at: issuer, for: redirectURI)
+            var all = [current].compactMap(\.self)
             for address in try await KnownResources(store: store).addresses() {
                 guard let endpoint = try? Endpoint(address), endpoint.origin == origin else { continue }
                 var choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
@@ -71,10 +66,17 @@ enum RegistrationCommands {
                     }
                 }
             }
-            return all
+            return (all, isDamaged)
         }
 
-        /// The clients with which a resource's user has signed in; nil if the address is not that of a known resource.
+        /// The message about a damaged registration.
+        static func damage(_ issuer: String, _ config: String?) -> String {
+            let command = ["authflow", "register", "remove", issuer, "--local"] + option(config)
+            return
+                "The stored registration with \(DisplayText.sanitized(issuer, limit: 300)) is damaged. To remove it from this machine, run: \(ShellWord.line(command))"
+        }
+
+        /// The client IDs with which the user has signed in to a resource; nil if the resource is unknown or its record cannot be read.
         func clients(of address: String, config: String?) async throws -> [String]? {
             let endpoint = try Endpoint(address, name: "URL")
             guard !Self.path(endpoint).isEmpty,
@@ -128,17 +130,16 @@ enum RegistrationCommands {
             var found: [StoredRegistration] = []
             var isIncomplete = false
             for (issuer, origin) in try await context.registrations(address) {
-                do {
-                    found += try await context.stored(
-                        at: issuer,
-                        for: origin,
-                        config: config,
-                        skipsUnreadable: true
-                    )
-                } catch let error as AuthError where error.code == .credentialUnusable {
-                    Terminal.printMessage("Warning: \(error)")
-                    isIncomplete = true
-                }
+                let stored = try await context.stored(
+                    at: issuer,
+                    for: origin,
+                    config: config,
+                    skipsUnreadable: true
+                )
+                found += stored.registrations
+                guard stored.isDamaged else { continue }
+                Terminal.printMessage("Warning: \(Context.damage(issuer, config))")
+                isIncomplete = true
             }
             for stored in found {
                 all.append([
@@ -222,12 +223,12 @@ enum RegistrationCommands {
             let context = try Context(config: config)
             var all: [(registrations: StoredRegistrations, stored: StoredRegistration)] = []
             var origins = Set([try Endpoint(address, name: "URL").origin])
-            var unreadable: [(registrations: StoredRegistrations, issuer: String)] = []
+            var unreadable: [(registrations: StoredRegistrations, issuer: String, readable: [String])] = []
             for (issuer, origin) in try await context.registrations(address) {
                 let registrations = StoredRegistrations(store: context.store, for: origin)
                 origins.insert(origin)
                 do {
-                    let found = try await context.stored(
+                    let (found, isDamaged) = try await context.stored(
                         at: issuer,
                         for: origin,
                         config: config,
@@ -237,10 +238,14 @@ enum RegistrationCommands {
                     let own = try await context.clients(of: address, config: config)
                     let isOwn = { (stored: StoredRegistration) in own?.contains(stored.clientID) ?? true }
                     all += found.filter(isOwn).map { (registrations, $0) }
+                    let readable = found.map(\.clientID)
+                    guard isDamaged, own?.allSatisfy(readable.contains) != true else { continue }
+                    guard local else { throw AuthError(.storageFailed, Context.damage(issuer, config)) }
+                    unreadable.append((registrations, issuer, readable))
                 } catch let error as AuthError
                     where local && [.credentialUnusable, .storageFailed].contains(error.code)
                 {
-                    unreadable.append((registrations, issuer))
+                    unreadable.append((registrations, issuer, []))
                 }
             }
             var areRevoked = true
@@ -252,8 +257,13 @@ enum RegistrationCommands {
                 let client = try choice.client()
                 var isConcerned = false
                 for (_, stored) in all where !isConcerned { isConcerned = try await client.hasSignIn(with: stored) }
-                for (_, issuer) in unreadable where !isConcerned {
-                    isConcerned = try await client.hasSignIn(at: issuer)
+                for (_, issuer, readable) in unreadable where !isConcerned {
+                    isConcerned =
+                        readable.isEmpty
+                        ? try await client.hasSignIn(at: issuer)
+                        : try await client.registeredClients().contains {
+                            $0.issuer.isIdentical(to: issuer) && !readable.contains($0.clientID)
+                        }
                 }
                 guard isConcerned else { continue }
                 if local {
@@ -265,7 +275,7 @@ enum RegistrationCommands {
                 }
                 Terminal.printMessage("Signed out of \(DisplayText.sanitized(resource)) on this machine.")
             }
-            for (registrations, issuer) in unreadable {
+            for (registrations, issuer, _) in unreadable {
                 try await registrations.remove(at: issuer, for: context.redirectURI)
                 Terminal.printMessage(
                     "The registration with \(DisplayText.sanitized(issuer, limit: 300)) could not be read, and was removed from this machine."

@@ -40,13 +40,13 @@ struct TokenCommand: AsyncParsableCommand {
         if resource.url != nil || resource.resource == nil || resource.assumeOrigin {
             try resource.check(options, scopes: scope.scopes)
         }
-        guard resource.url == nil || scope.scopes.isEmpty else {
+        guard !resource.hasAddress || scope.scopes.isEmpty else {
             throw ValidationError("Scopes are requested at sign-in: authflow login URL --scope SCOPE")
         }
         guard TokenRequest.lifetimes.contains(minTTL) else {
             throw ValidationError("--min-ttl must be a number of seconds from 0 to 86400.")
         }
-        guard !refresh || resource.url == nil else {
+        guard !refresh || !resource.hasAddress else {
             throw ValidationError("--refresh needs a profile: the token for a URL is replaced when it is rejected.")
         }
         guard !json || format == nil || format == .json else {

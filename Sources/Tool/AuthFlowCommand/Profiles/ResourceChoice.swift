@@ -231,9 +231,14 @@ struct ResourceOptions: ParsableArguments {
     )
     var assumeOrigin = false
 
+    /// Whether a URL was given.
+    var hasAddress: Bool { url.map(ResourceChoice.isAddress) ?? false }
+
     /// Checks that the options can be combined.
     /// - Parameter scopes: The scopes to request.
     func check(_ profile: ProfileOptions, scopes: [String] = []) throws {
+        // Reported by `choice`.
+        guard url.map(ResourceChoice.isAddress) ?? true else { return }
         guard url != nil else {
             guard scopes.isEmpty || profile.issuer != nil, resource == nil, !assumeOrigin else {
                 throw ValidationError(
@@ -251,13 +256,14 @@ struct ResourceOptions: ParsableArguments {
     }
 
     /// The choice of a resource; nil when a profile was chosen.
-    /// - Throws: An error if the argument is not a URL. This is not checked by `validate`, which is called before unknown options are found:
-    ///   for `login --timeout 1` it would report the 1.
+    /// - Throws: ``AuthError`` with `invalid_configuration` if the argument is not a URL. This is not checked in `validate`, which runs before
+    ///   unknown options are detected: for `login --timeout 1`, the error would be about the 1.
     func choice(_ profile: ProfileOptions, scopes: [String] = []) throws -> ResourceChoice? {
         guard let url else { return nil }
         guard ResourceChoice.isAddress(url) else {
-            throw ValidationError(
-                "\"\(url)\" is not a URL: it must begin with https://. Select a profile with --profile."
+            throw AuthError(
+                .invalidConfiguration,
+                "\"\(DisplayText.sanitized(url))\" is not a URL: it must begin with https://. Select a profile with --profile."
             )
         }
         return ResourceChoice(
