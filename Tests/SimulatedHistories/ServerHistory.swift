@@ -180,17 +180,10 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
             return
         }
         redirects.append(redirect)
-        await finishSignIn(browser, redirect.parameters, redirect.code, after: session, isCounted: true)
+        await finishSignIn(browser, redirect.parameters, redirect.code, after: session)
     }
 
-    /// - Parameter isCounted: Whether the browser counts the sign-in among those in progress.
-    private func finishSignIn(
-        _ browser: Browser,
-        _ parameters: String,
-        _ code: Int,
-        after session: String?,
-        isCounted: Bool
-    ) async {
+    private func finishSignIn(_ browser: Browser, _ parameters: String, _ code: Int, after session: String?) async {
         // The browser's session at the start of the sign-in, and its current session.
         let old = [session, browser.session].compactMap { $0 }
         let request = browser.request(.get, "/callback?\(parameters)")
@@ -202,7 +195,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
             if let response, let cookie = SessionServerCookie.session(in: response) {
                 rules.begins(cookie, code: code, in: browser.name, after: old, at: process)
                 // Each of the browser's other sign-ins ends this session when it succeeds.
-                let isAlone = signIns.inProgress <= (isCounted ? 1 : 0) && browser.signIns.begun == signIns.begun
+                let isAlone = signIns.inProgress <= 1 && browser.signIns.begun == signIns.begun
                 if !isAlone { rules.mayEnd([cookie]) }
             }
             return response
@@ -217,7 +210,11 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
     /// attacker's account (login CSRF).
     private func repeatRedirect(_ browser: Browser) async {
         guard let redirect = redirects.suffix(6).randomElement(using: &simulation.random) else { return }
-        await finishSignIn(browser, redirect.parameters, redirect.code, after: nil, isCounted: false)
+        // If the first attempt has failed, this one succeeds.
+        browser.signIns.begun += 1
+        browser.signIns.inProgress += 1
+        defer { browser.signIns.inProgress -= 1 }
+        await finishSignIn(browser, redirect.parameters, redirect.code, after: nil)
     }
 
     private func signOut(_ browser: Browser, everywhere: Bool) async {
