@@ -14,7 +14,7 @@ public struct ForgeRockProvider: Sendable {
     ///   - issuer: The issuer, if it differs from the realm's URL: older servers omit `/realms/root`.
     ///   - acrValues: `acr_values`: names that the server maps to trees, in order of preference.
     ///   - requiresACR: Whether one of these values is required (an essential claim). If so, the server signs the user
-    ///     in again when necessary, and an ID Token without one of them is rejected.
+    ///     in again when necessary, and an ID Token with another `acr`, or none, is rejected.
     ///   - minimumAuthLevel: The minimum `auth_level` of a sign-in; nil for any. It is read from the ID Token, or else from an
     ///     access token that is a JWT; a sign-in whose level cannot be read is rejected.
     public init(

@@ -28,18 +28,23 @@ public struct TreeCallback: Sendable {
     /// The key of the answer in a configuration: the prompt, otherwise the name, otherwise the type.
     public var key: String { [prompt, name, type].first { !$0.isEmpty } ?? type }
 
-    /// Identifies a question and its answer: if the server asks the question again, it did not accept the answer. Numbers in the prompt are left out,
-    /// because they can differ with each attempt, as in "2 attempts left".
+    /// A question with its answer. If the server asks the same question again, it has not accepted the answer.
     var submission: String {
-        let values = json["input"].flatMap { try? $0.serialized() } ?? []
-        return "\(type) \(prompt.filter { !$0.isNumber }) \(name) \(String(decoding: values, as: UTF8.self))"
+        // The names of the inputs are left out, because the server numbers them by position.
+        let values = (json["input"]?.array ?? []).compactMap { $0["value"] }
+        let answers = (try? JSON.array(values).serialized()) ?? []
+        // So are numbers in the prompt of a named value, because they can differ with each attempt, as in "2 attempts left". A value without a name
+        // is answered by its exact prompt.
+        let question = name.isEmpty ? prompt : prompt.filter { !$0.isNumber }
+        return "\(type) \(question) \(name) \(String(decoding: answers, as: UTF8.self))"
     }
 
     /// Whether the callback asks for text, such as a password. Messages need no answer, and a choice may be offered on several pages.
     var asksForText: Bool {
         let others: Set = [
             "TextOutputCallback", "SuspendedTextOutputCallback", "PollingWaitCallback", "MetadataCallback",
-            "HiddenValueCallback", "ConfirmationCallback", "ChoiceCallback",
+            "HiddenValueCallback", "ConfirmationCallback", "ChoiceCallback", "BooleanAttributeInputCallback",
+            "TermsAndConditionsCallback",
         ]
         return !others.contains(type)
     }
@@ -129,7 +134,6 @@ public struct TreeStep: Sendable {
 
     /// Identifies the step: a polling step is repeated with the same callbacks.
     var content: [String] { callbacks.map { "\($0.type) \($0.prompt) \($0.name)" } }
-
 }
 
 extension TreeCallback: CustomStringConvertible, NonReflectable {

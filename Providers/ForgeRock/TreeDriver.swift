@@ -190,7 +190,7 @@ extension TreeDriver: LoginDriver {
     }
 
     /// Answers every callback of a step.
-    /// - Parameter submitted: The answers of earlier steps that cannot change.
+    /// - Parameter submitted: The unchangeable answers that earlier steps have submitted.
     /// - Returns: The wait that the step requests.
     private func answer(
         _ step: inout TreeStep,

@@ -143,6 +143,7 @@ import Testing
             ("PasswordCallback", "Character 2 of your passphrase", "", ""),
             ("PasswordCallback", "Character 5 of your passphrase", "", ""),
         ],
+        [("TermsAndConditionsCallback", "", "", ""), ("TermsAndConditionsCallback", "", "", "")],
         [("StringAttributeInputCallback", "", "city", ""), ("StringAttributeInputCallback", "", "street", "")],
     ])
     func similarQuestionsOnSeveralPagesAreAnswered(
@@ -170,9 +171,9 @@ import Testing
                 username: "alice",
                 password: Secret("wonderland"),
                 answers: [
-                    "ConfirmationCallback": Secret("Yes"), "Character 2 of your passphrase": Secret("b"),
+                    "ConfirmationCallback": Secret("Yes"), "Character 2 of your passphrase": Secret("e"),
                     "Character 5 of your passphrase": Secret("e"), "city": Secret("Bern"),
-                    "street": Secret("High Street"),
+                    "street": Secret("High Street"), "terms": Secret("true"),
                 ]
             )
             _ = try await environment.client(handlers: [answers]).signIn()
@@ -188,10 +189,13 @@ import Testing
         func send(_ request: TransportRequest) async throws -> TransportResponse {
             guard request.url.contains("/authenticate") else { return try await base.send(request) }
             let isAnswer = (try? JSON(parsing: request.body))?["authId"] != nil
-            var callbacks: [JSON] = [
-                Self.callback("NameCallback", "User Name", 1), Self.callback("PasswordCallback", "Password", 2),
-            ]
             let count = isAnswer ? attempts() : 0
+            // The server numbers the inputs by position.
+            let first = isAnswer && !message.isEmpty ? 2 : 1
+            var callbacks: [JSON] = [
+                Self.callback("NameCallback", "User Name", first),
+                Self.callback("PasswordCallback", "Password", first + 1),
+            ]
             if isAnswer, !message.isEmpty {
                 let text = message.replacing("%d", with: "\(count)")
                 callbacks.insert(

@@ -105,7 +105,8 @@ import Glibc
     @Test(arguments: [
         ("Bad Request: No valid session ID provided", false, true),
         ("Bad Request: Server not initialized", false, true),
-        ("Bad parameters", false, false), ("Invalid params: session_date must be a date", true, false),
+        ("Bad parameters", false, false), ("Unknown property session_name", false, false),
+        ("Invalid params: session_date must be a date", true, false),
     ])
     func a400ThatMentionsTheSessionRestartsIt(_ message: String, _ isAnswer: Bool, _ isReplaced: Bool) async throws {
         let sessions = Mutex(0)
@@ -195,7 +196,7 @@ import Glibc
         await bridge.close()
     }
 
-    /// Otherwise, the server sends the messages after an old event again.
+    /// After an older event, the client would receive messages twice.
     @Test(.timeLimit(.minutes(1))) func theListeningStreamContinuesAfterTheLastEvent() async throws {
         let (listeners, listener) = AsyncStream.makeStream(of: String?.self)
         let count = Mutex(0)
@@ -232,6 +233,46 @@ import Glibc
         }
         await bridge.close()
         #expect(seen == [nil, "e1", "e2"])
+    }
+
+    @Test(arguments: [HTTPResponse.Status.found, .methodNotAllowed])
+    func aListeningStreamThatTheServerDoesNotOfferIsNotRequestedAgain(_ status: HTTPResponse.Status) async throws {
+        let count = Mutex(0)
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { request, body in
+            guard request.method == .post else {
+                guard request.headerFields[.accept] == "text/event-stream" else {
+                    return TransportResponse(head: HTTPResponse(status: .notFound))
+                }
+                let number = count.withLock { count in
+                    count += 1
+                    return count
+                }
+                let status = number < 5 ? status : .methodNotAllowed
+                return TransportResponse(
+                    head: HTTPResponse(status: status, headerFields: [.location: "https://www.example.com/"])
+                )
+            }
+            let json = try JSON(parsing: body)
+            guard let id = json["id"] else { return TransportResponse(head: HTTPResponse(status: .accepted)) }
+            var response = Self.json("{}")
+            response.body = try JSON.object(["jsonrpc": "2.0", "id": id, "result": ["protocolVersion": "2025-11-25"]])
+                .serialized()
+            return response
+        }
+        let (lines, line) = AsyncStream<[UInt8]>.makeStream()
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: HastyClock()) {
+            line.yield($0)
+        }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#.utf8))
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        var answers = 0
+        for await _ in lines {
+            answers += 1
+            guard answers < 50 else { break }
+            bridge.receive(Array(#"{"jsonrpc":"2.0","id":\#(answers),"method":"tools/list"}"#.utf8))
+        }
+        await bridge.close()
+        #expect(count.withLock { $0 } == 1)
     }
 
     @Test func a401ForALostSessionRestartsTheSessionWithoutANewSignIn() async throws {

@@ -68,7 +68,7 @@ import Testing
         life.environment.emulator.refreshPolicy = policy
         let store = MemoryTokenStore()
         let first = try await life.client(store: store).signIn().credential
-        // This client has no keys yet.
+        // This client has not fetched the provider's keys yet.
         let client = try life.client(store: store)
         life.environment.emulator.fault = .jwks(.response { $0.head.status = .init(code: status) })
         life.time.advance(3550)

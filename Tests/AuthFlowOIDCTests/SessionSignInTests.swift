@@ -76,7 +76,7 @@ import Testing
                 gate.continuation.finish()
                 for try await response in group { #expect(response.status == 200) }
             }
-            // The request was not used up.
+            // The rejection did not consume the authorization request.
             #expect(try await last.send(.get, target, to: server).status == 200)
         }
     }

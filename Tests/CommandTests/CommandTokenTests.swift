@@ -106,7 +106,7 @@ import Testing
                 let missing = try await curl("\(emulator.issuer)/nothing")
                 #expect(missing.status == 1 && missing.standardError.contains("status 404"), "\(missing.standardError)")
                 let other = try await curl(userInfo.replacing("127.0.0.1", with: "localhost"))
-                #expect(other.status != 0 && !other.output.contains("248289761001"), "\(other.standardError)")
+                #expect(other.status > 0 && !other.output.contains("248289761001"), "\(other.standardError)")
             }
         }
     }

@@ -215,7 +215,7 @@ import Testing
             try await withHome { home in
                 let arguments = ["register", emulator.issuer, "--output", "none/new.json"]
                 let outcome = try await run(arguments, in: home, home: home)
-                #expect(outcome.status != 0)
+                #expect(outcome.status > 0)
                 #expect(!emulator.requests.contains("POST /register"))
                 #expect(!FileManager.default.fileExists(atPath: "\(home)/none"))
             }
@@ -300,7 +300,7 @@ import Testing
                         command.split(separator: " ").map(String.init) + ["--config", path],
                         environment: Self.password
                     )
-                    #expect(outcome.status != 0, "\(outcome.standardError)")
+                    #expect(outcome.status > 0, "\(outcome.standardError)")
                     // A configuration that is rejected would send nothing, either.
                     #expect(outcome.status != 2, "\(outcome.standardError)")
                     #expect(thief.requests.isEmpty, "\(thief.requests)")

@@ -31,7 +31,7 @@ extension StoredAccounts {
             if case .ended(let session)? = entry(of: other) {
                 throw AuthError(
                     .accountMismatch,
-                    "\(credential.displayName) has signed in, but the account of \(session.identity?.displayName ?? "another user") is still stored here, although the provider has ended that session. Sign out first, or choose to add or replace the account."
+                    "\(credential.displayName) has signed in, but the account of \(session.identity?.displayName ?? "another user") is still stored here, even though the provider has ended its session. Sign out first, or choose to add or replace the account."
                 )
             }
             throw AuthError(

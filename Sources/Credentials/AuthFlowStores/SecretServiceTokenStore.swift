@@ -51,15 +51,20 @@ extension SecretServiceTokenStore: TokenStore {
         try await locks.withHeldLock(of: lease) {
             guard let bytes else { return try await response { try $0.clear(attributes, $1) } }
             let text = Base64URL.encode(bytes)
-            try await response { library, cancellation in
+            let isHidden = try await response { library, cancellation in
                 try library.store(text, label: label, attributes, cancellation)
                 // A lookup searches all keyrings. If the default keyring has changed, it may find an older entry in another one.
-                guard try library.lookup(attributes, cancellation) != text else { return }
-                // From here, a cancellation would lose the entry.
-                let unlimited = Libsecret.Cancellation(library)
-                try library.clear(attributes, unlimited)
-                try library.store(text, label: label, attributes, unlimited)
+                return try library.lookup(attributes, cancellation) != text
             }
+            guard isHidden else { return }
+            // Not cancelled with the caller: between the two calls, no entry exists.
+            let replacement = Task {
+                try await response { library, cancellation in
+                    try library.clear(attributes, cancellation)
+                    try library.store(text, label: label, attributes, cancellation)
+                }
+            }
+            try await replacement.value
         }
     }
 

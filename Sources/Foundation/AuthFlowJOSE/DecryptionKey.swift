@@ -160,7 +160,7 @@ extension DecryptionKey {
     }
 
     /// Reads a key in JWK form (RFC 7517), with its private part.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the key has no private part, is not for encryption, or is damaged.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the key has no private part, is not for encryption (`use`, `key_ops`), or is malformed.
     public init(jwk json: JSON) throws(AuthError) {
         guard json["d"] == nil || Self.isForEncryption(json) else {
             throw Self.rejection("its \"use\" or \"key_ops\" does not allow decryption")

@@ -52,7 +52,7 @@ package struct XMLElement: Sendable {
     /// The maximum size of a document, in bytes.
     private static let maximumSize = 64 * 1024
 
-    /// The maximum nesting depth of an expected response.
+    /// The maximum accepted nesting depth.
     private static let maximumDepth = 16
 
     private static func read(_ bytes: [UInt8]) -> XMLElement? {

@@ -99,6 +99,9 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
         var response: Response
         do {
             response = try await next(request, context)
+        } catch var error as HTTPError {
+            for field in authorization.responseFields { error.headers.append(field) }
+            throw error
         } catch let error as any HTTPResponseError {
             throw AuthorizedError(base: error, fields: authorization.responseFields)
         }

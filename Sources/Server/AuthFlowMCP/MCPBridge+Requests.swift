@@ -86,12 +86,19 @@ extension MCPBridge {
         return try await read(response, for: message, id, session)
     }
 
-    /// Whether a response indicates that the server has lost the session. Some servers respond with 400 and a message that mentions the session, or
-    /// that the server is not initialized.
+    /// Whether a response indicates that the server has lost the session. Some servers respond with 400 and a message that mentions the session ID
+    /// or the loss of the session, or that says that the server is not initialized.
     static func isLostSession(_ status: Int, _ body: [UInt8]) -> Bool {
         guard status == 400 else { return status == 404 }
         let text = String(decoding: body.prefix(4096), as: UTF8.self).lowercased()
-        return text.contains("session") || text.contains("not initialized")
+        let phrases = [
+            "session id", "session-id", "sessionid", "no valid session", "invalid session", "unknown session",
+            "session not found",
+            "session does not exist", "session expired", "session has expired", "session terminated", "expired session",
+            "server not initialized",
+            "server is not initialized",
+        ]
+        return phrases.contains { text.contains($0) }
     }
 
     func fields(of message: MCPMessage, _ session: MCPSession) -> HTTPFields {
@@ -146,7 +153,7 @@ extension MCPBridge {
 
     static func fault(of body: [UInt8]) -> String {
         do throws(JSONError) {
-            _ = try JSON(parsing: ReadableJSON.bytes(body))
+            _ = try JSON(parsing: ReadableJSON.bytes(body), limits: MCPMessage.limits)
         } catch {
             return "The server's response cannot be read as JSON: \(error)."
         }

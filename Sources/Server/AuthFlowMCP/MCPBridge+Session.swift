@@ -10,10 +10,7 @@ extension MCPBridge {
             // The response to an accepted message has no meaningful body.
             let response = try await sendInSession(message, timeout: Self.deliveryTimeout, pool: .replies)
             let status = response.head.status.code
-            // If the session replaced a lost one, it has already received the host's `notifications/initialized`, so
-            // a 404 is not a failure.
-            let wasGreeting = message.method == "notifications/initialized"
-            if status >= 400, !(wasGreeting && status == 404) {
+            if status >= 400 {
                 options.log("The server responded with status \(status) to \(message.method ?? "a response").")
             }
         } catch {
@@ -45,11 +42,25 @@ extension MCPBridge {
         listenAfterRejection()
         let status = response.head.status.code
         guard [400, 404].contains(status), session.id != nil else { return response }
-        let body = try await collect(response.body)
-        let whole = ResponseStream(head: response.head, body: ResponseBody(body))
-        guard Self.isLostSession(status, body), await replaceSession(session.number),
-            message.method != "notifications/initialized"
-        else { return whole }
+        var whole = response
+        if status == 400 {
+            let bytes =
+                (try? await withDeadline(.seconds(10), clock: clock) {
+                    AuthError(.timedOut, "The server did not complete its error response in time.")
+                } _: {
+                    try await response.body.collect(upTo: 64 * 1024)
+                }) ?? []
+            try Task.checkCancellation()
+            whole = ResponseStream(head: response.head, body: ResponseBody(bytes))
+            // The server has executed the requests to which it responds.
+            let isAnswer = MCPMessage(bytes)?.answeredIDs.contains { $0 != .null } ?? false
+            guard !isAnswer, Self.isLostSession(status, bytes) else { return whole }
+        }
+        guard await replaceSession(session.number) else { return whole }
+        // The new session has already received the host's `notifications/initialized`.
+        guard message.method != "notifications/initialized" else {
+            return ResponseStream(head: HTTPResponse(status: .accepted), body: ResponseBody([]))
+        }
         let replacement = state.withLock { $0.session }
         return try await endpoint.send(
             .post,

@@ -193,7 +193,8 @@ extension MCPBridge {
         var retry = Duration.zero
         while !Task.isCancelled {
             var reader = ServerSentEventReader()
-            let elapsed = clock.stopwatch()
+            var isOpen = false
+            var elapsed = clock.stopwatch()
             defer { if let id = reader.lastEventID { fields[MirroredHeaders.lastEventID] = id } }
             do {
                 let response = try await endpoint.send(
@@ -205,6 +206,8 @@ extension MCPBridge {
                 )
                 let status = response.head.status.code
                 if status == 200, Self.isEventStream(response.head) {
+                    isOpen = true
+                    elapsed = clock.stopwatch()
                     _ = try await readMessages(of: response.body, &reader, idleTimeout: nil) { message in
                         // MCP 2025-11-25, "Listening for Messages from the Server": "The server MUST NOT send a
                         // JSON-RPC response on the stream" of a GET, unless the GET resumes a stream.
@@ -221,15 +224,15 @@ extension MCPBridge {
                 } else if !Self.isTransient(status) {
                     return
                 }
-            } catch let error as AuthError where Self.isTransient(error) || error.code == .invalidResponse {
+            } catch let error as AuthError where Self.isTransient(error) || isOpen && error.code == .invalidResponse {
                 // The server may be restarting, or the stream was cut off.
             } catch {
                 guard !(error is CancellationError) else { return }
                 endpoint.rejectCurrentToken()
                 return rejectListener(of: session)
             }
-            // A server that closes each stream immediately must not be asked every second.
-            if reader.lastEventID != nil || elapsed() >= .seconds(10) { backoff = .seconds(1) }
+            // A server that closes each stream immediately must not be polled every second.
+            if isOpen, elapsed() >= .seconds(10) { backoff = .seconds(1) }
             // MCP 2025-11-25: "The client MUST respect the retry field".
             retry = reader.retry ?? retry
             guard (try? await clock.sleep(for: max(backoff, retry))) != nil else { return }

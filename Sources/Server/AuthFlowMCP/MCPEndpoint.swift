@@ -143,7 +143,7 @@ final class MCPEndpoint: Sendable {
         guard target.origin == endpoint.origin else {
             throw AuthError(
                 .invalidResponse,
-                "\(endpoint) redirects to \(target.origin), which must not receive the token. If that is the correct server, use its URL.",
+                "\(endpoint) redirects to \(target.origin), which must not receive the token. If that is the correct address, use that URL.",
                 status: head.status.code
             )
         }
@@ -154,7 +154,7 @@ final class MCPEndpoint: Sendable {
         let target = head.headerFields[.location].flatMap { try? Endpoint($0, name: "redirect") }
         return AuthError(
             .invalidResponse,
-            "The response to \(request) is a redirect (\(head.status.code)), which is not followed.\(target.map { " If \($0) is the correct server, use its URL." } ?? "")",
+            "The response to \(request) is a redirect (\(head.status.code)), which is not followed.\(target.map { " If \($0) is the correct address, use that URL." } ?? "")",
             status: head.status.code
         )
     }

@@ -22,14 +22,15 @@ struct MCPMessage: Sendable {
     /// The maximum size of a message, in bytes.
     static let maximumSize = 64 * 1024 * 1024
 
+    static let limits = JSONLimits(maximumBytes: maximumSize, maximumDepth: 512, maximumValues: 1_000_000)
+
     /// Parses a message.
     /// - Returns: nil when the bytes are not a JSON-RPC message.
     init?(_ bytes: [UInt8]) {
-        let limits = JSONLimits(maximumBytes: Self.maximumSize, maximumDepth: 512, maximumValues: 1_000_000)
         // The parsed JSON only determines how the message is routed. The message's bytes pass through unchanged.
         guard
-            let json = (try? JSON(parsing: bytes, limits: limits))
-                ?? (try? JSON(parsing: ReadableJSON.bytes(bytes), limits: limits))
+            let json = (try? JSON(parsing: bytes, limits: Self.limits))
+                ?? (try? JSON(parsing: ReadableJSON.bytes(bytes), limits: Self.limits))
         else { return nil }
         self.init(json, bytes)
     }

@@ -34,15 +34,18 @@ final class SQLiteExecutor: Sendable {
     var pending: Int { state.withLock { $0.jobs.count + $0.taken } }
 
     /// Runs a call. The call completes even if the caller is cancelled.
+    /// - Parameter isEssential: Whether the call runs even after a long wait in the queue: it writes data that exists only in this process, or
+    ///   ends a lease.
     func run<Value: Sendable>(
+        isEssential: Bool = false,
         _ call: @escaping @Sendable (SQLiteConnection) throws(DatabaseFailure) -> Value
     ) async throws -> Value {
         let queuedAt = ContinuousClock.now
         return try await withCheckedThrowingContinuation { continuation in
             let isAdded = add {
-                // Each call ahead of this one may have waited for a lock that another program holds on the database. The call is not retried,
-                // because the retry would wait, too.
-                guard queuedAt.duration(to: .now) < Self.maximumWait else {
+                // Each call ahead of this one may have waited for another program to release its lock on the database. This call is not
+                // retried, because a retry would have to wait as well.
+                guard isEssential || queuedAt.duration(to: .now) < Self.maximumWait else {
                     let failure = DatabaseFailure(.refused, "The database was busy for too long. Try again later.")
                     return continuation.resume(throwing: failure)
                 }
@@ -59,7 +62,7 @@ final class SQLiteExecutor: Sendable {
         }
     }
 
-    /// The maximum time that a call may spend in the queue.
+    /// The maximum time that a call may spend in the queue, unless it is essential.
     private static let maximumWait = Duration.seconds(5)
 
     /// The maximum number of queued calls.

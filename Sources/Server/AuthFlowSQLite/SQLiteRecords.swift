@@ -119,7 +119,7 @@ final class SQLiteRecords: RecordTable {
     }
 
     func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool {
-        try await executor.run { [self] connection throws(DatabaseFailure) in
+        try await executor.run(isEssential: true) { [self] connection throws(DatabaseFailure) in
             try connection.setDurable(false)
             return try !connection.run(
                 "UPDATE records SET lease_until = ?1 + ?5 WHERE \(Self.isHeld) RETURNING 1",
@@ -134,7 +134,7 @@ final class SQLiteRecords: RecordTable {
 
     func release(_ lease: HeldLease) async throws {
         let message = RecordMessage.released(lease.digest)
-        let isAwaited = try await executor.run { [self] connection throws(DatabaseFailure) in
+        let isAwaited = try await executor.run(isEssential: true) { [self] connection throws(DatabaseFailure) in
             let now = now
             try connection.setDurable(false)
             return try connection.transaction { () throws(DatabaseFailure) in
@@ -162,7 +162,7 @@ final class SQLiteRecords: RecordTable {
     // MARK: Records
 
     func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
-        try await executor.run { [self] connection throws(DatabaseFailure) in
+        try await executor.run(isEssential: true) { [self] connection throws(DatabaseFailure) in
             let now = now
             try connection.setDurable(true)
             let change = "UPDATE records SET sealed = ?5, is_after_unfinished = 0, has_written = 1"

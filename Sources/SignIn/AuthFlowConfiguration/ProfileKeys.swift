@@ -31,7 +31,7 @@ public enum ProfileKeys {
     package static let clientKey = ConfigurationKey(
         "client_key",
         ClientKey.value,
-        "The private key that signs client assertions and request objects: a key in a PKCS #11 token; or a PEM, JWK or JWK Set file, which other users must not be able to read (a group may be able to if the file belongs to root, as in a secret that Kubernetes mounts with fsGroup), and which is reloaded when it is replaced."
+        "The private key that signs client assertions and request objects: a key in a PKCS #11 token; or a PEM, JWK or JWK Set file, which other users must not be able to read (a file that belongs to root may be readable by its group, as is a secret that Kubernetes mounts with fsGroup), and which is reloaded when it is replaced."
     )
     static let dpopKey = ConfigurationKey(
         "dpop_key",
@@ -362,7 +362,7 @@ package struct ProfileChoices: Sendable {
         self.assertion = ConfigurationKey(
             "assertion",
             .named(sources),
-            "The source of the assertion that the jwt_bearer flow exchanges for an access token. A new assertion is obtained for each exchange. A stored access token is used until it expires, even if the assertion of another job is present: on a machine that runs jobs of several projects as the same user, use the memory store."
+            "The source of the assertion that the jwt_bearer flow exchanges for an access token. A new assertion is obtained for each exchange. A stored access token is used until it expires, even by another job with a different assertion. If jobs of several projects run as the same user, use the memory store."
         )
         // A self-signed assertion and the ID-JAG of another profile's sign-in are authorization grants (RFC 7523
         // section 2.1), not client assertions (section 2.2).

@@ -40,7 +40,7 @@ public struct ResourceClientSettings: Sendable {
         "issuers",
         .list(.text),
         default: [],
-        "The issuers of authorization servers that are trusted although their endpoints are at other origins and their responses contain no iss parameter (RFC 9207). A public resource may name such an issuer at a private address. Default: none."
+        "The issuers of authorization servers that are trusted although their endpoints are at other origins and their responses contain no iss parameter (RFC 9207). Such an issuer may be at a private address even if the resource is public. Default: none."
     )
 
     static func declarations(_ choices: ProfileChoices) -> [ConfigurationKeyDeclaration] {

@@ -60,7 +60,7 @@ struct TrustedFile {
         return bytes
     }
 
-    /// Requires that no other user can replace a directory or a symbolic link on the path to the file.
+    /// Requires that no user who is not trusted can replace a directory or a symbolic link on the path to the file.
     private func requireProtectedAncestors(of path: String) throws(AuthError) {
         let start = path.hasPrefix("/") ? "" : FileManager.default.currentDirectoryPath
         var rest = "\(start)/\(path)".split(separator: "/").filter { $0 != "." }[...]
@@ -88,7 +88,8 @@ struct TrustedFile {
         }
     }
 
-    /// Requires that no other user can rename the entries of an ancestor directory.
+    /// Requires that an ancestor directory belongs to a trusted user, and is not world-writable unless it has the sticky bit. It may be
+    /// group-writable, as `/usr/local` is on Debian.
     private func requireProtected(_ directory: String) throws(AuthError) {
         var status = stat()
         guard unsafe stat(directory, &status) == 0 else { throw refusal("\(directory) cannot be examined.") }

@@ -56,8 +56,8 @@ public struct BrowserLauncher: Sendable {
 
     /// A launcher for a browser with a given command line.
     /// - Parameters:
-    ///   - command: The program, by name or path, and its arguments. The argument `%s` is replaced by the URL, as is `%s` in an option such as
-    ///     `--app=%s`; without it, the URL is appended as the last argument. No shell is involved.
+    ///   - command: The program, by name or path, and its arguments. `%s` is replaced by the URL if it is an argument of its own or part of an
+    ///     option such as `--app=%s`, and rejected elsewhere; without it, the URL is appended as the last argument. No shell is involved.
     ///   - environment: The environment variables for finding the program, which receives only those that a browser needs.
     public static func command(
         _ command: [String],
@@ -77,11 +77,17 @@ public struct BrowserLauncher: Sendable {
             throw AuthError(.userAgentFailed, "the program \"\(command.first ?? "")\" is not installed")
         }
         let given = command.dropFirst()
-        // In other arguments, such as a script, %s has another meaning.
+        // Elsewhere, such as in a shell script, inserting the URL would be unsafe.
         func isPlace(_ argument: String) -> Bool {
             argument == "%s" || argument.hasPrefix("-") && argument.contains("%s") && !argument.contains(" ")
         }
         let replaced = given.map { isPlace($0) ? $0.replacing("%s", with: url) : $0 }
+        guard given.contains(where: isPlace) || !given.contains(where: { $0.contains("%s") }) else {
+            throw AuthError(
+                .userAgentFailed,
+                "in the command of the browser, %s must be an argument of its own, or part of an option without spaces, such as --app=%s"
+            )
+        }
         let arguments = given.contains(where: isPlace) ? replaced : given + [url]
         let start = ContinuousClock.now
         try DetachedProcess.start([path] + arguments, environment: environment.filter { isNeeded($0.key) }) { status in

@@ -8,7 +8,7 @@ extension AssertionSource {
     /// - Parameters:
     ///   - command: The program (its path, or a name to look up in `PATH`) and its arguments.
     ///   - timeout: The timeout for the program; default: 30 seconds.
-    ///   - audience: The required audience of the JWT; default: the issuer of the server.
+    ///   - audience: The required audience of the JWT; default: the authorization server's issuer identifier.
     public static func command(
         _ command: [String],
         timeout: Duration = .seconds(30),

@@ -173,7 +173,7 @@ public struct SchemeHandler: Sendable {
             throw AuthError(.userAgentFailed, error.message, underlyingError: error)
         }
         guard let bytes else {
-            throw AuthError(.userAgentFailed, "\(name) did not exit within 10 seconds, or printed too much.")
+            throw AuthError(.userAgentFailed, "\(name) did not exit within 10 seconds, or its output was too long.")
         }
         guard status == 0 else { throw AuthError(.userAgentFailed, "\(name) exited with status \(status).") }
         return String(decoding: bytes, as: UTF8.self).trimmingWhitespace()

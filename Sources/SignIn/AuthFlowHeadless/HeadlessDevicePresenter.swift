@@ -16,7 +16,7 @@ public struct HeadlessDevicePresenter: Sendable {
 
     /// Creates a presenter.
     /// - Parameters:
-    ///   - driver: Completes the provider's pages in place of the user, except for entering the code.
+    ///   - driver: Completes the provider's pages on the user's behalf; the presenter enters the user code.
     ///   - transport: The HTTP transport.
     ///   - host: Provides the clock, for the expiry of cookies.
     ///   - observer: Receives the device authorization response, which contains the user code.

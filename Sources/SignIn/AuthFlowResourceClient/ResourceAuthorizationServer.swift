@@ -18,7 +18,7 @@ struct ResourceAuthorizationServer: MixUpDefending {
         do {
             return try await context.discover(order: .oauthFirst, advice: "The protected resource names this issuer.")
         } catch let error as AuthError
-            where error.code == .discoveryFailed && 400..<500 ~= error.status ?? 0 && isAssumed
+            where error.code == .discoveryFailed && (error.status == 200 || 300..<500 ~= error.status ?? 0) && isAssumed
         {
             return try Self.assumedMetadata(of: issuer)
         }

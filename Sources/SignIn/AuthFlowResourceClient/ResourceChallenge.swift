@@ -72,7 +72,7 @@ public struct ResourceChallenge: Sendable, Hashable {
         let scope = chosen?.parameters["scope"] ?? usable.lazy.compactMap { $0.parameters["scope"] }.first
         scopes = scope.map { $0.split(separator: " ").map(String.init) }
             .flatMap { $0.isEmpty || !$0.allSatisfy(ClientRegistration.Values.isScopeToken) ? nil : $0 }
-        // Every challenge is for the same resource, so any of them may name its metadata.
+        // Every challenge is for the same resource, so `resource_metadata` is accepted from any of them.
         metadata =
             chosen?.parameters["resource_metadata"]
             ?? usable.lazy.compactMap { $0.parameters["resource_metadata"] }.first

@@ -103,7 +103,7 @@ extension ResourceClient {
         guard registered != nil || options.trusts(chosen) || address.mayReferTo(endpoint) else {
             throw AuthError(
                 .discoveryFailed,
-                "\(address.origin) names the authorization server \(endpoint.origin), a loopback or private address. A public server may refer to such an address only if the configuration trusts the issuer (\"issuers\")."
+                "\(address.origin) names the authorization server \(endpoint.origin), a loopback or private address. If you trust this authorization server, list its issuer in \"issuers\"."
             )
         }
         return chosen
@@ -132,10 +132,13 @@ extension ResourceClient {
         let known = try await known()
         // "Step-Up Authorization Flow": the union with the previously requested scopes, so that no permission is lost.
         let isSame = known.map { $0.resource == found.resource && $0.issuer == found.server.issuer } ?? false
-        // Some servers grant scopes that were not requested. Scopes that neither metadata lists may not be requestable.
+        // Some servers grant scopes that were not requested, and a step-up must not lose them. Scopes that neither metadata lists may not be requestable.
+        let isStepUp = challenge.map { [.scope, .authentication].contains($0.demand) } ?? false
         let listed = Set((found.metadata?.scopes ?? []) + (found.serverMetadata.scopes ?? []))
-        let granted = isSame ? try? await client()?.credential()?.tokens.scopes : nil
-        let before = isSame ? (known?.scopes ?? []) + (granted ?? []).filter(listed.contains) : []
+        let granted = isSame && isStepUp ? try? await client()?.credential()?.tokens.scopes : nil
+        // A server may report "openid" although it issues no ID Token.
+        let kept = (granted ?? []).filter { $0 != "openid" && listed.contains($0) }
+        let before = isSame ? (known?.scopes ?? []) + kept : []
         var scopes: [String] = []
         var room = Self.maximumScopes - required.count
         for scope in before + demanded + options.scopes

@@ -28,7 +28,7 @@ extension ResourceClient {
     /// Authorizes a request that another part of the program sends, and repeats it when the resource requires another
     /// token.
     ///
-    /// The number of attempts is limited: one retry with a nonce, at most three sign-ins, and one refresh before the
+    /// The number of attempts is limited: one retry with a nonce for each token, at most three sign-ins, and one refresh before the
     /// first sign-in and after each. Sign-ins are repeated only while the resource requires scopes or user authentication that were not
     /// requested before.
     /// - Parameters:
@@ -203,7 +203,10 @@ extension ResourceClient {
             if attempt.round.nonceToken != rejected?.tokens.accessToken { attempt.round.nonces = 0 }
             attempt.round.nonceToken = rejected?.tokens.accessToken
             attempt.round.nonces += 1
+            attempt.round.allNonces += 1
+            // Tokens that expire at once would otherwise permit any number of attempts.
             return attempt.round.nonces == 1
+                && attempt.round.allNonces <= 2 + attempt.round.replacements + attempt.round.signIns
         case .token, .nonce:
             guard let rejected else { break }
             // MCP authorization: a 403 response that does not request scopes does not start a sign-in if the request had a token.
@@ -344,9 +347,11 @@ public struct ResourceAttempt: Sendable {
     package var hasNewToken: Bool { round.hasReplaced || round.signIns > 0 }
 
     struct Round {
-        /// The number of attempts with a new nonce and the token ``nonceToken``.
+        /// The number of retries with a new nonce for ``nonceToken``.
         var nonces = 0
         var nonceToken: Secret?
+        /// The number of retries with a new nonce for all tokens.
+        var allNonces = 0
         /// The number of token replacements, at most one more than the number of sign-ins.
         var replacements = 0
         var hasReplaced = false

@@ -90,7 +90,7 @@ public final class ResourceClient: Sendable {
 
         /// The issuers whose metadata is trusted although their endpoints are at other origins and their responses contain no
         /// `iss` (RFC 9207); default: none, because such a server cannot be distinguished from a server that misuses another server's endpoints.
-        /// A public resource may name such an issuer at a private address.
+        /// Such an issuer may be at a private address even if the resource is public.
         public var trustedIssuers: [String] = []
 
         /// The maximum number of sign-in pages that requests open in one hour, across all processes; default: 6. A successful sign-in that the user starts resets

@@ -214,9 +214,13 @@ public struct StoredRegistrations: Sendable {
         for redirectURI: RedirectURI
     ) async throws -> (registration: StoredRegistration?, isDamaged: Bool) {
         let key = self.key(issuer, redirectURI)
-        guard let bytes = try await store.bytes(for: key) else { return (nil, false) }
-        let stored = Self.parsed(bytes, key)
-        return (stored, stored == nil)
+        do {
+            guard let bytes = try await store.bytes(for: key) else { return (nil, false) }
+            let stored = Self.parsed(bytes, key)
+            return (stored, stored == nil)
+        } catch let error as AuthError where error.code == .credentialUnusable {
+            return (nil, true)
+        }
     }
 
     /// Returns the stored registration if it is acceptable, otherwise a new registration from `register`. Calls are serialized across processes.

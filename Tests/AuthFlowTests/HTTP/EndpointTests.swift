@@ -51,7 +51,10 @@ import Testing
         ("https://user:p=w@a/b=secret", "https://<redacted>@a/b=…"),
         ("https://user:p/w@a/b", "https://<redacted>@a/b"), ("https://user:p?w@a/b?c=1", "https://<redacted>@a/b?c=…"),
         ("https://user:p#w@a/b", "https://<redacted>@a/b"), ("https://a:8443/b@c", "https://a:8443/b@c"),
-        ("https://[::1]/b@c", "https://[::1]/b@c"), ("https://a/b@c", "https://a/b@c"),
+        ("https://[::1]/b@c", "https://[::1]/b@c"),
+        ("https://[fe80::abcd]/cb?code=A@B", "https://[fe80::abcd]/cb?code=…"),
+        ("https://al@corp.example:pa/ss@a/b", "https://<redacted>@a/b"),
+        ("https://user@a:8443/b@c", "https://<redacted>@a:8443/b@c"), ("https://a/b@c", "https://a/b@c"),
         ("com.example:/cb?code=1", "com.example:/cb?code=…"),
         ("plain", "plain"),
     ]) func redactsValuesInURLs(_ url: String, _ shown: String) {

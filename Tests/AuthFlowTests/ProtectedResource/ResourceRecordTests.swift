@@ -45,7 +45,7 @@ import Testing
 
     @Test(arguments: [
         Removal(testDescription: "while the sign-in is in progress", time: 100, isNamed: true),
-        Removal(testDescription: "after the end of the sign-in", time: 601, isNamed: false),
+        Removal(testDescription: "after the sign-in has timed out", time: 601, isNamed: false),
         Removal(testDescription: "after the clock was set back by two days", time: -172_800, isNamed: false),
     ]) func aSignInThatMayStillStoreTokensRemainsInTheRecord(_ removal: Removal) throws {
         var record = ResourceRecord()

@@ -61,8 +61,11 @@ import Testing
         let (app, _) = try await open("https://id.example.com/", ["--app=%s"], environment: environment)
         #expect(app.hasPrefix("--app=https://id.example.com/\n"))
         // In a script, %s is not a placeholder.
-        let (script, _) = try await open("https://id.example.com/", ["printf %s"], environment: environment)
+        let (script, _) = try await open("https://id.example.com/", ["printf %s", "%s"], environment: environment)
         #expect(script.hasPrefix("printf %s\nhttps://id.example.com/\n"))
+        expectError(.userAgentFailed) {
+            try BrowserLauncher.command(["true", "printf %s"], environment: environment).open("https://id.example.com/")
+        }
         // The URL is not interpreted by a shell.
         let (other, _) = try await open("https://id.example.com/?$(id)`id`;'\"", [], environment: environment)
         #expect(other.hasPrefix("https://id.example.com/?$(id)`id`;'\"\n"))

@@ -206,7 +206,7 @@ import Testing
             because: "in a browser"
         ),
         Place(
-            name: "another redirect URI, nothing registered, no terminal",
+            name: "private-use scheme, nothing registered, no terminal",
             terminal: false,
             redirectURIs: ["com.example.nobody:/callback"],
             agent: nil,

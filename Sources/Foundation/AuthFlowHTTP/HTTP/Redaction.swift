@@ -22,12 +22,11 @@ package enum Redaction {
         guard let separator = url.firstRange(of: "://".unicodeScalars) else { return String(url) }
         let rest = url[separator.upperBound...]
         let authority = rest.prefix { !["/", "?", "#"].contains($0) }
-        // Text after a colon that is not a port belongs to a password, which may contain a separator.
-        let port = authority.lastIndex(of: ":").map { String(authority[$0...].dropFirst()) } ?? ""
-        let isHost = port.allSatisfy { ("0"..."9").contains($0) || $0 == "]" }
-        guard let at = authority.lastIndex(of: "@") ?? (isHost ? nil : rest.lastIndex(of: "@")) else {
-            return String(url)
-        }
+        // If the text after the last colon is not a port, it is part of a password, which may contain separators.
+        let host = authority.lastIndex(of: "@").map { authority[$0...].dropFirst() } ?? authority
+        let port = host.lastIndex(of: ":").map { String(host[$0...].dropFirst()) } ?? ""
+        let isHost = host.first == "[" || port.allSatisfy { ("0"..."9").contains($0) }
+        guard let at = isHost ? authority.lastIndex(of: "@") : rest.lastIndex(of: "@") else { return String(url) }
         return String(url[..<separator.upperBound]) + "<redacted>" + String(rest[at...])
     }
 

@@ -76,7 +76,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
         easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
         easy.set(AUTHFLOW_CURL_NO_SIGNAL, 1)
-        // Otherwise, an idle stream would never end after the network has changed. libcurl's default interval is 60 seconds.
+        // Without probes, an idle stream would never end after the network has changed. By default, libcurl sends one every 60 seconds.
         easy.set(AUTHFLOW_CURL_TCP_KEEPALIVE, 1)
         // A caller that sends this field itself receives the body as the server encoded it.
         if call.head.headerFields[.acceptEncoding] == nil { easy.set(AUTHFLOW_CURL_ACCEPT_ENCODING, "gzip, deflate") }

@@ -117,6 +117,6 @@ extension OAuthClient: ClientOperations {
 }
 
 extension OAuthClient: CustomStringConvertible, NonReflectable {
-    /// The client's identifier and its server.
+    /// The client ID and the authorization server.
     public var description: String { "\(registration.clientID) at \(server)" }
 }

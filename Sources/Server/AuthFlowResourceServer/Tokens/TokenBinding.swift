@@ -49,7 +49,7 @@ struct TokenBinding {
         case .dpop where key != nil: return
         case .certificate where certificate != nil: return
         case .dpopOrCertificate where key != nil || certificate != nil: return
-        default: throw .invalid("it is not bound to its client in the way that this API requires (cnf)")
+        default: throw .invalid("it is not sender-constrained by the method that this API requires (cnf)")
         }
     }
 

@@ -7,7 +7,7 @@ extension AssertionSource {
     /// A file that the platform keeps up to date: a projected service account token, or a SPIFFE JWT-SVID. It is read on each use.
     /// - Parameters:
     ///   - path: The file.
-    ///   - audience: The required audience of the JWT; default: the issuer of the server.
+    ///   - audience: The required audience of the JWT; default: the authorization server's issuer identifier.
     public static func file(path: String, audience: String? = nil) -> AssertionSource {
         let name = "the file \(DisplayText.sanitized(path))"
         return AssertionSource(name, audience: audience) { _ in
@@ -24,7 +24,7 @@ extension AssertionSource {
     /// An environment variable that a CI system sets for a job. Its value does not change during the job.
     /// - Parameters:
     ///   - variable: The variable's name.
-    ///   - audience: The required audience of the JWT; default: the issuer of the server.
+    ///   - audience: The required audience of the JWT; default: the authorization server's issuer identifier.
     public static func environment(_ variable: String, audience: String? = nil) -> AssertionSource {
         let name = "the environment variable \(DisplayText.sanitized(variable))"
         return AssertionSource(name, audience: audience) { request in
@@ -40,7 +40,7 @@ extension AssertionSource {
 
     /// The runner of a CI job, which issues ID Tokens on request: `ACTIONS_ID_TOKEN_REQUEST_URL` is the endpoint, and
     /// `ACTIONS_ID_TOKEN_REQUEST_TOKEN` authorizes the request.
-    /// - Parameter audience: The audience to request; default: the issuer of the server.
+    /// - Parameter audience: The audience to request; default: the authorization server's issuer identifier.
     public static func actionsRunner(audience: String? = nil) -> AssertionSource {
         let name = "the job's runner"
         let identity = "\(name)\u{0}\(audience ?? "")"
@@ -78,7 +78,7 @@ extension AssertionSource {
     ///   - key: Signs the assertions, each of which is valid for one minute.
     ///   - subject: `sub`: the subject of the access token.
     ///   - issuer: `iss`; default: the `client_id`.
-    ///   - audience: `aud`; default: the issuer of the server.
+    ///   - audience: `aud`; default: the authorization server's issuer identifier.
     ///   - algorithm: The algorithm; default: the best that the key supports.
     public static func signed(
         by key: SigningKeySource,

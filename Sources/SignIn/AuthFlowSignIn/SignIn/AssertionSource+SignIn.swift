@@ -55,7 +55,7 @@ extension AuthClient {
         }
         let tokens = try await freshTokens()
         if let idToken = unexpired(tokens) { return idToken }
-        // If the last refresh returned no new ID Token, neither would the next, which would only rotate the refresh token.
+        // If the last refresh returned no new ID Token, neither will the next: it would only rotate the refresh token.
         let expiry = tokens.idToken.flatMap { AssertionClaims($0).expiry }
         let stored = try await credential()
         let wasRefreshed =

@@ -66,7 +66,7 @@ struct CurlCommand: AsyncParsableCommand {
         Terminal.result(bytes: response.body)
         guard response.status < 400 else {
             let isRejection = response.status == 401
-            let advice = isRejection ? " \(Self.advice(for: response))" : ""
+            let advice = isRejection ? " \(advice(for: response))" : ""
             throw AuthError(
                 isRejection ? .accessTokenRejected : .invalidResponse,
                 "\(Redaction.url(choice.address)) responded with status \(response.status).\(advice)",
@@ -76,8 +76,8 @@ struct CurlCommand: AsyncParsableCommand {
         }
     }
 
-    /// The action to take after an API has rejected a profile's token.
-    private static func advice(for response: TransportResponse) -> String {
+    /// The advice to the user after an API has rejected a profile's token.
+    private func advice(for response: TransportResponse) -> String {
         let command = SignInAdvice.command ?? "authflow login"
         guard let challenge = ResourceChallenge(response), challenge.demand == .authentication else {
             return "Sign in again: \(command)"
@@ -86,8 +86,15 @@ struct CurlCommand: AsyncParsableCommand {
         let wanted = [
             values.isEmpty ? nil : "\"acr_values\": \"\(values)\"", challenge.maxAge.map { "\"max_age\": \"\($0)\"" },
         ].compactMap(\.self).joined(separator: ", ")
-        return
-            "The API requires another authentication. Repeat the request with --sign-in, or set {\"authorization\": {\(wanted)}} in the profile's \"parameters\" and sign in again: \(command)"
+        let isShown = !wanted.isEmpty && (values.isEmpty || values == challenge.acrValues.joined(separator: " "))
+        let actions = [
+            signIn ? nil : "repeat the request with --sign-in",
+            isShown
+                ? "set {\"authorization\": {\(wanted)}} in the profile's \"parameters\" and sign in again: \(command)"
+                : nil,
+        ].compactMap(\.self).joined(separator: ", or ")
+        return "The API requires stronger or more recent user authentication."
+            + (actions.isEmpty ? "" : " To obtain it, \(actions)")
     }
 
     /// The client that adds the token to the request.

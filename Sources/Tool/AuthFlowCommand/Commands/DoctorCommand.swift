@@ -56,7 +56,7 @@ struct DoctorCommand: AsyncParsableCommand {
         if fchmod(descriptor, status.st_mode & 0o7755) == 0 {
             findings.note(
                 "file",
-                "fixed: only you can write to \(path) now. Review its content: other users could write to it before."
+                "fixed: only you can write to \(path) now. Review its contents: until now, other users could write to it."
             )
         } else {
             findings.bad("file", "other users can write to \(path), and its permissions cannot be changed")

@@ -70,7 +70,7 @@ enum RegistrationCommands {
         }
 
         /// The message about a damaged registration.
-        static func damage(_ issuer: String, _ config: String?) -> String {
+        static func damageMessage(_ issuer: String, _ config: String?) -> String {
             let command = ["authflow", "register", "remove", issuer, "--local"] + option(config)
             return
                 "The stored registration with \(DisplayText.sanitized(issuer, limit: 300)) is damaged. To remove it from this machine, run: \(ShellWord.line(command))"
@@ -88,7 +88,9 @@ enum RegistrationCommands {
             else { return nil }
             var choice = ResourceChoice(address: known, choice: ProfileChoice(config: config))
             choice.usesProfiles = false
-            return try? await choice.client().registeredClients().map(\.clientID)
+            let clients = try? await choice.client().registeredClients().map(\.clientID)
+            // A resource without registered clients, as with a client ID metadata document, has none that could be meant.
+            return clients?.isEmpty == true ? nil : clients
         }
 
         private static func path(_ endpoint: Endpoint) -> String {
@@ -138,7 +140,7 @@ enum RegistrationCommands {
                 )
                 found += stored.registrations
                 guard stored.isDamaged else { continue }
-                Terminal.printMessage("Warning: \(Context.damage(issuer, config))")
+                Terminal.printMessage("Warning: \(Context.damageMessage(issuer, config))")
                 isIncomplete = true
             }
             for stored in found {
@@ -240,7 +242,7 @@ enum RegistrationCommands {
                     all += found.filter(isOwn).map { (registrations, $0) }
                     let readable = found.map(\.clientID)
                     guard isDamaged, own?.allSatisfy(readable.contains) != true else { continue }
-                    guard local else { throw AuthError(.storageFailed, Context.damage(issuer, config)) }
+                    guard local else { throw AuthError(.storageFailed, Context.damageMessage(issuer, config)) }
                     unreadable.append((registrations, issuer, readable))
                 } catch let error as AuthError
                     where local && [.credentialUnusable, .storageFailed].contains(error.code)
