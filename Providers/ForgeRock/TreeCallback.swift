@@ -33,8 +33,8 @@ public struct TreeCallback: Sendable {
         // The names of the inputs are left out, because the server numbers them by position.
         let values = (json["input"]?.array ?? []).compactMap { $0["value"] }
         let answers = (try? JSON.array(values).serialized()) ?? []
-        // So are numbers in the prompt of a named value, because they can differ with each attempt, as in "2 attempts left". A value without a name
-        // is answered by its exact prompt.
+        // If the callback has a name, numbers in its prompt are also left out, because they can change with each attempt ("2 attempts left"). A
+        // callback without a name is matched by its exact prompt.
         let question = name.isEmpty ? prompt : prompt.filter { !$0.isNumber }
         return "\(type) \(question) \(name) \(String(decoding: answers, as: UTF8.self))"
     }

@@ -190,7 +190,7 @@ extension TreeDriver: LoginDriver {
     }
 
     /// Answers every callback of a step.
-    /// - Parameter submitted: The unchangeable answers that earlier steps have submitted.
+    /// - Parameter submitted: The fixed answers that were submitted in earlier steps.
     /// - Returns: The wait that the step requests.
     private func answer(
         _ step: inout TreeStep,

@@ -78,17 +78,8 @@ import Glibc
             if !isInitialize, session != "session\(sessions.withLock { $0 })" {
                 return TransportResponse(head: HTTPResponse(status: .notFound))
             }
-            var response = Self.json("{}")
-            response.body = try JSON.object(["jsonrpc": "2.0", "id": id, "result": ["protocolVersion": "2025-11-25"]])
-                .serialized()
-            if isInitialize {
-                let number = sessions.withLock { count in
-                    count += 1
-                    return count
-                }
-                response.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] = "session\(number)"
-            }
-            return response
+            if isInitialize { sessions.withLock { $0 += 1 } }
+            return try Self.answer(id, session: isInitialize ? sessions.withLock { $0 } : nil)
         }
         let host = Self.host(try Self.client(transport), transport)
         _ = try await host.initialize()
@@ -104,7 +95,7 @@ import Glibc
     /// The TypeScript SDK's examples and other servers respond to an unknown session with 400.
     @Test(arguments: [
         ("Bad Request: No valid session ID provided", false, true),
-        ("Bad Request: Server not initialized", false, true),
+        ("Bad Request: Server not initialized", false, true), ("Session 3f2a was not found", false, true),
         ("Bad parameters", false, false), ("Unknown property session_name", false, false),
         ("Invalid params: session_date must be a date", true, false),
     ])
@@ -115,9 +106,9 @@ import Glibc
             guard let id = json["id"] else { return TransportResponse(head: HTTPResponse(status: .accepted)) }
             let isInitialize = json["method"]?.string == "initialize"
             let session = request.headerFields[HTTPField.Name("Mcp-Session-Id")!]
-            var response = Self.json("{}")
             // The first session is lost immediately.
             if !isInitialize, session == "session1" {
+                var response = Self.json("{}")
                 response.head.status = .badRequest
                 response.body = try JSON.object([
                     "jsonrpc": "2.0", "id": isAnswer ? id : .null,
@@ -125,16 +116,8 @@ import Glibc
                 ]).serialized()
                 return response
             }
-            response.body = try JSON.object(["jsonrpc": "2.0", "id": id, "result": ["protocolVersion": "2025-11-25"]])
-                .serialized()
-            if isInitialize {
-                let number = sessions.withLock { count in
-                    count += 1
-                    return count
-                }
-                response.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] = "session\(number)"
-            }
-            return response
+            if isInitialize { sessions.withLock { $0 += 1 } }
+            return try Self.answer(id, session: isInitialize ? sessions.withLock { $0 } : nil)
         }
         let host = Self.host(try Self.client(transport), transport)
         _ = try await host.initialize()
@@ -196,7 +179,7 @@ import Glibc
         await bridge.close()
     }
 
-    /// After an older event, the client would receive messages twice.
+    /// If the stream resumed from an older event, the client would receive messages twice.
     @Test(.timeLimit(.minutes(1))) func theListeningStreamContinuesAfterTheLastEvent() async throws {
         let (listeners, listener) = AsyncStream.makeStream(of: String?.self)
         let count = Mutex(0)
@@ -254,10 +237,7 @@ import Glibc
             }
             let json = try JSON(parsing: body)
             guard let id = json["id"] else { return TransportResponse(head: HTTPResponse(status: .accepted)) }
-            var response = Self.json("{}")
-            response.body = try JSON.object(["jsonrpc": "2.0", "id": id, "result": ["protocolVersion": "2025-11-25"]])
-                .serialized()
-            return response
+            return try Self.answer(id)
         }
         let (lines, line) = AsyncStream<[UInt8]>.makeStream()
         let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: HastyClock()) {
@@ -786,6 +766,16 @@ import Glibc
             let response = try await body(call)
             return TransportResponse(head: response.head, body: try await response.body.collect(upTo: 1 << 20))
         }
+    }
+
+    /// A successful response to a request.
+    /// - Parameter session: The number of the session that the response starts.
+    private static func answer(_ id: JSON, session: Int? = nil) throws -> TransportResponse {
+        var response = json("{}")
+        response.body = try JSON.object(["jsonrpc": "2.0", "id": id, "result": ["protocolVersion": "2025-11-25"]])
+            .serialized()
+        if let session { response.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] = "session\(session)" }
+        return response
     }
 
     private static func host(_ client: ResourceClient, _ transport: any HTTPTransport) -> BridgedHost {

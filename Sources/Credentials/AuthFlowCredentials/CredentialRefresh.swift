@@ -47,7 +47,7 @@ struct CredentialRefresh {
     /// The request for a token for one of several resources, which the stored access token cannot replace; nil for a refresh of the
     /// stored access token.
     var resource: ResourceRequest?
-    /// Whether this refresh confirms the end of the session: if so, a rejection counts even if the old tokens have not expired.
+    /// Whether this refresh checks whether the session has ended; if so, a rejection counts even if the old tokens have not expired.
     var isConfirmation = false
 
     /// The action for a stored credential.

@@ -59,10 +59,8 @@ extension SecretServiceTokenStore: TokenStore {
             guard isHidden else { return }
             // Not cancelled with the caller: between the two calls, no entry exists.
             let replacement = Task {
-                try await response { library, cancellation in
-                    try library.clear(attributes, cancellation)
-                    try library.store(text, label: label, attributes, cancellation)
-                }
+                try await response { try $0.clear(attributes, $1) }
+                try await response { try $0.store(text, label: label, attributes, $1) }
             }
             try await replacement.value
         }

@@ -86,19 +86,18 @@ extension MCPBridge {
         return try await read(response, for: message, id, session)
     }
 
-    /// Whether a response indicates that the server has lost the session. Some servers respond with 400 and a message that mentions the session ID
-    /// or the loss of the session, or that says that the server is not initialized.
+    /// Whether a response indicates that the server has lost the session. Some servers respond with 400 and a message that says that the session is
+    /// unknown or has ended, or that the server is not initialized.
     static func isLostSession(_ status: Int, _ body: [UInt8]) -> Bool {
         guard status == 400 else { return status == 404 }
         let text = String(decoding: body.prefix(4096), as: UTF8.self).lowercased()
-        let phrases = [
-            "session id", "session-id", "sessionid", "no valid session", "invalid session", "unknown session",
-            "session not found",
-            "session does not exist", "session expired", "session has expired", "session terminated", "expired session",
-            "server not initialized",
-            "server is not initialized",
+        if text.contains("server not initialized") || text.contains("server is not initialized") { return true }
+        let words = Set(text.split { !$0.isLetter && $0 != "_" }.map(String.init))
+        let causes: Set = [
+            "id", "valid", "invalid", "missing", "unknown", "found", "find", "exist", "exists", "expired", "terminated",
+            "closed", "ended",
         ]
-        return phrases.contains { text.contains($0) }
+        return words.contains("sessionid") || words.contains("session") && !words.isDisjoint(with: causes)
     }
 
     func fields(of message: MCPMessage, _ session: MCPSession) -> HTTPFields {

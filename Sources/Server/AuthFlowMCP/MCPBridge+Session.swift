@@ -44,16 +44,12 @@ extension MCPBridge {
         guard [400, 404].contains(status), session.id != nil else { return response }
         var whole = response
         if status == 400 {
-            let bytes =
-                (try? await withDeadline(.seconds(10), clock: clock) {
-                    AuthError(.timedOut, "The server did not complete its error response in time.")
-                } _: {
-                    try await response.body.collect(upTo: 64 * 1024)
-                }) ?? []
+            let ids = (message.json.array ?? []).compactMap { $0["id"] }
+            let bytes = ids.isEmpty ? await endpoint.errorBody(of: response) : try await collect(response.body)
             try Task.checkCancellation()
             whole = ResponseStream(head: response.head, body: ResponseBody(bytes))
             // The server has executed the requests to which it responds.
-            let isAnswer = MCPMessage(bytes)?.answeredIDs.contains { $0 != .null } ?? false
+            let isAnswer = MCPMessage(bytes)?.answeredIDs.contains(where: ids.contains) ?? false
             guard !isAnswer, Self.isLostSession(status, bytes) else { return whole }
         }
         guard await replaceSession(session.number) else { return whole }

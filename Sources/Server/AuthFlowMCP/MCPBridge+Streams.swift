@@ -224,7 +224,9 @@ extension MCPBridge {
                 } else if !Self.isTransient(status) {
                     return
                 }
-            } catch let error as AuthError where Self.isTransient(error) || isOpen && error.code == .invalidResponse {
+            } catch let error as AuthError
+                where Self.isTransient(error) || error.code == .invalidResponse && !(300..<400 ~= error.status ?? 0)
+            {
                 // The server may be restarting, or the stream was cut off.
             } catch {
                 guard !(error is CancellationError) else { return }
@@ -232,7 +234,7 @@ extension MCPBridge {
                 return rejectListener(of: session)
             }
             // A server that closes each stream immediately must not be polled every second.
-            if isOpen, elapsed() >= .seconds(10) { backoff = .seconds(1) }
+            if isOpen, reader.retry != nil || elapsed() >= .seconds(10) { backoff = .seconds(1) }
             // MCP 2025-11-25: "The client MUST respect the retry field".
             retry = reader.retry ?? retry
             guard (try? await clock.sleep(for: max(backoff, retry))) != nil else { return }

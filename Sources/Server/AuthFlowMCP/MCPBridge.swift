@@ -4,7 +4,7 @@ import Synchronization
 
 /// Connects an MCP host that uses the stdio transport to a remote MCP server that requires a sign-in.
 ///
-/// Bodies pass through unchanged, except that missing or differently written IDs are replaced, and invalid tools removed. The bridge handles
+/// Bodies pass through unchanged, except that missing or differently written IDs are corrected and invalid tools are removed. The bridge handles
 /// only the header fields for tokens, sessions and the transport. The host chooses the revision (2025-03-26 or later).
 ///
 /// ```swift

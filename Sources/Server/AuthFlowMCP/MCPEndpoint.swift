@@ -95,14 +95,7 @@ final class MCPEndpoint: Sendable {
                 throw Self.redirectError(of: request, response.head)
             }
             if [401, 403].contains(response.head.status.code) {
-                // Read the body completely: the connection can then be reused, and the body is needed twice.
-                let bytes =
-                    (try? await withDeadline(.seconds(10), clock: clock) {
-                        AuthError(.timedOut, "The server did not complete its error response in time.")
-                    } _: {
-                        try await response.body.collect(upTo: 64 * 1024)
-                    }) ?? []
-                let whole = ResponseStream(head: response.head, body: ResponseBody(bytes))
+                let whole = ResponseStream(head: response.head, body: ResponseBody(await errorBody(of: response)))
                 if try await client.mustRetry(&attempt, after: response.head, mayAsk: false) { continue }
                 let challenge = ResourceChallenge(TransportResponse(head: response.head))
                 if response.head.status.code == 401, challenge?.demand ?? .token == .token, attempt.hasNewToken,
@@ -143,18 +136,29 @@ final class MCPEndpoint: Sendable {
         guard target.origin == endpoint.origin else {
             throw AuthError(
                 .invalidResponse,
-                "\(endpoint) redirects to \(target.origin), which must not receive the token. If that is the correct address, use that URL.",
+                "\(endpoint) redirects to \(target.origin), which must not receive the token. If that is the correct server, configure its URL instead.",
                 status: head.status.code
             )
         }
         return target
     }
 
+    /// Reads the body of an error response completely: the connection can then be reused, and the body is needed twice.
+    /// - Returns: The body; empty when it is too large, or did not arrive in time.
+    func errorBody(of response: ResponseStream) async -> [UInt8] {
+        let body = try? await withDeadline(.seconds(10), clock: clock) {
+            AuthError(.timedOut, "The server did not complete its error response in time.")
+        } _: {
+            try await response.body.collect(upTo: 64 * 1024)
+        }
+        return body ?? []
+    }
+
     private static func redirectError(of request: TransportRequest, _ head: HTTPResponse) -> AuthError {
         let target = head.headerFields[.location].flatMap { try? Endpoint($0, name: "redirect") }
         return AuthError(
             .invalidResponse,
-            "The response to \(request) is a redirect (\(head.status.code)), which is not followed.\(target.map { " If \($0) is the correct address, use that URL." } ?? "")",
+            "The response to \(request) is a redirect (\(head.status.code)), which is not followed.\(target.map { " If \($0) is the correct address, configure it instead." } ?? "")",
             status: head.status.code
         )
     }

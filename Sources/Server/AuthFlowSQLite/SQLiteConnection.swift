@@ -67,6 +67,11 @@ enum SQLiteValue: Sendable, Hashable {
         unsafe authflow_sqlite_close(database)
     }
 
+    /// Sets whether statements wait for a lock that another connection holds.
+    func setWaitsForLock(_ waits: Bool) {
+        unsafe authflow_sqlite_set_busy_timeout(database, waits ? Self.busyTimeout : 0)
+    }
+
     /// Runs one statement.
     /// - Returns: Its rows.
     @discardableResult

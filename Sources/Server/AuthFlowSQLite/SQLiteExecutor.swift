@@ -34,8 +34,8 @@ final class SQLiteExecutor: Sendable {
     var pending: Int { state.withLock { $0.jobs.count + $0.taken } }
 
     /// Runs a call. The call completes even if the caller is cancelled.
-    /// - Parameter isEssential: Whether the call runs even after a long wait in the queue: it writes data that exists only in this process, or
-    ///   ends a lease.
+    /// - Parameter isEssential: Whether the call runs however long it has waited in the queue, because it writes data that exists only in this
+    ///   process, or ends a lease.
     func run<Value: Sendable>(
         isEssential: Bool = false,
         _ call: @escaping @Sendable (SQLiteConnection) throws(DatabaseFailure) -> Value
@@ -45,14 +45,20 @@ final class SQLiteExecutor: Sendable {
             let isAdded = add {
                 // Each call ahead of this one may have waited for another program to release its lock on the database. This call is not
                 // retried, because a retry would have to wait as well.
-                guard isEssential || queuedAt.duration(to: .now) < Self.maximumWait else {
+                let isLate = queuedAt.duration(to: .now) >= Self.maximumWait
+                guard isEssential || !isLate else {
                     let failure = DatabaseFailure(.refused, "The database was busy for too long. Try again later.")
                     return continuation.resume(throwing: failure)
                 }
                 continuation.resume(
-                    with: Result { () throws(DatabaseFailure) in try call(try self.connection()) }.mapError {
-                        $0 as any Error
+                    with: Result { () throws(DatabaseFailure) in
+                        let connection = try self.connection()
+                        // A late call does not wait for the lock, so that the calls behind it are not delayed further. It is retried.
+                        if isLate { connection.setWaitsForLock(false) }
+                        defer { if isLate { connection.setWaitsForLock(true) } }
+                        return try call(connection)
                     }
+                    .mapError { $0 as any Error }
                 )
             }
             guard !isAdded else { return }

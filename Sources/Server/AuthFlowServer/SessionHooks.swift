@@ -1,7 +1,7 @@
 public import AuthFlow
 import AuthFlowEssentials
 
-/// The application's hooks into the lifecycle of a session. Each function is awaited, until its timeout if it has one.
+/// The application's hooks into the lifecycle of a session. Each function is awaited; one with a timeout, at most until then.
 public struct SessionHooks: Sendable {
     /// Accepts or rejects a sign-in before a session is created: create the user here, look up roles, or reject the user.
     ///

@@ -31,7 +31,7 @@ public enum ProfileKeys {
     package static let clientKey = ConfigurationKey(
         "client_key",
         ClientKey.value,
-        "The private key that signs client assertions and request objects: a key in a PKCS #11 token; or a PEM, JWK or JWK Set file, which other users must not be able to read (a file that belongs to root may be readable by its group, as is a secret that Kubernetes mounts with fsGroup), and which is reloaded when it is replaced."
+        "The private key that signs client assertions and request objects: a key in a PKCS #11 token; or a PEM, JWK or JWK Set file, which other users must not be able to read (a file that belongs to root may be group-readable, like a secret that Kubernetes mounts with fsGroup), and which is reloaded when it is replaced."
     )
     static let dpopKey = ConfigurationKey(
         "dpop_key",

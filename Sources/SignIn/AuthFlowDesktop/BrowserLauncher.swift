@@ -85,7 +85,7 @@ public struct BrowserLauncher: Sendable {
         guard given.contains(where: isPlace) || !given.contains(where: { $0.contains("%s") }) else {
             throw AuthError(
                 .userAgentFailed,
-                "in the command of the browser, %s must be an argument of its own, or part of an option without spaces, such as --app=%s"
+                "in the browser command, %s must be an argument of its own or part of an option without spaces, such as --app=%s"
             )
         }
         let arguments = given.contains(where: isPlace) ? replaced : given + [url]

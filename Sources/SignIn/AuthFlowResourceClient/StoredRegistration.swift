@@ -214,13 +214,9 @@ public struct StoredRegistrations: Sendable {
         for redirectURI: RedirectURI
     ) async throws -> (registration: StoredRegistration?, isDamaged: Bool) {
         let key = self.key(issuer, redirectURI)
-        do {
-            guard let bytes = try await store.bytes(for: key) else { return (nil, false) }
-            let stored = Self.parsed(bytes, key)
-            return (stored, stored == nil)
-        } catch let error as AuthError where error.code == .credentialUnusable {
-            return (nil, true)
-        }
+        guard let bytes = try await store.bytes(for: key) else { return (nil, false) }
+        let stored = Self.parsed(bytes, key)
+        return (stored, stored == nil)
     }
 
     /// Returns the stored registration if it is acceptable, otherwise a new registration from `register`. Calls are serialized across processes.

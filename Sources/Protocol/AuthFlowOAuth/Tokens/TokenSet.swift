@@ -137,8 +137,8 @@ extension TokenSet {
     /// could manipulate the terminal on which a token is printed.
     /// - Throws: ``AuthError`` with `invalid_reply`. The error message does not contain the tokens.
     func requireTransportableCharacters() throws(AuthError) {
-        // Appendix A.12, A.17: access-token and refresh-token are 1*VSCHAR. The other tokens are sent as the
-        // same parameters.
+        // Appendix A.12, A.17: access-token and refresh-token are 1*VSCHAR. The other tokens are also
+        // sent in requests.
         let named: [(name: String, token: Secret?)] = [
             ("access_token", accessToken), ("refresh_token", refreshToken), ("id_token", idToken),
             ("device_secret", deviceSecret),

@@ -79,7 +79,7 @@ public struct LaunchEnvironment: Sendable {
 
     /// The method of opening a browser in this environment.
     public enum Browser: Sendable, Hashable {
-        /// With this command, in which the URL replaces `%s` or is appended.
+        /// With this command. The URL replaces `%s` in an argument of its own or in an option, or is appended.
         case command([String], because: String)
         /// Not at all.
         case none(because: String)

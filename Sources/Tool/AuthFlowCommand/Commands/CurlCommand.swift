@@ -88,13 +88,13 @@ struct CurlCommand: AsyncParsableCommand {
         ].compactMap(\.self).joined(separator: ", ")
         let isShown = !wanted.isEmpty && (values.isEmpty || values == challenge.acrValues.joined(separator: " "))
         let actions = [
-            signIn ? nil : "repeat the request with --sign-in",
+            signIn ? nil : "repeat the request with --sign-in\(isShown ? "" : ".")",
             isShown
                 ? "set {\"authorization\": {\(wanted)}} in the profile's \"parameters\" and sign in again: \(command)"
                 : nil,
         ].compactMap(\.self).joined(separator: ", or ")
-        return "The API requires stronger or more recent user authentication."
-            + (actions.isEmpty ? "" : " To obtain it, \(actions)")
+        return "The API requires stronger or more recent authentication."
+            + (actions.isEmpty ? "" : " \(actions.prefix(1).uppercased())\(actions.dropFirst())")
     }
 
     /// The client that adds the token to the request.

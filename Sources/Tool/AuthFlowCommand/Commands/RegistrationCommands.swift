@@ -88,9 +88,7 @@ enum RegistrationCommands {
             else { return nil }
             var choice = ResourceChoice(address: known, choice: ProfileChoice(config: config))
             choice.usesProfiles = false
-            let clients = try? await choice.client().registeredClients().map(\.clientID)
-            // A resource without registered clients, as with a client ID metadata document, has none that could be meant.
-            return clients?.isEmpty == true ? nil : clients
+            return try? await choice.client().registeredClients().map(\.clientID)
         }
 
         private static func path(_ endpoint: Endpoint) -> String {
@@ -132,15 +130,20 @@ enum RegistrationCommands {
             var found: [StoredRegistration] = []
             var isIncomplete = false
             for (issuer, origin) in try await context.registrations(address) {
-                let stored = try await context.stored(
-                    at: issuer,
-                    for: origin,
-                    config: config,
-                    skipsUnreadable: true
-                )
-                found += stored.registrations
-                guard stored.isDamaged else { continue }
-                Terminal.printMessage("Warning: \(Context.damageMessage(issuer, config))")
+                do {
+                    let stored = try await context.stored(
+                        at: issuer,
+                        for: origin,
+                        config: config,
+                        skipsUnreadable: true
+                    )
+                    found += stored.registrations
+                    guard stored.isDamaged else { continue }
+                    Terminal.printMessage("Warning: \(Context.damageMessage(issuer, config))")
+                } catch let error as AuthError where error.code == .credentialUnusable {
+                    // The key of the store may be wrong, so the registration is not necessarily damaged.
+                    Terminal.printMessage("Warning: \(error)")
+                }
                 isIncomplete = true
             }
             for stored in found {
