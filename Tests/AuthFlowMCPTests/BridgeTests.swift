@@ -96,7 +96,8 @@ import Glibc
     @Test(arguments: [
         ("Bad Request: No valid session ID provided", false, true),
         ("Bad Request: Server not initialized", false, true), ("Session 3f2a was not found", false, true),
-        ("Bad parameters", false, false), ("Unknown property session_name", false, false),
+        ("Bad parameters", false, false), ("This session may not call tools", false, false),
+        ("Unknown property session_name", false, false),
         ("Invalid params: session_date must be a date", true, false),
     ])
     func a400ThatMentionsTheSessionRestartsIt(_ message: String, _ isAnswer: Bool, _ isReplaced: Bool) async throws {

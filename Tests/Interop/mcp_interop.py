@@ -127,7 +127,7 @@ refuses("http_as", "only https is safe", *reference, "--flag", "http_as")
 refuses("no_pkce", "does not advertise PKCE with S256", *reference, "--flag", "no_pkce")
 refuses("no_prm", "does not name an authorization server", *reference, "--flag", "no_prm")
 refuses("drop_iss", "does not contain the issuer", *reference, "--flag", "drop_iss")
-refuses("issuer_trailing_slash", "match character for character", *reference, "--flag", "issuer_trailing_slash")
+refuses("issuer_trailing_slash", "issuer other than", *reference, "--flag", "issuer_trailing_slash")
 signs_in("no_prm by name", *reference, "--flag", "no_prm", options=["--assume-origin"])
 
 with authlab(*reference) as server:

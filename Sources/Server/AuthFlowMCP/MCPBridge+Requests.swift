@@ -91,13 +91,14 @@ extension MCPBridge {
     static func isLostSession(_ status: Int, _ body: [UInt8]) -> Bool {
         guard status == 400 else { return status == 404 }
         let text = String(decoding: body.prefix(4096), as: UTF8.self).lowercased()
-        if text.contains("server not initialized") || text.contains("server is not initialized") { return true }
+        let phrases = ["session id", "session-id", "sessionid", "server not initialized", "server is not initialized"]
+        if phrases.contains(where: { text.contains($0) }) { return true }
         let words = Set(text.split { !$0.isLetter && $0 != "_" }.map(String.init))
         let causes: Set = [
-            "id", "valid", "invalid", "missing", "unknown", "found", "find", "exist", "exists", "expired", "terminated",
+            "valid", "invalid", "missing", "unknown", "found", "find", "exist", "exists", "expired", "terminated",
             "closed", "ended",
         ]
-        return words.contains("sessionid") || words.contains("session") && !words.isDisjoint(with: causes)
+        return words.contains("session") && !words.isDisjoint(with: causes)
     }
 
     func fields(of message: MCPMessage, _ session: MCPSession) -> HTTPFields {
