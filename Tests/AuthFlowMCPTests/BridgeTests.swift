@@ -153,24 +153,13 @@ import Glibc
         #expect(answer["error"]?["message"]?.string?.contains("duplicate key") == true, "\(answer)")
     }
 
-    /// It says nothing about the token.
+    /// An unreadable event is no reason to reject the token.
     @Test(.timeLimit(.minutes(1))) func theListeningStreamContinuesAfterAnUnreadableEvent() async throws {
-        let transport = StreamTransport { request in
-            guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
-                let json = try JSON(parsing: request.body)
-                var response = Self.json("{}")
-                response.body = try JSON.object([
-                    "jsonrpc": "2.0", "id": json["id"] ?? .null, "result": ["protocolVersion": "2025-11-25"],
-                ]).serialized()
-                return ResponseStream(head: response.head, body: ResponseBody(response.body))
-            }
+        let transport = Self.listening { _ in
             let body = ResponseBody(limit: 1000)
             body.append(Array("data: {\"error\":\"upstream timeout\"}\n\n".utf8))
             body.append(Array("data: {\"jsonrpc\":\"2.0\",\"method\":\"two\"}\n\n".utf8))
-            return ResponseStream(
-                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
-                body: body
-            )
+            return body
         }
         let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
         let bridge = MCPBridge(client: try Self.client(transport), transport: transport) { line.yield($0) }
@@ -184,15 +173,7 @@ import Glibc
     @Test(.timeLimit(.minutes(1))) func theListeningStreamContinuesAfterTheLastEvent() async throws {
         let (listeners, listener) = AsyncStream.makeStream(of: String?.self)
         let count = Mutex(0)
-        let transport = StreamTransport { request in
-            guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
-                let json = try JSON(parsing: request.body)
-                var response = Self.json("{}")
-                response.body = try JSON.object([
-                    "jsonrpc": "2.0", "id": json["id"] ?? .null, "result": ["protocolVersion": "2025-11-25"],
-                ]).serialized()
-                return ResponseStream(head: response.head, body: ResponseBody(response.body))
-            }
+        let transport = Self.listening { request in
             listener.yield(request.head.headerFields[HTTPField.Name("Last-Event-ID")!])
             let number = count.withLock { count in
                 count += 1
@@ -202,10 +183,7 @@ import Glibc
             body.append(Array("retry: 1\nid: e\(number)\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n\n".utf8))
             // The connection is reset.
             body.finish(throwing: AuthError(.networkFailed, "Reset."))
-            return ResponseStream(
-                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
-                body: body
-            )
+            return body
         }
         let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: HastyClock()) { _ in }
         bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#.utf8))
@@ -777,6 +755,22 @@ import Glibc
             .serialized()
         if let session { response.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] = "session\(session)" }
         return response
+    }
+
+    /// A server that answers each message, and opens listening streams with the given bodies.
+    private static func listening(
+        _ body: @escaping @Sendable (TransportRequest) -> ResponseBody
+    ) -> StreamTransport {
+        StreamTransport { request in
+            guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
+                let response = try answer(try JSON(parsing: request.body)["id"] ?? .null)
+                return ResponseStream(head: response.head, body: ResponseBody(response.body))
+            }
+            return ResponseStream(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: body(request)
+            )
+        }
     }
 
     private static func host(_ client: ResourceClient, _ transport: any HTTPTransport) -> BridgedHost {
