@@ -59,8 +59,11 @@ extension SecretServiceTokenStore: TokenStore {
             guard isHidden else { return }
             // Not cancelled with the caller: between the two calls, no entry exists.
             let replacement = Task {
-                try await response { try $0.clear(attributes, $1) }
+                let clearing = Task { try await response { try $0.clear(attributes, $1) } }
+                let cleared = await clearing.result
+                // The entry is stored even after an error, because the service may have removed it.
                 try await response { try $0.store(text, label: label, attributes, $1) }
+                try cleared.get()
             }
             try await replacement.value
         }

@@ -186,7 +186,7 @@ extension LeasedRecords {
             case .taken(let fence, let isAfterAbandonedLease):
                 let inTable = HeldLease(digest: key.digest, owner: owner, fence: fence)
                 guard !Task.isCancelled else {
-                    _ = await Task { try? await self.table.release(inTable) }.value
+                    await release(inTable)
                     throw CancellationError()
                 }
                 return (

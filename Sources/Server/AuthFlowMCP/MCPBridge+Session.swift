@@ -49,7 +49,10 @@ extension MCPBridge {
             try Task.checkCancellation()
             whole = ResponseStream(head: response.head, body: ResponseBody(bytes))
             // The server has executed the requests to which it responds.
-            let isAnswer = MCPMessage(bytes)?.answeredIDs.contains(where: ids.contains) ?? false
+            let isAnswer =
+                MCPMessage(bytes)?.answeredIDs.contains { answered in
+                    ids.contains { MCPMessage.areEqual($0, answered) }
+                } ?? false
             guard !isAnswer, Self.isLostSession(status, bytes) else { return whole }
         }
         guard await replaceSession(session.number) else { return whole }

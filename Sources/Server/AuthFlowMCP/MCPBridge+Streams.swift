@@ -225,7 +225,7 @@ extension MCPBridge {
                     return
                 }
             } catch let error as AuthError
-                where Self.isTransient(error) || error.code == .invalidResponse && !(300..<400 ~= error.status ?? 0)
+                where Self.isTransient(error) || error.code == .invalidResponse && (isOpen || error.status == nil)
             {
                 // The server may be restarting, or the stream was cut off.
             } catch {

@@ -87,7 +87,7 @@ struct MCPMessage: Sendable {
     }
 
     /// Whether two IDs are equal, however a number is written: some servers send 5 as "5" or 5.0.
-    private static func areEqual(_ left: JSON, _ right: JSON) -> Bool {
+    static func areEqual(_ left: JSON, _ right: JSON) -> Bool {
         func text(_ id: JSON) -> String? {
             id.string ?? (id.integer ?? id.number.flatMap { Int64(exactly: $0) }).map(String.init)
         }

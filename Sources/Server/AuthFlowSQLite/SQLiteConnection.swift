@@ -20,7 +20,8 @@ enum SQLiteValue: Sendable, Hashable {
 /// An open database file.
 @safe final class SQLiteConnection: @unchecked Sendable {  // only the executor's thread uses it
     /// The busy timeout, in milliseconds: the maximum time to wait for another process to complete a write.
-    private static let busyTimeout: Int32 = 5000
+    static let busyTimeout: Int32 = 5000
+    static let shortBusyTimeout: Int32 = 200
 
     /// `RETURNING` was introduced in 3.35.
     private static let oldestVersion: Int32 = 3_035_000
@@ -67,10 +68,8 @@ enum SQLiteValue: Sendable, Hashable {
         unsafe authflow_sqlite_close(database)
     }
 
-    /// Sets whether statements wait for a lock that another connection holds.
-    func setWaitsForLock(_ waits: Bool) {
-        unsafe authflow_sqlite_set_busy_timeout(database, waits ? Self.busyTimeout : 0)
-    }
+    /// Sets how long statements wait for a lock that another connection holds, in milliseconds.
+    func setBusyTimeout(_ milliseconds: Int32) { unsafe authflow_sqlite_set_busy_timeout(database, milliseconds) }
 
     /// Runs one statement.
     /// - Returns: Its rows.

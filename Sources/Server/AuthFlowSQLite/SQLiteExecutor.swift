@@ -35,7 +35,7 @@ final class SQLiteExecutor: Sendable {
 
     /// Runs a call. The call completes even if the caller is cancelled.
     /// - Parameter isEssential: Whether the call runs however long it has waited in the queue, because it writes data that exists only in this
-    ///   process, or ends a lease.
+    ///   process, or renews or ends a lease.
     func run<Value: Sendable>(
         isEssential: Bool = false,
         _ call: @escaping @Sendable (SQLiteConnection) throws(DatabaseFailure) -> Value
@@ -53,9 +53,9 @@ final class SQLiteExecutor: Sendable {
                 continuation.resume(
                     with: Result { () throws(DatabaseFailure) in
                         let connection = try self.connection()
-                        // A late call does not wait for the lock, so that the calls behind it are not delayed further. It is retried.
-                        if isLate { connection.setWaitsForLock(false) }
-                        defer { if isLate { connection.setWaitsForLock(true) } }
+                        // A late call waits only briefly for the lock, so that the calls behind it are not delayed further. It is retried.
+                        if isLate { connection.setBusyTimeout(SQLiteConnection.shortBusyTimeout) }
+                        defer { if isLate { connection.setBusyTimeout(SQLiteConnection.busyTimeout) } }
                         return try call(connection)
                     }
                     .mapError { $0 as any Error }

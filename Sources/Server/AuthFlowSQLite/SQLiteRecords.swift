@@ -119,7 +119,7 @@ final class SQLiteRecords: RecordTable {
     }
 
     func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool {
-        try await executor.run { [self] connection throws(DatabaseFailure) in
+        try await executor.run(isEssential: true) { [self] connection throws(DatabaseFailure) in
             try connection.setDurable(false)
             return try !connection.run(
                 "UPDATE records SET lease_until = ?1 + ?5 WHERE \(Self.isHeld) RETURNING 1",

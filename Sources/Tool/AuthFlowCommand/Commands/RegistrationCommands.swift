@@ -36,16 +36,23 @@ enum RegistrationCommands {
 
         /// The registrations of an origin with an issuer: the current one, and earlier ones that signed-in resources use.
         /// - Parameter skipsUnreadable: Whether earlier registrations that cannot be read are omitted.
-        /// - Returns: The registrations, and whether the current one is damaged.
+        /// - Returns: The registrations, and a message if the current one cannot be read.
         func stored(
             at issuer: String,
             for origin: String,
             config: String?,
             skipsUnreadable: Bool
-        ) async throws -> (registrations: [StoredRegistration], isDamaged: Bool) {
+        ) async throws -> (registrations: [StoredRegistration], damage: String?) {
             let registrations = StoredRegistrations(store: store, for: origin)
-            let (current, isDamaged) = try await registrations.current(at: issuer, for: redirectURI)
-            var all = [current].compactMap(\.self)
+            var all: [StoredRegistration] = []
+            var damage: String?
+            do {
+                let (current, isDamaged) = try await registrations.current(at: issuer, for: redirectURI)
+                all += [current].compactMap(\.self)
+                if isDamaged { damage = Self.damageMessage(issuer, config) }
+            } catch let error as AuthError where error.code == .credentialUnusable {
+                damage = Self.damageMessage(issuer, config, because: error)
+            }
             for address in try await KnownResources(store: store).addresses() {
                 guard let endpoint = try? Endpoint(address), endpoint.origin == origin else { continue }
                 var choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
@@ -66,18 +73,25 @@ enum RegistrationCommands {
                     }
                 }
             }
-            return (all, isDamaged)
+            return (all, damage)
         }
 
         /// The message about a damaged registration.
-        static func damageMessage(_ issuer: String, _ config: String?) -> String {
-            let command = ["authflow", "register", "remove", issuer, "--local"] + option(config)
+        private static func damageMessage(_ issuer: String, _ config: String?, because error: AuthError? = nil)
+            -> String
+        {
+            let command = ShellWord.line(["authflow", "register", "remove", issuer, "--local"] + option(config))
+            let name = DisplayText.sanitized(issuer, limit: 300)
+            guard let error else {
+                return
+                    "The stored registration with \(name) is damaged. To remove it from this machine, run: \(command)"
+            }
             return
-                "The stored registration with \(DisplayText.sanitized(issuer, limit: 300)) is damaged. To remove it from this machine, run: \(ShellWord.line(command))"
+                "The stored registration with \(name) cannot be read: \(error.message) If the store's key is correct, remove the registration from this machine: \(command)"
         }
 
-        /// The client IDs with which the user has signed in to a resource; nil if the resource is unknown or its record cannot be read.
-        func clients(of address: String, config: String?) async throws -> [String]? {
+        /// The client IDs at an issuer with which the user has signed in to a resource; nil if the resource is unknown or its record cannot be read.
+        func clients(of address: String, at issuer: String, config: String?) async throws -> [String]? {
             let endpoint = try Endpoint(address, name: "URL")
             guard !Self.path(endpoint).isEmpty,
                 let known = try await KnownResources(store: store).addresses().first(where: {
@@ -88,7 +102,8 @@ enum RegistrationCommands {
             else { return nil }
             var choice = ResourceChoice(address: known, choice: ProfileChoice(config: config))
             choice.usesProfiles = false
-            return try? await choice.client().registeredClients().map(\.clientID)
+            return try? await choice.client().registeredClients().filter { $0.issuer.isIdentical(to: issuer) }
+                .map(\.clientID)
         }
 
         private static func path(_ endpoint: Endpoint) -> String {
@@ -130,20 +145,15 @@ enum RegistrationCommands {
             var found: [StoredRegistration] = []
             var isIncomplete = false
             for (issuer, origin) in try await context.registrations(address) {
-                do {
-                    let stored = try await context.stored(
-                        at: issuer,
-                        for: origin,
-                        config: config,
-                        skipsUnreadable: true
-                    )
-                    found += stored.registrations
-                    guard stored.isDamaged else { continue }
-                    Terminal.printMessage("Warning: \(Context.damageMessage(issuer, config))")
-                } catch let error as AuthError where error.code == .credentialUnusable {
-                    // The key of the store may be wrong, so the registration is not necessarily damaged.
-                    Terminal.printMessage("Warning: \(error)")
-                }
+                let stored = try await context.stored(
+                    at: issuer,
+                    for: origin,
+                    config: config,
+                    skipsUnreadable: true
+                )
+                found += stored.registrations
+                guard let damage = stored.damage else { continue }
+                Terminal.printMessage("Warning: \(damage)")
                 isIncomplete = true
             }
             for stored in found {
@@ -233,19 +243,19 @@ enum RegistrationCommands {
                 let registrations = StoredRegistrations(store: context.store, for: origin)
                 origins.insert(origin)
                 do {
-                    let (found, isDamaged) = try await context.stored(
+                    let (found, damage) = try await context.stored(
                         at: issuer,
                         for: origin,
                         config: config,
                         skipsUnreadable: local
                     )
                     // Other resources of the same origin may use other registrations.
-                    let own = try await context.clients(of: address, config: config)
+                    let own = try await context.clients(of: address, at: issuer, config: config)
                     let isOwn = { (stored: StoredRegistration) in own?.contains(stored.clientID) ?? true }
                     all += found.filter(isOwn).map { (registrations, $0) }
                     let readable = found.map(\.clientID)
-                    guard isDamaged, own?.allSatisfy(readable.contains) != true else { continue }
-                    guard local else { throw AuthError(.storageFailed, Context.damageMessage(issuer, config)) }
+                    guard let damage, own?.allSatisfy(readable.contains) != true else { continue }
+                    guard local else { throw AuthError(.storageFailed, damage) }
                     unreadable.append((registrations, issuer, readable))
                 } catch let error as AuthError
                     where local && [.credentialUnusable, .storageFailed].contains(error.code)
