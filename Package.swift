@@ -18,8 +18,8 @@ let issuerModules = [
 /// The modules of a program that sends OAuth and OpenID Connect requests itself.
 let protocolModules = issuerModules + ["AuthFlowOAuth", "AuthFlowStorage"]
 
-/// The modules that `import AuthFlow` re-exports. Every target that imports AuthFlow must list all of them, because the build does not detect a
-/// change in a re-exported module otherwise.
+/// `AuthFlow`, the modules that it re-exports, and their dependencies. Every target that imports AuthFlow must list all of them, because
+/// otherwise the build does not detect a change in a re-exported module.
 let engineModules =
     protocolModules + [
         "AuthFlow", "AuthFlowPKCS11", "AuthFlowCredentials", "AuthFlowStores", "AuthFlowSignIn",
@@ -372,7 +372,7 @@ let package = Package(
         // Tests
         // Expectations that the tests of several modules share.
         .target(name: "Expectations", dependencies: ["AuthFlowHTTP"], path: "Tests/Expectations"),
-        // The conformance rows are a library, because tests run them and a program writes the score.
+        // The conformance rows are a library, because both the tests and the report program use them.
         .target(
             name: "ConformanceRows",
             dependencies: engine + [
@@ -501,7 +501,7 @@ let package = Package(
             name: "AuthFlowTerminalTests",
             dependencies: engine + ["Expectations", "AuthFlowTerminal", "AuthFlowTesting"]
         ),
-        // Runs the built programs, for the tests of the tool and for the attacks on it.
+        // Runs the built programs, for the command-line, security and sample tests.
         .target(name: "CommandHarness", path: "Tests/CommandHarness"),
         .testTarget(
             name: "SecurityTests",
@@ -563,7 +563,7 @@ let package = Package(
     swiftLanguageModes: [.v6]
 )
 
-// Tests of a few modules compile nothing else: AUTHFLOW_TESTS="AuthFlowJSONTests AuthFlowOktaTests" swift test
+// To build and run the tests of only some modules: AUTHFLOW_TESTS="AuthFlowJSONTests AuthFlowOktaTests" swift test
 if let tests = Context.environment["AUTHFLOW_TESTS"] {
     var needed = Set(tests.split(separator: " ").map(String.init))
     var unvisited = needed

@@ -194,7 +194,7 @@ enum CallbackFormatter {
     /// The prefix of the error message for an invalid answer.
     static let invalidAnswerPrefix = "The answer to "
 
-    /// The message of a callback that requires no answer; nil for a question, and when there is no message to show.
+    /// The message of a callback that requires no answer; nil for a question, or if the callback has no message.
     static func text(of callback: TreeCallback) -> String? {
         switch callback.type {
         case "TextOutputCallback":
@@ -217,7 +217,7 @@ enum CallbackFormatter {
         return shown.isEmpty ? nil : shown
     }
 
-    /// The question as text; nil when it cannot be answered with text.
+    /// The question as text; nil if the callback cannot be answered with text.
     static func question(of callback: TreeCallback) -> String? {
         let prompt = DisplayText.sanitized(callback.prompt)
         switch callback.type {

@@ -15,8 +15,8 @@ public struct ForgeRockProvider: Sendable {
     ///   - acrValues: `acr_values`: names that the server maps to trees, in order of preference.
     ///   - requiresACR: Whether one of these values is required (an essential claim). If so, the server signs the user
     ///     in again when necessary, and an ID Token with another `acr`, or none, is rejected.
-    ///   - minimumAuthLevel: The minimum `auth_level` of a sign-in; nil for any. It is read from the ID Token, or else from an
-    ///     access token that is a JWT; a sign-in whose level cannot be read is rejected.
+    ///   - minimumAuthLevel: The minimum `auth_level` of a sign-in; nil for no minimum. It is read from the ID Token, or else from
+    ///     an access token that is a JWT; a sign-in whose level cannot be read is rejected.
     public init(
         realm: ForgeRockRealm,
         issuer: String? = nil,
@@ -66,7 +66,7 @@ extension ForgeRockProvider: ProviderAdapter {
         let parts = credential.tokens.accessToken.exposed.split(separator: ".", omittingEmptySubsequences: false)
         let claims = parts.count == 3 ? Base64URL.decode(parts[1]).flatMap { try? JSON(parsing: $0) } : nil
         let levels = [idToken?.claims["auth_level"], claims?["auth_level"]].map(present)
-        // A refresh response need not contain an ID Token, and the previous one then remains.
+        // A refresh response need not contain an ID Token. If it does not, the previous ID Token is retained.
         let isRetained = previous != nil && previous?.tokens.verifiedIDToken == idToken
         let level = (isRetained ? levels.reversed() : levels).lazy.compactMap(\.self).first
         guard previous == nil || level != nil else { return }

@@ -2,7 +2,7 @@ import AuthFlow
 
 /// Answers the callbacks that a page passes to its app: `{"authId": ..., "callbacks": [...]}`, as a string.
 ///
-/// The handlers are the same as for a tree without a browser.
+/// The handlers can be the same as those of a ``TreeDriver``.
 public struct PageCallbackResponder: Sendable {
     /// The maximum size of a message, in bytes.
     private static let maximumSize = 64 * 1024

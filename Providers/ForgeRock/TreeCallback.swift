@@ -25,7 +25,7 @@ public struct TreeCallback: Sendable {
     /// The name of the requested value; empty when the callback has none.
     public var name: String { output("name")?.string ?? "" }
 
-    /// The key of the answer in a configuration: the prompt, otherwise the name, otherwise the type.
+    /// The key of the answer in a configuration: the prompt if there is one, otherwise the name, otherwise the type.
     public var key: String { [prompt, name, type].first { !$0.isEmpty } ?? type }
 
     /// A question with its answer. If the server asks the same question again, it has not accepted the answer.
@@ -63,7 +63,7 @@ public struct TreeCallback: Sendable {
         "securid", "tan", "token", "totp", "verification",
     ]
 
-    /// The answers that are secret: passwords, codes and the answers to security questions.
+    /// The secret answers: passwords, one-time codes, and answers to security questions.
     var secrets: [Secret] {
         let isSecret = type.contains("Password") || type.hasPrefix("Kba") || asksForCode
         return isSecret ? (json["input"]?.array ?? []).compactMap { $0["value"]?.string.map(Secret.init) } : []
@@ -129,7 +129,7 @@ public struct TreeStep: Sendable {
         return .object(members)
     }
 
-    /// The answers that are secret.
+    /// The secret answers.
     var secrets: [Secret] { callbacks.flatMap(\.secrets) }
 
     /// Identifies the step: a polling step is repeated with the same callbacks.

@@ -186,12 +186,12 @@ extension TreeDriver: LoginDriver {
             secrets += step.secrets
             body = step.answeredJSON
         }
-        throw AuthError(.userAgentFailed, "The tree was not complete after \(Self.maximumSteps) steps.")
+        throw AuthError(.userAgentFailed, "The tree did not complete within \(Self.maximumSteps) steps.")
     }
 
     /// Answers every callback of a step.
     /// - Parameter submitted: The fixed answers that were submitted in earlier steps.
-    /// - Returns: The wait that the step requests.
+    /// - Returns: The wait time that the step requests.
     private func answer(
         _ step: inout TreeStep,
         submitted: inout Set<[String]>,

@@ -33,7 +33,7 @@ extension GitHubProvider: TokenRevoking {
         }
     }
 
-    /// Revokes the access token. The grant may also belong to another of the user's sessions.
+    /// Revokes the access token, but not the grant, which the user's other sessions may share.
     public func revokeUnused(_ tokens: TokenSet, in context: ProviderContext) async throws {
         _ = try await delete("token", named: tokens, in: context)
     }
@@ -42,7 +42,7 @@ extension GitHubProvider: TokenRevoking {
     private func delete(_ what: String, named tokens: TokenSet, in context: ProviderContext) async throws -> Bool {
         let response = try await ask(.delete, what, about: tokens, expecting: [204, 404], in: context)
         guard response.status == 404 else { return true }
-        // GitHub also responds with 404 to wrong client credentials.
+        // GitHub also responds with 404 to invalid client credentials.
         do {
             _ = try await userInfo(for: tokens, in: context)
         } catch let error as AuthError where error.code == .accessTokenRejected {
@@ -51,7 +51,7 @@ extension GitHubProvider: TokenRevoking {
         throw rejection(response)
     }
 
-    /// New tokens; nil without a valid refresh token. They are not stored, because the user has signed out.
+    /// Refreshed tokens; nil if there is no valid refresh token. They are not stored, because the user has signed out.
     private func refreshed(_ tokens: TokenSet, in context: ProviderContext) async throws -> TokenSet? {
         guard let refreshToken = tokens.refreshToken,
             let endpoint = try await context.metadata().tokenEndpoint

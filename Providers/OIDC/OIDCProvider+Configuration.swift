@@ -11,7 +11,7 @@ extension ProviderFactory {
         let metadataURL = ConfigurationKey(
             "metadata_url",
             .url,
-            "The URL of the metadata document, if the provider does not publish it at the URL that the standards derive from the issuer. The document must name the issuer."
+            "The URL of the metadata document, if it differs from the issuer's well-known URLs (OpenID Connect Discovery, RFC 8414). The document must contain the issuer."
         )
         let endpoints = ConfigurationKey(
             "endpoints",

@@ -6,7 +6,7 @@ public struct OIDCProvider: Sendable {
     public enum IdentitySource: String, Sendable, Hashable, CaseIterable {
         /// The ID Token, with the claims of userinfo. Without the `openid` scope, the user is not identified.
         case idToken = "id_token"
-        /// The userinfo endpoint, even if there is no ID Token to compare its response with.
+        /// The userinfo endpoint, even if there is no ID Token whose `sub` the response must match.
         case userInfo = "userinfo"
         /// The introspection endpoint (RFC 7662).
         case introspection
@@ -26,8 +26,8 @@ public struct OIDCProvider: Sendable {
     /// Creates a provider whose endpoints are discovered from its issuer (OpenID Connect Discovery, RFC 8414).
     /// - Parameters:
     ///   - issuer: The issuer, exactly as in the provider's metadata.
-    ///   - metadataURL: The URL of the metadata document, which must name the issuer; default: the URLs that the standards derive from
-    ///     the issuer.
+    ///   - metadataURL: The URL of the metadata document, which must contain the issuer; default: the issuer's well-known URLs (OpenID
+    ///     Connect Discovery, RFC 8414).
     ///   - endpoints: Endpoints that replace or supplement the discovered ones; default: none.
     ///   - identitySource: The source of the user's identity; default: the ID Token.
     ///   - subjectClaim: The claim that identifies a user if there is no ID Token, or its JSON Pointer (RFC 6901), such as `/data/id`;

@@ -4,7 +4,7 @@ import AuthFlowOIDC
 // The listings from the article "Machine-to-machine clients, and FAPI 2.0".
 
 func robot() throws -> ClientRegistration {
-    let key = SigningKeySource.file(path: "robot.pem")  // PEM, JWK or JWK set; reloaded after it has been replaced
+    let key = SigningKeySource.file(path: "robot.pem")  // PEM, JWK or JWK Set; reloaded after it has been replaced
     let registration = try ClientRegistration(clientID: "robot") {
         $0.authentication = .privateKeyJWT(key)
         $0.scopes = ["reports"]

@@ -73,7 +73,7 @@ import Testing
                     }
                     #expect(error?.code == .insufficientUserAuthentication)
                 }
-                // A refresh response need not have the claim.
+                // After a refresh, the access token need not contain the claim.
                 let isTooLow = !isEnough && level != .null && token.hasPrefix("e30")
                 do {
                     try await provider.check(credential, replacing: credential, in: context)

@@ -70,7 +70,7 @@ import Testing
         }
     }
 
-    /// The provider would continue Alice's session without a question, and the app would receive her tokens.
+    /// The provider would continue Alice's session without a prompt, and the app would receive her tokens.
     @Test func theCookiesOfAnotherUserAreNotUsed() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
@@ -87,7 +87,7 @@ import Testing
             // Another user's sign-out leaves the cookies.
             try await environment.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: true, user: "bob").remove()
             #expect(try await anyone.signIn().identity?.displayName == "Alice Example")
-            // It is not known whose cookies these are, so they are used and removed only by a sign-out.
+            // The owner of these cookies is unknown, so an app with a configured user uses and removes them only at sign-out.
             await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await app("alice").signIn() }
             try await environment.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: true, user: "alice").remove()
             await expectError(AuthError.Code(rawValue: "unknown_callback")) { try await app(nil).signIn() }

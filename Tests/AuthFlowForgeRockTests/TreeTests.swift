@@ -111,7 +111,7 @@ import Testing
         EmulatorTree([.page(stage: "Extra", callbacks, verdict), .userNameAndPassword])
     }
 
-    /// Each attempt could count towards a lock of the account.
+    /// Each failed attempt may count towards an account lockout.
     @Test(arguments: ["", "Attempt %d failed.", "Wrong user name or password."])
     func aRejectedPasswordIsSubmittedOnce(_ message: String) async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
@@ -133,7 +133,7 @@ import Testing
         }
     }
 
-    /// The questions of two pages may look alike.
+    /// Two pages may ask similar questions.
     @Test(arguments: [
         [
             ("ConfirmationCallback", "", "", "Do you accept the policy?"),

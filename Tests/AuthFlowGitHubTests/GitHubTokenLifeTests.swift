@@ -252,7 +252,7 @@ import Testing
         }
     }
 
-    /// GitHub sends errors with status 200, and XML or a form if that is what an intermediary requests.
+    /// GitHub sends errors with status 200, and in XML or form encoding if an intermediary requests that format.
     @Test(arguments: ["application/x-www-form-urlencoded", "application/xml"])
     func anErrorContainsNoSecretOfTheRequest(_ type: String) async throws {
         struct Echo: HTTPTransport {

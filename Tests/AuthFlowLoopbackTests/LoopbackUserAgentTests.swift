@@ -22,7 +22,8 @@ import Testing
         )
     }
 
-    /// A user agent whose browser is a function that receives the redirect URI, which is the query of the opened URL.
+    /// A user agent whose browser is a function. The function receives the query of the authorization URL, which is the
+    /// redirect URI in these tests.
     private func agent(_ browser: @escaping @Sendable (_ redirectURI: String) async -> Void) -> LoopbackUserAgent {
         LoopbackUserAgent(
             launcher: BrowserLauncher { url in

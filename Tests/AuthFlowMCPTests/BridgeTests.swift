@@ -129,7 +129,7 @@ import Glibc
         #expect(sessions.withLock { $0 } == (isReplaced ? 2 : 1))
     }
 
-    /// Some servers send the `id` of a request in another notation.
+    /// Some servers return the `id` of a request in a different notation.
     @Test(arguments: ["5", "5.0", #""5""#]) func theHostReceivesTheIDOfItsRequest(_ id: String) async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
             Self.json(#"{"jsonrpc":"2.0","id":\#(id),"result":{"tools":[]}}"#)
@@ -153,7 +153,7 @@ import Glibc
         #expect(answer["error"]?["message"]?.string?.contains("duplicate key") == true, "\(answer)")
     }
 
-    /// An unreadable event is no reason to reject the token.
+    /// An unreadable event does not mean that the token was rejected.
     @Test(.timeLimit(.minutes(1))) func theListeningStreamContinuesAfterAnUnreadableEvent() async throws {
         let transport = Self.listening { _ in
             let body = ResponseBody(limit: 1000)

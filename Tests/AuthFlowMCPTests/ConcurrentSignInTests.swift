@@ -10,12 +10,12 @@ import Testing
 
 /// Concurrent sign-ins from several processes, and failing sign-ins, for one protected resource.
 @Suite struct ConcurrentSignInTests {
-    /// A sign-in of the user that another process makes redundant, or does not.
+    /// A waiting sign-in, which a concurrent sign-in in another process may make redundant.
     struct Race: CustomTestStringConvertible, Sendable {
         let testDescription: String
-        /// The challenge that the waiting user must satisfy.
+        /// The challenge that the waiting sign-in must satisfy.
         let challenge: AuthenticationChallenge
-        /// The number of sign-ins.
+        /// The expected number of sign-ins.
         let signIns: Int
 
         static let all = [
@@ -90,7 +90,7 @@ import Testing
         }
     }
 
-    /// A client without a user shows no page, so that it need not wait before its next attempt.
+    /// A client without a user opens no sign-in page, so no cooldown applies before its next attempt.
     @Test func aRejectedClientCredentialsTokenDoesNotBlockTheNextRequest() async throws {
         let scenario = try #require(ResourceScenario.named("34"))
         try await ResourceEnvironment.with(.inProcess, scenario.settings) { environment in
@@ -127,7 +127,7 @@ import Testing
         #expect(error?.providerError?.error == "invalid_grant")
     }
 
-    /// `authflow curl --profile` asks this before it sends a token with more access.
+    /// `authflow curl --profile` calls `hasSignIn()` before it sends a token with more access.
     @Test(arguments: [false, true])
     func anInterruptedSignInCountsOnlyIfItStoredTokens(_ storesTokens: Bool) async throws {
         try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
@@ -185,7 +185,7 @@ import Testing
         }
     }
 
-    /// The program exits while the user still looks at the page.
+    /// The program exits while the user is still viewing the page.
     @Test(arguments: [true, false]) func aSignInThatIsInterruptedOnThePageIsRecordedAsFailed(_ isUser: Bool)
         async throws
     {
@@ -217,7 +217,7 @@ import Testing
     }
 }
 
-/// A store in which something happens before the first lease on a record of one kind.
+/// A store that performs an action before the first lease on a record of a given kind.
 private final class InterruptedStore: TokenStore {
     private let base: MemoryTokenStore
     private let kind: RecordKey.Kind
@@ -236,7 +236,7 @@ private final class InterruptedStore: TokenStore {
     }
 }
 
-/// A store in which each lease on the sign-in lock is lost at once.
+/// A store in which each lease on the sign-in lock is lost immediately.
 private final class LostLockStore: TokenStore {
     private let base = MemoryTokenStore()
     private let onLoss: @Sendable () -> Void

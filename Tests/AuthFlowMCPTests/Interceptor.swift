@@ -5,7 +5,7 @@ import ConformanceRows
 import HTTPTypes
 import Synchronization
 
-/// Replaces responses of an emulator, and records the authorization requests.
+/// Replaces responses of an emulator, and records the requests.
 final class Interceptor: HTTPTransport {
     typealias Response = @Sendable (TransportRequest) -> TransportResponse?
     private let base: any HTTPTransport
@@ -19,7 +19,7 @@ final class Interceptor: HTTPTransport {
 
     init(_ base: any HTTPTransport) { self.base = base }
 
-    /// A resource with refresh tokens, and the requests to it.
+    /// An environment with refresh tokens, and the interceptor of its requests.
     static func environment(tokenLifetime: Int = 3600) -> (Interceptor, ResourceEnvironment) {
         var settings = ResourceSettings()
         settings.refreshes = true

@@ -25,7 +25,8 @@ import Testing
         }
     }
 
-    /// RFC 8414 section 3.1: both spellings have the same metadata, which contains only one of them.
+    /// RFC 8414 section 3.1: an issuer with and without a terminating slash has the same metadata URL, but the metadata
+    /// contains only one of the two forms.
     @Test func theIssuerOfAResourceMayHaveASlashThatTheServerDoesNotUse() async throws {
         var settings = refreshing()
         settings.authorizationServer = "https://api.example.com/"
@@ -42,7 +43,7 @@ import Testing
         }
     }
 
-    /// A longer path is another issuer.
+    /// If the issuer has a path, a terminating slash makes it a different issuer.
     @Test func theSpellingOfAnIssuerWithAPathMatters() async throws {
         var settings = refreshing()
         settings.issuerPaths = ["/tenant"]
@@ -169,7 +170,7 @@ import Testing
         }
     }
 
-    /// A store in which the first lease on the sign-in page is lost at once.
+    /// A store in which the first lease on the sign-in lock is lost immediately.
     private final class LostSignInLockStore: TokenStore {
         private let base = MemoryTokenStore()
         private let count = Mutex(0)
@@ -222,7 +223,7 @@ import Testing
         }
     }
 
-    /// A record as another version or a damaged disk leaves it.
+    /// A record that was written by another version, or that was damaged on disk.
     struct Damage: CustomTestStringConvertible {
         let testDescription: String
         let change: @Sendable (JSON) throws -> [UInt8]
@@ -270,7 +271,8 @@ import Testing
         RecordKey(name: resource, issuer: "", clientID: "", kind: .protectedResource)
     }
 
-    /// Tokens that no record names remained after a sign-out. A later sign-in that fails does not make them its own.
+    /// Tokens remained in the store after a sign-out, but no record refers to them. A later failed sign-in does not make
+    /// them usable.
     @Test(arguments: [false, true]) func tokensThatTheRecordDoesNotNameAreNotUsed(_ fails: Bool) async throws {
         try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
@@ -325,7 +327,7 @@ import Testing
         }
     }
 
-    /// `authflow curl --profile` asks this before it sends a token with more access.
+    /// `authflow curl --profile` calls `hasSignIn()` before it sends a token with more access.
     @Test func aFailedSignInDoesNotCountAsASignIn() async throws {
         try await ResourceEnvironment.with(.inProcess, refreshing { $0.denies = true }) { environment in
             let client = try environment.client()
@@ -337,7 +339,7 @@ import Testing
         }
     }
 
-    /// Metadata may name a resource with a trailing slash.
+    /// The resource identifier in the metadata may have a trailing slash.
     @Test func aLocalSignOutFindsTheTokensOfAResourceWithATrailingSlash() async throws {
         try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
@@ -351,7 +353,7 @@ import Testing
         }
     }
 
-    /// A record that another resource's sign-in names stays.
+    /// Tokens that the record of another resource refers to are not removed.
     @Test func aLocalSignOutOfADamagedRecordKeepsTheTokensOfOtherResources() async throws {
         try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
@@ -385,7 +387,7 @@ import Testing
         }
     }
 
-    /// The tokens are no longer in the store, so no later sign-out reports that they were not revoked.
+    /// The tokens are no longer in the store, so a later sign-out cannot report whether they were revoked.
     @Test func aSignOutWhoseRecordCannotBeWrittenReportsTheRevocation() async throws {
         try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = RecordFailingStore(.protectedResource)

@@ -108,7 +108,7 @@ import Testing
         #expect(environment.emulator.registrations == 2)
     }
 
-    /// A POST request could have an effect at a resource that responds to GET.
+    /// A POST request could have side effects at a resource that responds to GET.
     @Test(arguments: [(200, 0), (204, 0), (500, 0), (403, 0), (405, 1), (404, 1)])
     func probesWithPostOnlyAfterGetReturns404Or405(_ status: Int, _ posts: Int) async throws {
         let address = environment.emulator.resource

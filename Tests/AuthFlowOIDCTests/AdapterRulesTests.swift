@@ -91,7 +91,7 @@ import Testing
         #expect(error?.code == .invalidIDToken)
         environment.emulator.fault = .tokenResponse(.missingIDToken)
         await expectError(.invalidIDToken) { try await client.signIn() }
-        // The scopes are taken from the request as it was actually sent.
+        // If the response contains no scope, the scopes are those of the request as it was sent.
         environment.emulator.fault = .tokenResponse(.missingScope)
         #expect(try await client.signIn().credential.tokens.scopes == ["openid", "profile"])
     }

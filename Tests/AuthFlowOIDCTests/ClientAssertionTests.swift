@@ -69,7 +69,7 @@ import Testing
             #expect(assertions.count >= 3)
             #expect(Set(assertions.compactMap { $0["jti"]?.string }).count == assertions.count)
             for claims in assertions {
-                // FAPI 2.0 section 5.3.3.1: the issuer, as a string.
+                // FAPI 2.0 section 5.3.3.1: the audience is the issuer, as a string.
                 #expect(claims["aud"]?.string == environment.emulator.issuer)
                 #expect(claims["iss"] == "machine" && claims["sub"] == "machine")
                 let lifetime = (claims["exp"]?.number ?? 0) - (claims["iat"]?.number ?? 0)

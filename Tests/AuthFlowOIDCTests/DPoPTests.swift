@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    /// Rejects proofs of the userinfo endpoint that were created more than a minute ago or later than now.
+    /// Rejects proofs for the userinfo endpoint whose `iat` differs from the current time by more than a minute.
     private struct StrictTransport: HTTPTransport {
         let base: any HTTPTransport
         let time: VirtualTime
@@ -142,7 +142,7 @@ import Testing
             }
             let signIn = try await client().signIn()
             #expect(signIn.identity?.email != nil)
-            // Another process does not know the server's time.
+            // A client in another process does not have the server's clock offset.
             let requests = environment.emulator.requests.count
             #expect(try await client().userInfo()["email"]?.string != nil)
             #expect(!environment.emulator.requests.dropFirst(requests).contains("POST /token"))

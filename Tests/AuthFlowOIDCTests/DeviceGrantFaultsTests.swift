@@ -118,7 +118,7 @@ import Testing
         }
     }
 
-    /// The user enters the code at the other URL.
+    /// The user enters the code at `verification_uri` instead.
     @Test(arguments: ["file:///etc/passwd", "javascript:alert(1)", "", "http://id.example.com/device?user_code=1"])
     func anUnusableVerificationURIWithTheCodeIsNotShown(_ uri: String) async throws {
         let time = VirtualTime()

@@ -239,7 +239,7 @@ import Testing
         #expect(waits.count == 3 && waits.dropFirst().allSatisfy { $0 >= 10 }, "\(waits)")
     }
 
-    /// The first response shows that the endpoint is the right one.
+    /// The first response, `authorization_pending`, confirms that the URL is that of the token endpoint.
     @Test(arguments: [HTTPResponse.Status.ok, .noContent, .notFound, .found]) func continuesPollingAfterAPageOfAProxy(
         _ status: HTTPResponse.Status
     ) async throws {
@@ -254,7 +254,7 @@ import Testing
     }
 
     /// - Parameter interval: The interval in the only `slow_down` response, after which the user never approves the sign-in.
-    /// - Returns: The error, and the seconds until it.
+    /// - Returns: The error, and the number of seconds before it was thrown.
     private func failure(afterSlowDownTo interval: Int) async throws -> (error: AuthError?, seconds: Double) {
         let time = VirtualTime()
         return try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in

@@ -115,7 +115,7 @@ import Testing
             last: "GET /userinfo"
         ),
         Refused(
-            row: "userinfo limits the rate with status 403",
+            row: "userinfo rate limiting with status 403",
             fault: .userInfo(
                 .response {
                     $0.head.status = .forbidden

@@ -10,7 +10,8 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A server like Mastodon's: OAuth 2.0 with its own metadata document, no OpenID Connect, and endpoints below /oauth.
+/// A server like Mastodon's: OAuth 2.0 with authorization server metadata (RFC 8414), no OpenID
+/// Connect, and endpoints below /oauth.
 private struct PlainServer: ProviderEmulator {
     let base: OIDCEmulator
     var origins: [String] { base.origins }

@@ -76,7 +76,7 @@ import Testing
             let lifetime = try #require(tokens.expiresAt).timeIntervalSince(time.now)
             time.advance(by: .seconds(lifetime - 30))
             transport.isDown.withLock { $0 = true }
-            // The refresh fails, and then waits for the backoff.
+            // The first call's refresh fails, and the second call sends no request during the backoff.
             for _ in 0..<2 { #expect(try await client.freshTokens(for: Self.a) == tokens) }
             await #expect(throws: AuthError.self) {
                 try await client.freshTokens(for: Self.a, replacing: tokens.accessToken)

@@ -108,7 +108,7 @@ private final class Notes: Sendable {
         }
     }
 
-    /// A hook that waits for an `EventLoopFuture` ignores its cancellation.
+    /// A hook that waits for an `EventLoopFuture` does not respond to task cancellation.
     @Test(.timeLimit(.minutes(1))) func aHookThatIgnoresItsCancellationDoesNotBlockSignInAndSignOut() async throws {
         try await WebEnvironment.run { web in
             let isStuck = Mutex(false)

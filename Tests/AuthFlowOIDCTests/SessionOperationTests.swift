@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    /// One process records a logout token with its first key, and another looks it up with all of its keys.
+    /// One process records a logout token with its first key, and another process looks up the token with all of its keys.
     @Test(arguments: [([old, new], [new, old]), ([new, old], [old, new]), ([old], [new, old])])
     func aLogoutTokenAbortsAPendingSignInDuringATagKeyRotation(
         _ ofLogout: [Secret],

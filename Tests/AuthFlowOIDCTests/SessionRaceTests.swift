@@ -245,7 +245,7 @@ final class SlowRefreshes: HTTPTransport {
         let second = try await client.freshCredential(lasting: .seconds(3600)).tokens
         #expect(second != first)
         #expect(refreshes == 1)
-        // Tokens that another process has obtained in the meantime are used.
+        // The tokens cannot remain valid for longer than the required 60 seconds, but they are not refreshed again.
         #expect(try await client.freshCredential(lasting: .seconds(60)).tokens == second)
         #expect(refreshes == 1)
     }

@@ -148,7 +148,7 @@ private final class WatchedStore: SessionTokenStore {
             #expect(response.status == (loss == .repeated ? 303 : 503))
             #expect(await server.drain(within: .seconds(20)))
             #expect(revokedRefreshTokens(web) == browsers)
-            // The session that can repeat the request is removed last.
+            // The session that sent the request is removed last, so that the request can be retried.
             #expect(store.removed.last?.name == own.name)
         }
     }
@@ -199,7 +199,7 @@ private final class WatchedStore: SessionTokenStore {
         try await withWeb { web, _, store in
             let server = try web.process { $0.sessionsPerUser = 1 }
             let browsers = [WebBrowser(), WebBrowser()]
-            // Both sign-ins store their sessions before either looks for excess sessions.
+            // Both sign-ins store their sessions before either checks for excess sessions.
             store.meet(browsers.count)
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for browser in browsers { group.addTask { try await browser.signIn(web, at: server) } }

@@ -315,7 +315,8 @@ import Testing
         }
     }
 
-    /// The URL cannot be repeated, but the navigation still must not replace a session whose Strict cookie the browser did not send.
+    /// The invalid URL cannot be requested again, but the navigation still must not replace a session whose Strict cookie
+    /// the browser did not send.
     @Test(arguments: ["/login?\\", "/login?x=\(String(repeating: "x", count: 2048))"])
     func aCrossSiteLoginLinkWithAnInvalidURLResumesWithoutItsQuery(_ path: String) async throws {
         try await WebEnvironment.run { web in
@@ -362,7 +363,8 @@ import Testing
         }
     }
 
-    /// The second step would be a request from this site, which needs no confirmation.
+    /// A page on another site could otherwise start a sign-in in two steps. The second step would be a request from this
+    /// site, which needs no confirmation.
     @Test(arguments: [
         "/login", "/login?provider=other", "/%6Cogin", "/login#x", "/callback", "/logout", "/session",
     ])

@@ -207,7 +207,8 @@ import Testing
         #expect(error?.code == .insufficientUserAuthentication)
     }
 
-    /// OpenID Connect Core section 3.1.2.1: the provider compares `max_age` when it receives the request, and the pages that follow may take longer.
+    /// OpenID Connect Core section 3.1.2.1: the provider checks `max_age` when it receives the request, and the
+    /// user interaction that follows may take longer.
     @Test(arguments: [(-59, true), (0, true), (100, true), (-121, false)])
     func maxAgeIsMeasuredAtTheRequest(_ authenticatedAfter: Int, _ isAccepted: Bool) async throws {
         let time = VirtualTime()

@@ -142,7 +142,8 @@ import Testing
         for secret in secrets + [String(basic)] { #expect(!shown.contains(secret), "\(shown)") }
     }
 
-    /// RFC 7009 section 2.2.1 refers to RFC 6749 section 5.2, whose errors have status 400. Any other status may be about the request.
+    /// RFC 7009 section 2.2.1 refers to RFC 6749 section 5.2, whose errors have status 400. With any other status, the error may refer to the
+    /// request instead of the token.
     @Test(arguments: [(400, true), (401, false), (403, false), (503, false)])
     func anInvalidTokenErrorMeansThatTheTokenIsRevokedOnlyWithStatus400(_ status: Int, _ isRevoked: Bool) async throws {
         let origin = "https://id.example.com"

@@ -66,7 +66,7 @@ import Testing
             let revoked = environment.emulator.custom.receivedRequests
                 .filter { $0.form["token_type_hint"] == "device_secret" }.compactMap { $0.form["token"] }
             #expect(Set(revoked).isSuperset(of: ["rotated-secret", first.exposed]))
-            // A refresh after the sign-out of the group shares nothing.
+            // A refresh after the group's sign-out does not share the new device secret.
             environment.emulator.custom.fault = .tokenResponse(.member("device_secret", "late-secret"))
             _ = try? await mail.refresh()
             #expect(await mail.drain())
@@ -87,7 +87,7 @@ import Testing
             let error = await #expect(throws: AuthError.self) { try await mail.freshTokens() }
             #expect(error?.code == .invalidIDToken)
             #expect(error?.message.contains("ds_hash") == true)
-            // The refresh token is not rotated, so only the number of rejected refreshes is known.
+            // The refresh token is not rotated, so only the number of rejected refreshes is stored.
             time.advance(by: .seconds(600))
             let second = await #expect(throws: AuthError.self) { try await mail.freshTokens() }
             #expect(second?.code == .loginRequired)
@@ -135,7 +135,7 @@ import Testing
         var testDescription: String { error }
     }
 
-    /// Okta's error responses to a token exchange. The user is then prompted, and the reason is in an event.
+    /// Okta's error responses to a token exchange. The user is then prompted, and an event contains the reason.
     static let exchangeErrors: [ExchangeError] = [
         ExchangeError(error: "invalid_request", words: "'actor_token' is invalid.", status: 400),
         ExchangeError(error: "invalid_request", words: "'actor_token_type' is invalid or not supported.", status: 400),

@@ -136,7 +136,7 @@ import Testing
         await expectError(.temporarilyUnavailable) { _ = try await ask("another forged") }
         _ = try await ask("seen before")
         _ = try await ask("verified")
-        // A failure for a token that is not forged pauses all requests.
+        // A failure for a token that has been verified pauses all requests.
         await expectError(.temporarilyUnavailable) { _ = try await ask("verified too", busy) }
         await expectError(.temporarilyUnavailable) { _ = try await ask("verified again") }
     }

@@ -139,8 +139,8 @@ import Testing
         #expect(try await api.authorize(ResourceServerEnvironment.request("Bearer opaque")).subject == "alice")
     }
 
-    /// One issuer encrypts its tokens or issues malformed ones. The other issuer introspects opaque tokens, and must
-    /// not receive these tokens.
+    /// One issuer encrypts its tokens or issues malformed tokens. The other issuer provides introspection of opaque tokens,
+    /// and must not receive these tokens.
     @Test func anUnreadableJWTIsNotSentToAnotherIssuer() async throws {
         let environment = try ResourceServerEnvironment()
         let (first, second) = (environment.server, AuthorizationServer(issuer: "https://two.example.com"))

@@ -250,7 +250,7 @@ import Testing
         let request = Task { try await pool.response(to: "hang") }
         while server.state.withLock({ $0.running }) == 0 { await Task.yield() }
         request.cancel()
-        // On a slow machine, the deadline may come first.
+        // On a slow machine, the deadline may be reached before the cancellation.
         _ = try? await request.value
         while !server.links[0].isClosed.load(ordering: .sequentiallyConsistent) { await Task.yield() }
         #expect(try await pool.response(to: "a") == "a")

@@ -29,8 +29,8 @@ import Glibc
         deinit { try? FileManager.default.removeItem(atPath: path) }
         var file: String { "\(path)/sessions.sqlite" }
 
-        /// Removed at exit, because the server of a conformance row may use its store after the test has ended, which
-        /// creates the directory again.
+        /// The parent directory, which is removed at exit. The server of a conformance row may use its store after the test
+        /// has ended, and thereby create the test's directory again.
         private static let parent: String = {
             atexit { try? FileManager.default.removeItem(atPath: Folder.parent) }
             return FileManager.default.temporaryDirectory.appendingPathComponent("sqlite-\(UUID().uuidString)").path

@@ -47,7 +47,8 @@ import Testing
 
         /// Sends a form to a process, and advances the simulation.
         func post(_ path: String, _ body: String, at server: Int, wait seconds: Int = 60) {
-            // Only the browser has cookies. Another program that has copied them does not see the response.
+            // Only the browser's requests contain cookies. The browser does not process the response, so it still sends the
+            // cookies afterwards, like a program that has copied them.
             let request =
                 path == "/logout"
                 ? browser.request(.post, path)

@@ -13,7 +13,7 @@ import AuthFlow
         (TransferWait.forConnection, "was not sent"),
         (.forBody, "The body of POST https://api.example.com/upload stalled for 2 seconds."),
         (.forResponse, "api.example.com sent nothing within 2 seconds."),
-        (.forRest, "api.example.com did not respond within 2 seconds."),
+        (.forRest, "api.example.com did not complete the response within 2 seconds."),
     ])
     func theTimeoutErrorNamesThePhaseThatTimedOut(_ wait: TransferWait, message: String) {
         let error = wait.error(for: request(timeout: .seconds(2)), after: .seconds(2))

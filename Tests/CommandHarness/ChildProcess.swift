@@ -48,7 +48,7 @@ struct ChildProcess: Sendable {
     }
 
     /// Waits on the calling thread until the program exits.
-    /// - Returns: Its exit status, or the negated number of the signal that terminated it.
+    /// - Returns: The exit status, or the negated number of the signal that terminated the program.
     func end() -> Int32 {
         var status: Int32 = 0
         while unsafe waitpid(identifier, &status, 0) == -1, errno == EINTR {}

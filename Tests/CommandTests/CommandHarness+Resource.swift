@@ -6,7 +6,7 @@ import Foundation
 extension CommandHarness {
     /// Runs the tool in an environment in which a browser signs the user in.
     struct ResourceCommands: Sendable {
-        /// The working directory. `data` below it is the user's data directory.
+        /// The working directory, whose subdirectory `data` is the user's data directory.
         let folder: String
         fileprivate let browser: String
 

@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    /// The grant needs no user, so neither command asks for a sign-in.
+    /// The grant involves no user, so neither `status` nor `token` requires a sign-in.
     @Test(arguments: [false, true]) func clientCredentialsYieldASeparateTokenForEachResource(_ usesDPoP: Bool)
         async throws
     {
@@ -133,12 +133,12 @@ import Testing
             let first = try await CommandHarness.run(["token", "--refresh", "--config", path])
             #expect(first.status == 0 && first.output.count > 20, "\(first.standardError)")
             let status = try await CommandHarness.run(["status", "--config", path])
-            #expect(status.output.hasPrefix("Tokens of the client robot, which belong to no user\n"))
+            #expect(status.output.hasPrefix("Tokens of the client robot, which do not belong to a user\n"))
             let claims = try await CommandHarness.run(["userinfo", "--config", path])
-            #expect(claims.status > 0 && claims.standardError.contains("belong to no user"), "\(claims.standardError)")
+            #expect(claims.status > 0 && claims.standardError.contains("belong to a user"), "\(claims.standardError)")
             let out = try await CommandHarness.run(["logout", "--config", path])
             #expect(
-                out.standardError.contains("The tokens of the client robot, which belong to no user, were removed."),
+                out.standardError.contains("tokens of the client robot, which do not belong to a user, were removed."),
                 "\(out.standardError)"
             )
             for outcome in [status, claims, out] { #expect(!outcome.standardError.contains("unknown user")) }

@@ -94,7 +94,8 @@ import Testing
         }
     }
 
-    /// With a relative path, the directory would determine the file, which would not have to be trusted.
+    /// With a relative path, the working directory would determine which file is used, although the file need not be trusted
+    /// first.
     @Test func aRelativePathInTheEnvironmentIsRejected() async throws {
         try await newcomer { emulator, folder, tool in
             _ = try await tool([

@@ -115,7 +115,7 @@ import Testing
         }
     }
 
-    /// A log rotation or another program sends such signals, whose default action would end the process.
+    /// Log rotation or another program may send such signals, whose default action is to terminate the process.
     @Test(arguments: [SIGUSR1, SIGUSR2]) func aSignalWithoutAMeaningDoesNotEndARefresh(_ signal: Int32) async throws {
         try await withHeldRefresh { refresh in
             kill(refresh.process, signal)

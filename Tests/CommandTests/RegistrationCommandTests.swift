@@ -91,7 +91,7 @@ import Testing
             let failed = try await run(["register", "remove", emulator.resource])
             #expect(failed.status > 0 && failed.standardError.contains("use --local"), "\(failed.standardError)")
             #expect(try await registrations(run).map { $0["client_id"] } == [clientID])
-            // Another attempt deletes it.
+            // The next attempt deletes the registration.
             emulator.settings.deletionStatus = nil
             let removed = try await run(["register", "remove", emulator.resource])
             #expect(removed.status == 0, "\(removed.standardError)")

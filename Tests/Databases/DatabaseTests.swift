@@ -34,7 +34,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         Secret(try #require(ProcessInfo.processInfo.environment[name]))
     }
 
-    /// A separate store: no other test sees its content.
+    /// A separate store, whose content is not visible to other tests.
     func store(
         named name: String = "test\(UInt64.random(in: 0..<UInt64.max))",
         connections: Int = 4,

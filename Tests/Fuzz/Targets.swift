@@ -82,7 +82,7 @@ final class PuppetProvider: Sendable {
 struct Target: Sendable {
     let name: String
     /// Feeds one input.
-    /// - Throws: ``Finding`` if it accepts an input that it must reject. Crashes and hangs need no check.
+    /// - Throws: ``Finding`` if the code under test accepts an input that it must reject. Crashes and hangs need no check.
     let feed: @Sendable (inout Mutator) async throws -> Void
 }
 

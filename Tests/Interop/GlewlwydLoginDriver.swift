@@ -42,8 +42,8 @@ struct GlewlwydLoginDriver: LoginDriver {
         guard page.endpoint.origin == self.origin, query?["prompt"] == "end_session", let session = query?["sid"],
             let plugin = query?["plugin"], let callback = query?["callback_url"]
         else { throw AuthError(.userAgentFailed, "\(page.endpoint) is not Glewlwyd's sign-out page.") }
-        // The page's requests when a signed-in user confirms the sign-out. Glewlwyd ends a session only for a browser
-        // that has a session cookie, and this browser has none, so it signs in first.
+        // The requests that the page sends when a signed-in user confirms the sign-out. Glewlwyd ends a session only for
+        // a browser that has a session cookie, and this browser has none, so the driver signs in first.
         try await send(
             .post,
             "/api/auth/",

@@ -179,7 +179,7 @@ struct GlewlwydTests {
         )
         let tokens = try await client.signIn().credential.tokens
         // RFC 8705 section 3.1: the token's `cnf` claim contains the certificate's thumbprint, which the client has
-        // already compared.
+        // already verified.
         let claims = try JWT.payload(of: tokens.accessToken)
         #expect(claims["cnf"]?["x5t#S256"]?.string?.utf8.count == 43)
         #expect(try await client.refresh().tokens.accessToken != tokens.accessToken)

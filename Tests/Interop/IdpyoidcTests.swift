@@ -69,7 +69,7 @@ struct IdpyoidcTests {
         }
         await #expect(throws: Rejection.self) { _ = try await authorize(.accessToken, token) }
         #expect(try await authorize(.riskyAnyJWT, token).clientID == "authflow")
-        // The ID Token has the same issuer, audience and key.
+        // The ID Token has the access token's issuer, audience and signing key, but must be rejected.
         let idToken = try #require(tokens.idToken?.exposed)
         let parts = token.split(separator: ".").map(String.init)
         let changed = Base64URL.encode(#"{"iss":"\#(issuer)","aud":"authflow","exp":99000000000,"sub":"eve"}"#.utf8)

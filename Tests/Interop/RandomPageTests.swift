@@ -19,11 +19,11 @@ private let pages = ProcessInfo.processInfo.environment["AUTHFLOW_PAGES"]
         let page: String
         let base: String?
         let forms: [Form]
-        /// The forms, including fields that a browser moves out of a form because formatting elements overlap.
+        /// The forms if the form element pointer alone determines the form owner of a field; nil if the forms are the same.
         let pointerForms: [Form]?
         /// Whether browsers deviate from the HTML Standard on this page.
         let disputed: Bool?
-        /// The kind of page: `strict` if all forms must be found; otherwise, the reader may find fewer than a browser.
+        /// The kind of page: `strict` if all forms must be found; otherwise, the reader may find fewer forms than a browser.
         let kind: String
     }
 
@@ -53,7 +53,7 @@ private let pages = ProcessInfo.processInfo.environment["AUTHFLOW_PAGES"]
             guard differences <= 10 else { continue }
             Issue.record("\(sample.kind) \(sample.page.debugDescription)\nread: \(forms)\nbrowser: \(sample.forms)")
         }
-        // A browser finds more fields only in malformed pages, which all of these are.
+        // The reader finds fewer fields than a browser only in malformed pages, and all of these pages are malformed.
         #expect(Double(found) > 0.5 * Double(all), "\(found) of \(all)")
         print("\(found) of \(all) fields read")
         #expect(differences == 0)

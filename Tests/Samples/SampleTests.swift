@@ -5,7 +5,7 @@ import CommandHarness
 import Foundation
 import Testing
 
-/// The samples from the user's perspective: the programs of the package in `Samples`.
+/// Runs the programs of the package in `Samples` as a user would.
 @Suite struct SampleTests {
     @Test func theGitHubSampleShowsTheUserAndTheGrantedScopes() async throws {
         for flow in [[], ["--device"]] {

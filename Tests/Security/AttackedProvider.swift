@@ -59,7 +59,7 @@ final class HeldBack: ProviderEmulator {
     func release() { released.continuation.finish() }
 
     func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
-        // The provider has processed the request by the time its response is in transit.
+        // The provider processes the request immediately; only the response is delayed.
         let response = await base.handle(request, body: body)
         guard isHeld(request, body) else { return response }
         arrived.continuation.yield()

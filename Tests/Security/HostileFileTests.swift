@@ -259,7 +259,7 @@ import Testing
                 let outcome = try await run(["status", "--config", path], in: "/", home: home)
                 #expect(outcome.status == 2, "\(outcome.standardError)")
             }
-            // Files that never end: a device of unlimited length, and a pipe.
+            // Files without an end: a device that returns unlimited data, and a FIFO.
             for file in ["/dev/zero", "\(home)/pipe"] {
                 let text = CommandHarness.profile("http://127.0.0.1:1", ["client_secret": #"{"file": "\#(file)"}"#])
                 try await CommandHarness.withConfiguration(text) { path, folder in
@@ -301,7 +301,7 @@ import Testing
                         environment: Self.password
                     )
                     #expect(outcome.status > 0, "\(outcome.standardError)")
-                    // A configuration that is rejected would send nothing, either.
+                    // A rejected configuration (status 2) would send no requests either, but would not test the credential binding.
                     #expect(outcome.status != 2, "\(outcome.standardError)")
                     #expect(thief.requests.isEmpty, "\(thief.requests)")
                 }

@@ -201,7 +201,7 @@ import Testing
     @Test(arguments: HTMLFormDriver.Consent.allCases) func pressesNoAmbiguousConsentButton(
         _ consent: HTMLFormDriver.Consent
     ) async throws {
-        // If both buttons submit the same data, the denial would be processed as an approval. An approval with the
+        // If both buttons submit the same data, a denial is processed as an approval. An approval with the
         // first button is safe, because it submits the same data with and without scripts.
         let same =
             consent == .deny
@@ -350,7 +350,7 @@ import Testing
         Monster(name: "size", page: { String(repeating: "x", count: 600_000) }),
     ]
 
-    /// The time is proportional to the size, which is limited.
+    /// The parsing time is proportional to the size of the page, which is limited.
     @Test(.timeLimit(.minutes(1)), arguments: monsters)
     func failsInLinearTimeOnLargeOrComplexPages(_ test: Monster) async throws {
         let page = test.page()

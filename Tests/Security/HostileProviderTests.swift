@@ -43,7 +43,7 @@ import Testing
 
     private static let longScopes: [String: String?] = ["scopes": #"["openid", "profile", "offline_access"]"#]
 
-    /// Control characters, C1, a bidirectional override and an invisible character.
+    /// C0 and C1 control characters, a bidirectional override and an invisible character.
     private static let hostileText = "\u{1B}]0;owned\u{7}\u{9B}2J\u{202E}\u{200B}"
 
     private func isClean(_ text: String) -> Bool {

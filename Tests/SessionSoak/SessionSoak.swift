@@ -123,7 +123,7 @@ struct SessionSoak: Sendable {
         say(counts.line)
     }
 
-    /// Requests fresh tokens of all sessions concurrently, waits until failures may be retried, and retries.
+    /// Requests fresh tokens of all sessions concurrently, and again after the backoff of failed refreshes.
     func storm() async throws {
         // The tokens of the sign-in have expired.
         try await Task.sleep(for: .seconds(2))

@@ -8,10 +8,10 @@ final class SoakCounts: Sendable {
         var requests: Int64 = 0
         var tokens: Int64 = 0
         var refreshes: Int64 = 0
-        /// Refreshes whose process was stopped for so long that another process acquired its lease.
+        /// The number of refreshes whose process was stopped for so long that another process acquired the lease.
         var late: Int64 = 0
         var ended: Int64 = 0
-        /// Sessions that ended because a process was killed while it refreshed them.
+        /// The number of sessions that ended because a process was killed during their refresh.
         var endedInWindow: Int64 = 0
         var errors: [String: Int64] = [:]
         var slowest = Duration.zero

@@ -1,11 +1,11 @@
 // The parts of a server's soak test, each of which runs as a separate process; `Tests/Soak/sessions.py` starts them:
 //
-//     session-soak provider LIFETIME DELAY_MS [HANGS SLOW]    counts events as a provider; prints its issuer
+//     session-soak provider LIFETIME DELAY_MS [HANGS SLOW]    runs a provider that counts events, and prints its issuer
 //     session-soak storm ISSUER STORE SESSIONS                requests fresh tokens of all sessions concurrently, twice
-//     session-soak seed ISSUER STORE SESSIONS                 signs users in, and prints how many
+//     session-soak seed ISSUER STORE SESSIONS                 signs users in, and prints the number of users
 //     session-soak serve ISSUER STORE SESSIONS TASKS SECONDS  requests fresh tokens, and prints counts every second
 //     session-soak bench ISSUER STORE SESSIONS                prints the cost of the store as a table row
-//     session-soak scale ISSUER STORE SESSIONS                prints the cost of one of many sessions as a table row
+//     session-soak scale ISSUER STORE SESSIONS                prints the cost per session as a table row
 //     session-soak check ISSUER STORE SESSIONS                counts the remaining and the ended sessions
 //
 // STORE is "postgresql", "redis", "memory", the path of a file that ends with ".sqlite", or the path of a directory.

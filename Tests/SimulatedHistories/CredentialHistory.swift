@@ -102,7 +102,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         }
     }
 
-    /// Starts a call in the simulated process whose task is running, or in every process if the task belongs to the world.
+    /// Starts a call in the simulated process whose task is running, or in every process if the running task belongs to no process.
     private func begin(_ call: @escaping @Sendable (CredentialHistory, Int) async throws -> Void) {
         let running = simulation.runningProcess
         for index in running == .world ? servers.keys.sorted() : [running.index] {

@@ -1,7 +1,7 @@
 package import AuthFlowSimulation
 
-/// A simulated history, determined by its seed, with a check of every rule: processes serve users for some minutes while faults are injected;
-/// then the faults stop for a while, and the system must recover completely.
+/// A simulated history, determined by its seed, in which every invariant is checked: processes serve users for some minutes while faults
+/// are injected; then no more faults are injected, and the system must recover completely.
 package protocol History: AnyObject, Sendable {
     var setting: HistorySetting { get }
 

@@ -27,7 +27,7 @@ package final class ResourceHistory: History, @unchecked Sendable {  // All jobs
     private var pages: [Page] = []
     /// All pages that were opened.
     private var opened: [Page] = []
-    /// The maximum number of pages; nil for a history in which the user also requests pages, which are not limited.
+    /// The maximum number of pages; nil for a history in which the user also starts sign-ins, whose pages are not limited.
     private let limit: Int?
     private let cooldown: Duration
 
@@ -217,7 +217,7 @@ package final class ResourceHistory: History, @unchecked Sendable {  // All jobs
         pages.append(page)
         opened.append(page)
         if let limit {
-            // A second page of one sign-in is counted when the sign-in ends.
+            // The client records the second page of a sign-in only when the sign-in ends, so a killed or paused process may not record it.
             let counted = opened.filter { $0.resource == resource && !couldLoseLease($0) }
             world.require(counted.count <= limit, "more than \(limit) pages for \(resource) were opened")
         }

@@ -35,10 +35,10 @@ struct ResourcePolicy {
     /// Whether a request for a resource is refused at a given time.
     func refuses(_ resource: String?, at time: Duration) -> Bool { resource == self.resource && period.contains(time) }
 
-    /// The content of the refusal.
+    /// The body of the refusal; nil if it has no error code.
     var refusal: JSON? { code.map { ["error": .string($0)] } }
 
-    /// Whether an error is recognizable as the refusal, or reports it.
+    /// Whether an error, or an underlying error, has the refusal's error code.
     func isCause(of error: AuthError) -> Bool {
         guard let code else { return false }
         return sequence(first: error) { $0.underlyingError as? AuthError }.contains { $0.providerError?.error == code }

@@ -210,7 +210,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
     /// attacker's account (login CSRF).
     private func repeatRedirect(_ browser: Browser) async {
         guard let redirect = redirects.suffix(6).randomElement(using: &simulation.random) else { return }
-        // If the first attempt has failed, this one succeeds.
+        // If the first attempt failed, this attempt may succeed, so it counts as a sign-in.
         browser.signIns.begun += 1
         browser.signIns.inProgress += 1
         defer { browser.signIns.inProgress -= 1 }

@@ -110,7 +110,7 @@ struct SimulatedKey {
 
     init() {
         do {
-            // Any scalar below the order of the curve will do, because the key need not be secret.
+            // Any nonzero scalar below the order of the curve is a private key, and this key need not be secret.
             key = try P256.Signing.PrivateKey(rawRepresentation: Array(repeating: 1, count: 32))
         } catch {
             preconditionFailure("A P-256 key of 32 bytes was rejected.")

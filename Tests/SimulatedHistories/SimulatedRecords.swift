@@ -36,7 +36,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     private var stored: [[UInt8]: [Int: Int]] = [:]
     /// The highest stored refresh token number, for each grant.
     private(set) var newest: [Int: Int] = [:]
-    /// The grants whose process has learned that they are stored.
+    /// The grants whose storage was confirmed to their process.
     private var confirmed: Set<Int> = []
     /// The removal time of each grant that is no longer stored.
     private(set) var removals: [Int: Duration] = [:]
@@ -92,10 +92,10 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         world.note("store: \(Self.text(before)) is replaced by \(Self.text(after)), fence \(rows[digest]?.fence ?? 0)")
     }
 
-    /// Whether a process may store a grant again after its removal, because it never learned that the grant had been stored.
+    /// Whether a process may store a grant again after its removal, because it received no confirmation that the grant had been stored.
     func mayStoreAgain(_ grant: Int) -> Bool { world.mayStoreAgain && !confirmed.contains(grant) }
 
-    /// Records that a process has learned that its bytes were stored.
+    /// Records that a process has received confirmation that its bytes were stored.
     func confirm(_ bytes: [UInt8]?) { confirmed.formUnion(Self.grants(in: bytes).keys) }
 
     private static func text(_ grants: [Int: Int]) -> String {

@@ -86,7 +86,7 @@ final class SimulatedResources: @unchecked Sendable {  // All jobs of a simulati
         call.head.headerFields[.authorization].map { String($0.dropFirst("Bearer ".count)) }
     }
 
-    /// The response to a request that is not about the tokens of a known client; nil for any other request.
+    /// The response to a request; nil for a refresh or revocation request of a registered client, to which the provider responds.
     func response(to call: TransportRequest) -> TransportResponse? {
         if let url = resource(of: call) { return response(to: call, at: url) }
         switch call.head.path ?? "" {

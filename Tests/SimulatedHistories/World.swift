@@ -57,7 +57,7 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
     /// The first invariant that was violated.
     package private(set) var violation: String?
 
-    /// Whether a process keeps a sign-in in memory whose write has failed, and stores it later.
+    /// Whether a process may store a removed sign-in again, because it received no confirmation of the first write.
     package var mayStoreAgain = false
 
     /// Whether the provider has ended a grant.
@@ -111,7 +111,7 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
 
     /// Whether a kill, an outage or a pause since the given time may have prevented a process from storing a response
     /// before its lease expired (the window that docs/servers.md describes).
-    /// - Parameter shortest: The minimum duration of an outage or a pause. Two that overlap or follow each other may be shorter.
+    /// - Parameter shortest: The minimum duration of an outage or a pause.
     package func couldNotWrite(
         _ process: Simulation.Process,
         since: Duration,

@@ -2,7 +2,7 @@ import AuthFlowSimulation
 import Foundation
 import SimulatedHistories
 
-// Runs simulated histories of credentials and of sessions.
+// Runs simulated histories of credentials, of sessions and of protected resources.
 //
 //   simulate COUNT [SEED]     COUNT histories, with seeds from SEED upward (default: a random seed), in one process per
 //                             core; then the seeds in failed-seeds.txt. Prints the trace of the first history that

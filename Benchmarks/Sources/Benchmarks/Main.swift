@@ -117,7 +117,7 @@ import Synchronization
         }.subject
     }
 
-    /// Measures the other steps of the validation.
+    /// Measures individual steps of ID Token validation: base64url decoding and JSON parsing.
     private static func parts(_ bench: ValidationBench) async throws {
         let token = try bench.token(.es256)
         let payload = token.split(separator: ".")[1]
@@ -139,7 +139,7 @@ import Synchronization
         print("| JSON, the same bytes | \(us(parsing.subject)) | \(parsingCount.map { "\(Int($0))" } ?? "") |")
     }
 
-    /// Counts how often keys are fetched when many tokens are validated concurrently.
+    /// Counts the key set requests when many tokens are validated concurrently.
     private static func keyFetches(_ isWithinBounds: inout Bool) async throws {
         let cold = try ValidationBench()
         let token = Secret(try cold.token(.es256))

@@ -45,7 +45,7 @@ enum ManyUsersBench {
         )
     }
 
-    /// The resident memory of this process, in KiB, from `/proc/self/statm`; 0 elsewhere.
+    /// The resident set size of this process, in KiB, from `/proc/self/statm`; 0 if that file does not exist.
     private static func residentKilobytes() -> Int {
         let text = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8)) ?? ""
         return (text.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0) * 4

@@ -7,19 +7,19 @@ import CryptoExtras
 import Foundation
 import HTTPTypes
 
-/// Measures client assertions and encrypted tokens against the bare operations of swift-crypto.
+/// Compares client assertions and encrypted tokens with the bare swift-crypto operations.
 enum ProofBench {
     static func run() async throws {
         print(
             "\nA token request with private_key_jwt, compared with a request with a client secret and with the bare signature\n"
         )
-        print("| algorithm | with an assertion | with a secret, and a signature | ratio |")
+        print("| algorithm | with an assertion | with a secret, plus the signature | ratio |")
         print("|---|---|---|---|")
         for algorithm in [SignatureAlgorithm.es256, .ps256, .edDSA] { try await assertion(algorithm) }
         print(
             "\nVerification of an encrypted ID Token, compared with a signed-only ID Token and with the bare decryption\n"
         )
-        print("| algorithm | encrypted | plain, and decryption | ratio |")
+        print("| algorithm | encrypted | signed only, plus decryption | ratio |")
         print("|---|---|---|---|")
         let ways: [(KeyManagementAlgorithm, String)] = [
             (.ecdhESA256KW, "A256GCM"), (.ecdhES, "A128CBC-HS256"), (.rsaOAEP256, "A256GCM"),

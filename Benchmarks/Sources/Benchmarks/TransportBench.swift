@@ -119,7 +119,7 @@ enum TransportBench {
     private static func three(_ value: Double) -> String { String(format: "%.3f", value) }
 }
 
-/// The highest number noted so far.
+/// The highest number recorded so far.
 private final class Peak: Sendable {
     private let number = Mutex(0)
     var value: Int { number.withLock(\.self) }
@@ -130,7 +130,7 @@ private final class Peak: Sendable {
 private enum Process {
     static var descriptors: Int { (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0 }
     static var threads: Int { (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/task").count) ?? 0 }
-    /// Memory in use, in KiB.
+    /// The resident set size (`VmRSS`), in KiB.
     static var memory: Int {
         let text = (try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)) ?? ""
         let line = text.split(separator: "\n").first { $0.hasPrefix("VmRSS:") }

@@ -12,7 +12,7 @@ public enum AccountPolicy: Sendable, Hashable {
 
 extension StoredAccounts {
     /// The account that a sign-in replaces; nil for none.
-    /// - Parameter name: The name of the account that the client is for; nil for the current one.
+    /// - Parameter name: The name of the account that the client is limited to; nil for the current account.
     /// - Throws: ``AuthError`` with `account_mismatch` when the policy does not allow the sign-in.
     func accountToReplace(
         by credential: Credential,

@@ -10,7 +10,7 @@ struct Backoffs: Sendable {
         let account: AccountID
         /// The time of the sign-in; nil for tokens without a user.
         let signedInAt: Date?
-        /// The resource that the token is requested for; nil for every request of this sign-in.
+        /// The resource of the requested token; nil for every request of this sign-in.
         var resource: ResourceRequest?
 
         init(_ account: AccountID, signedInAt: Date? = nil) {
@@ -48,7 +48,7 @@ struct Backoffs: Sendable {
     /// An account's session has ended.
     mutating func ended(_ account: AccountID) { backoffs = backoffs.filter { $0.key.account != account } }
 
-    /// Whether a failure in the near future would continue a series.
+    /// Whether a failure at this time would continue a series of any subject.
     func hasOngoing(at now: Date) -> Bool { backoffs.values.contains { $0.isOngoing(at: now) } }
 }
 
@@ -64,7 +64,7 @@ struct ResourceRequest: Hashable, Sendable {
 struct Backoff: Sendable {
     /// The initial delay, in seconds. Each subsequent delay is twice as long, up to ``maximumDelay``.
     static let initialDelay: TimeInterval = 5
-    /// The maximum delay before jitter, in seconds, unless the provider requests a longer one.
+    /// The maximum delay before jitter, in seconds, unless the provider requests a longer delay.
     static let maximumDelay: TimeInterval = 300
     /// The maximum delay that a provider can request, in seconds.
     static let maximumRetryAfter: TimeInterval = 3600

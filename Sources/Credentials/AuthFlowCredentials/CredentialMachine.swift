@@ -49,7 +49,7 @@ struct CredentialMachine {
     /// The number of writes, successful or failed, to detect a read that overlaps with a write and is outdated.
     private var version = 0
     private var backoffs = Backoffs()
-    /// The number of times that a record may have been removed during a read.
+    /// The number of possible removals of the record, to detect a read whose result may be outdated.
     private var removals = 0
     /// At most one credential for each account.
     private var unsaved: [Unsaved] = []
@@ -78,8 +78,8 @@ struct CredentialMachine {
             guard case .signedIn(let stored)? = entry, stored.signedInAt == credential.signedInAt,
                 stored.tokens != credential.tokens
             else { return false }
-            // Nothing precedes the first tokens of a sign-in, except for another sign-in to the account within the same second. Later tokens
-            // are ordered by time, as far as the clocks agree.
+            // The first tokens of a sign-in precede its other tokens, unless another sign-in to the account took place within the same
+            // second. Later tokens are ordered by time, as far as the clocks agree.
             return credential.obtainedAt == credential.signedInAt || stored.obtainedAt > credential.obtainedAt
         }
     }
@@ -126,7 +126,7 @@ extension CredentialMachine {
         return cached
     }
 
-    /// The cached credential if the store was read recently, whether or not its own access token is fresh.
+    /// The cached credential, even if its access token is not fresh; nil if the store was not read recently.
     func checked(at now: Double) -> Credential? { isChecked(at: now) ? cached?.credential : nil }
 
     /// A caller requests tokens that remain fresh for at least the margin.
@@ -142,7 +142,7 @@ extension CredentialMachine {
     mutating func adopt(_ credential: Credential, _ epoch: Int?, margin: Duration, random: UInt8) {
         guard epoch == nil || epoch == self.epoch, manages(credential.account) else { return }
         cached = CachedTokens(credential, margin: margin, random: random)
-        // The time of the request, not the current time, because the response may have been slow to arrive.
+        // The time at which the store operation started, not the current time, because the store may have responded slowly.
         checkedAt = requestedAt
     }
 

@@ -4,7 +4,7 @@ import AuthFlowStorage
 import Synchronization
 
 extension Credential {
-    /// The token for one resource of the grant, with its own lifetime; nil when there is none.
+    /// A copy of this credential with the stored token for one resource of the grant; nil if there is no such token.
     func tokens(for resource: String, _ scopes: [String]?) -> Credential? {
         resourceTokens.first { $0.matches(resource, scopes) }.map(using)
     }

@@ -2,9 +2,9 @@ package import AuthFlowEssentials
 package import AuthFlowOAuth
 package import AuthFlowStorage
 
-/// A credential that was found in a ``SessionTokenStore`` by its tag.
+/// A credential found by a tag in a ``SessionTokenStore``.
 package struct TaggedCredential: Sendable, Hashable {
-    /// The key of its record. It contains the SHA-256 of the session's identifier, not the identifier.
+    /// The key of its record. It contains the SHA-256 hash of the session identifier, not the identifier.
     package let key: RecordKey
 
     /// The credential; nil when its session has ended, or this process cannot read the record.
@@ -42,8 +42,8 @@ extension CredentialManager {
         try await sessionStore.records(tagged: tag).filter { $0.key.kind == .credential }.map(tagged)
     }
 
-    /// Removes credentials in every process, even during a refresh; its new tokens are then discarded. Nothing is
-    /// revoked.
+    /// Removes credentials in every process, even during a refresh. The new tokens from such a refresh are discarded.
+    /// Nothing is revoked.
     /// - Returns: The removed credentials, with the last valid tokens. If the store's response was lost, they include
     ///   credentials that another process may have removed at the same time; revoking their tokens again is harmless.
     /// - Throws: ``AuthError`` with `storage_failed`.

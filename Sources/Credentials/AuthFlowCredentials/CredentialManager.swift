@@ -14,7 +14,7 @@ import Synchronization
 /// let tokens = try await credentials.freshTokens(for: sessionID)  // any process, any machine
 /// ```
 public final class CredentialManager: Sendable {
-    /// The client that the credentials belong to.
+    /// The client to which the credentials were issued.
     public let client: OAuthClient
 
     package let unfinished = UnfinishedWork()
@@ -43,7 +43,7 @@ public final class CredentialManager: Sendable {
 
     /// Creates a manager.
     /// - Parameters:
-    ///   - client: The client that the credentials belong to.
+    ///   - client: The client to which the credentials were issued.
     ///   - store: Stores the credentials.
     ///   - freshnessMargin: The remaining lifetime below which an access token is treated as expired; default: one minute.
     ///   - cacheLimit: The maximum number of cached credentials, in addition to those in use; default: 20,000.
@@ -111,7 +111,7 @@ public final class CredentialManager: Sendable {
 
     /// Like ``freshTokens(for:)-(CredentialKey)``, but for a subset of the granted scopes.
     /// - Parameters:
-    ///   - session: The user or session.
+    ///   - session: The identifier of the user or session.
     ///   - resource: One of the resources that were requested at sign-in.
     ///   - scopes: The scopes of the access token.
     public func freshTokens(for session: String, resource: String, scopes: [String]) async throws -> TokenSet {
@@ -131,7 +131,7 @@ public final class CredentialManager: Sendable {
     /// resource.
     /// - Parameters:
     ///   - credential: The credential.
-    ///   - key: The user or session.
+    ///   - key: The key of the user or session.
     ///   - attributes: The expiry and the tags, for a ``SessionTokenStore``; default: no expiry and no tags.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the key's resource does not match
     ///   the grant's, or the store does not support attributes; `storage_failed`.
@@ -165,7 +165,7 @@ public final class CredentialManager: Sendable {
     }
 
     /// The key of a credential's record in the store, for ``SessionTokenStore/remove(_:)`` and ``SessionTokenStore/touch(_:)``. The
-    /// key contains the SHA-256 of the session's identifier.
+    /// key contains the SHA-256 hash of the session identifier.
     public func recordKey(for key: CredentialKey) -> RecordKey {
         recordKey(named: Self.recordName(of: key.session), resource: key.resource)
     }
@@ -204,7 +204,7 @@ public final class CredentialManager: Sendable {
         }?.beginEpoch()
     }
 
-    /// Drops the matching credentials in memory that a lookup did not find in the store, and the results of their operations in progress.
+    /// Drops the matching cached credentials that a lookup did not find in the store, and discards the results of their operations in progress.
     /// - Parameter found: The result of the lookup.
     package func evict(except found: [TaggedCredential], where matches: (Credential) -> Bool) {
         let all = cache.withLock { Array($0.recent.values) + Array($0.earlier.values) }
@@ -320,8 +320,8 @@ public final class CredentialManager: Sendable {
     /// - Parameters:
     ///   - key: The key of its record.
     ///   - account: The name of the account to use when several are signed in (``AccountID/isNamed(_:)``); nil for the current one.
-    ///   - label: The display name of the credential.
-    ///   - renewal: Obtains a credential that belongs to no user; default: the manager's renewal.
+    ///   - label: The client's name, for error messages; nil to omit it.
+    ///   - renewal: Obtains a credential without a user; default: the manager's renewal.
     package func managed(
         _ key: RecordKey,
         account: String?,
@@ -352,7 +352,7 @@ public struct CredentialKey: Sendable, Hashable {
     /// The identifier of the user, session or profile, which the application chooses.
     public let session: String
 
-    /// The resource that the access token is for (RFC 8707); nil for no particular resource.
+    /// The access token's resource (RFC 8707); nil for a token without a particular resource.
     public let resource: String?
 
     /// Creates a key.

@@ -44,8 +44,8 @@ struct CredentialRefresh {
     let isRenewable: Bool
     /// Whether the client requests the `offline_access` scope.
     var requestsOfflineAccess = false
-    /// The request for a token for one of several resources, which the stored access token cannot replace; nil for a refresh of the
-    /// stored access token.
+    /// The request for a token for one of several resources, for which the stored access token cannot be used; nil for a refresh
+    /// of the stored access token.
     var resource: ResourceRequest?
     /// Whether this refresh checks whether the session has ended; if so, a rejection counts even if the old tokens have not expired.
     var isConfirmation = false
@@ -54,7 +54,7 @@ struct CredentialRefresh {
     enum Action {
         /// Return a credential.
         case answer(Credential)
-        /// Obtain a credential that belongs to no user.
+        /// Obtain a credential without a user.
         case renew(replacing: Credential?)
         /// Send the refresh token.
         case send(Credential)
@@ -231,12 +231,12 @@ struct CredentialRefresh {
         isUsable(old, at: now) ? .success(old) : .failure(error)
     }
 
-    /// Whether an access token has neither expired nor been rejected, and is therefore better than none.
+    /// Whether an access token has neither expired nor been rejected, and can therefore still be used.
     func isUsable(_ credential: Credential, at now: Date) -> Bool {
         resource == nil && !credential.isExpired(at: now) && credential.tokens.accessToken != rejected
     }
 
-    /// Whether the provider has ended the session, or has issued another user's tokens for it.
+    /// Whether an error means that the provider has ended the session, or has issued tokens for another user.
     ///
     /// RFC 6749 section 5.2: `invalid_grant` means that the refresh token is "invalid, expired, revoked". The store was read under the lease, so
     /// this is the stored token, and no newer token is lost.

@@ -48,14 +48,14 @@ extension ManagedCredential {
         )
     }
 
-    /// Obtains a credential that belongs to no user, and replaces the stored credential, if any.
+    /// Obtains a credential without a user, and replaces the stored credential, if any.
     private func renew(
         _ old: Credential?,
         in accounts: inout StoredAccounts,
         _ lease: Lease,
         _ epoch: Int
     ) async throws -> Credential {
-        guard let renewal else { preconditionFailure("a renewable credential has no renewal") }
+        guard let renewal else { preconditionFailure("the credential is renewable, but there is no renewal closure") }
         // Without a user, there is exactly one account.
         let account = old?.account ?? AccountID(issuer: client.server.issuer, subject: nil)
         let subject = Backoffs.Subject(account)
@@ -123,8 +123,8 @@ extension ManagedCredential {
         return try await perform(consequence, for: subject, in: &accounts, lease, epoch)
     }
 
-    /// Shares a new device secret, obtained by a refresh, with the vendor's other apps. The refresh does not wait: another process may hold the
-    /// lock of the shared store.
+    /// Shares a new device secret, obtained by a refresh, with the vendor's other apps. The refresh does not wait for this, because
+    /// another process may hold the lock of the shared store.
     func share(_ credential: Credential, replacing previous: Credential) {
         guard credential.tokens.deviceSecret != previous.tokens.deviceSecret,
             let provider = client.adapter as? any SharedSignIn

@@ -51,14 +51,14 @@ extension ManagedCredential {
         return removed
     }
 
-    /// Removes this object's account. Removes the entire record, readable or not, if this object is for no particular account.
+    /// Removes this object's account. Removes the entire record, readable or not, if this object is not limited to one account.
     /// - Parameter discardingUnreadable: Whether to also remove the entire record if it cannot be read, and its accounts therefore cannot be separated.
     package func clear(discardingUnreadable: Bool) async throws -> Bool {
         if account != nil {
             do {
                 return try await remove() != nil
             } catch {
-                // A record that can be read, but not written, is kept.
+                // A readable record is not removed, even if it cannot be written.
                 guard discardingUnreadable, !(error is CancellationError), (try? await accounts()) == nil else {
                     throw error
                 }

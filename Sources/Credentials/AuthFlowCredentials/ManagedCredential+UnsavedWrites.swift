@@ -67,8 +67,8 @@ extension ManagedCredential {
     /// Retries writing the unsaved credentials until a write succeeds or none are left, for as long as this object is
     /// in use.
     private func retryWrites() {
-        // Registered and removed under the lock: otherwise, an attempt that has just saved the last credential could remove the registration
-        // of the next one.
+        // The attempt is registered and removed under the lock. Otherwise, an attempt that has just saved the last credential could remove the
+        // registration of the next attempt.
         let isFirst = state.withLock { state in
             guard !state.isRetrying else { return false }
             unfinished.registerUnsavedWrite(of: self) { [weak self] in await self?.writeUnsaved() ?? true }

@@ -18,12 +18,12 @@ package final class ManagedCredential: Sendable {
     let key: RecordKey
     let digest: [UInt8]
     let account: String?
-    /// The display name; nil for none, because session identifiers are secret.
+    /// The client's name, for error messages; nil to omit it, as for sessions, whose identifiers are secret.
     let label: String?
     let unfinished: UnfinishedWork
     let revocations: UnfinishedWork
     let outage: SharedOutage
-    /// Obtains a credential that belongs to no user; nil if a user must sign in.
+    /// Obtains a credential without a user; nil if a user must sign in.
     let renewal: CredentialManager.Renewal?
     let onEnd: (@Sendable (RecordKey, Credential) async -> Void)?
     let reporter: @Sendable () -> FlowReporter
@@ -121,7 +121,7 @@ package final class ManagedCredential: Sendable {
     /// The cached credential, even if the store may no longer contain it.
     var cachedCredential: Credential? { state.withLock { $0.machine.cached?.credential } }
 
-    /// The cached credential, whether or not its own access token is fresh, if the store was read recently.
+    /// The cached credential, even if its access token is not fresh; nil if the store was not read recently.
     func checkedCredential() -> Credential? {
         let now = now
         return state.withLock { $0.machine.checked(at: now) }

@@ -51,10 +51,10 @@ public struct PendingAuthorizations: Sendable {
         }
     }
 
-    /// The time for which an expired request remains stored, in seconds.
+    /// The retention period of an expired request, in seconds.
     private static let gracePeriod: TimeInterval = 60
 
-    /// Removes and returns the request that an authorization response belongs to. No other call, in this or another
+    /// Removes and returns the request that matches an authorization response. No other call, in this or another
     /// process, can retrieve it again.
     /// - Parameters:
     ///   - callback: The complete URL that the user was redirected to.
@@ -105,7 +105,7 @@ public struct PendingAuthorizations: Sendable {
         }
     }
 
-    /// The note of a browser's request; nil for none.
+    /// The note for a browser's request; nil if there is none.
     package func note(for browser: Secret, of client: OAuthClient) async throws -> String? {
         let key = Self.noteKey(browser, client.server.issuer, client.registration.clientID)
         return try await store.bytes(for: key).map { String(decoding: $0, as: UTF8.self) }

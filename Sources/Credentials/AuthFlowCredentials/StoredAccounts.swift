@@ -20,7 +20,7 @@ public struct EndedSession: Sendable, Hashable {
     let account: AccountID
 }
 
-/// One record of a store: the accounts that are signed in under one key, and which of them is the current one.
+/// One record of a store: the accounts that are signed in under one key, one of which is the current account.
 ///
 /// A web server session has one account; an app may have several. The accounts form one document, so that
 /// every change is written atomically.
@@ -90,10 +90,10 @@ package struct StoredAccounts: Sendable, Hashable {
         if isCurrent || current == nil { current = account }
     }
 
-    /// Makes another account the current one.
+    /// Makes an account the current account.
     package mutating func select(_ account: AccountID) { current = account }
 
-    /// Removes an account. If it was the current one, the first of the remaining accounts becomes the current one.
+    /// Removes an account. If it was the current account, the first of the remaining accounts becomes current.
     mutating func remove(_ account: AccountID) {
         entries.removeAll { $0.account == account }
         if current == account { current = entries.first?.account }

@@ -104,7 +104,7 @@ extension EncryptedTokenStore: TokenStore {
     }
 
     public func reserve(_ size: Int, under lease: Lease) async throws {
-        // Otherwise, a failure to create the key would surface only after the sign-in.
+        // The key is created before the sign-in; otherwise, a failure to create it would surface only afterwards.
         switch source {
         case .file, .store: _ = try await secret(salt: [], isNeeded: false)
         case .passphrase, .keys: break
@@ -357,7 +357,7 @@ extension EncryptedTokenStore {
             guard let version = json["encrypted"]?.integer else {
                 throw AuthError(
                     .credentialUnusable,
-                    "The stored credential is not encrypted: it was written with other settings of the store. Sign out with those settings, and sign in again with the current settings."
+                    "The stored credential is not encrypted: it was written with different store settings. Sign out with those settings, and sign in again with the current settings."
                 )
             }
             guard version == Self.version, let keyID = json["key_id"]?.string,

@@ -49,14 +49,14 @@ package final class FileLock: Sendable {
         return .taken
     }
 
-    /// Whether the file is still at its path. If not, it was removed, and a lock on it protects nothing.
+    /// Whether the file is still at its path. If not, it was removed, and locking it has no effect.
     var isNamed: Bool {
         var named = stat()
         guard let own = status, unsafe lstat(path, &named) == 0 else { return false }
         return own.st_ino == named.st_ino && own.st_dev == named.st_dev
     }
 
-    /// Marks the lock as in use.
+    /// Renews the lease by updating the timestamps of the file.
     func renew() { withDescriptor { _ = futimens($0, nil) } }
 
     /// The timestamp of the last renewal: a changed value means that the lease was renewed.
@@ -67,7 +67,7 @@ package final class FileLock: Sendable {
         #else
         let time = status.st_mtim
         #endif
-        // Overflows for a timestamp after the year 2262. Only a change matters.
+        // Overflows for timestamps after 2262, which is harmless, because only a change of the value matters.
         return Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
     }
 

@@ -12,7 +12,7 @@ import Synchronization
 /// that is paused does not renew its lease, and loses it after 30 seconds: the next holder replaces the lock file, and
 /// the old holder can no longer write.
 public struct FileTokenStore: TokenStore {
-    /// The duration of a lease that its holder does not renew.
+    /// The lease duration: a lease expires if its holder does not renew it for this time.
     static let leaseDuration = Duration.seconds(30)
 
     /// The maximum size of a credential file, in bytes. A file contains all accounts of a record, and may be encrypted.
@@ -151,7 +151,7 @@ public struct FileTokenStore: TokenStore {
         var pause = Duration.milliseconds(5)
         var (replacement, replaced) = (Duration.zero, Duration.zero)
         var lastRenewal = lock.renewedAt
-        // The sum of the pauses, not the elapsed time, which would include time while the machine was suspended.
+        // The sum of the pauses, not the elapsed time, which would include the time during which the machine was suspended.
         var timeSinceRenewal = Duration.zero
         do {
             while true {
@@ -183,7 +183,7 @@ public struct FileTokenStore: TokenStore {
                     // The previous holder has released the lock, even if the next holder is a task in the same process.
                     (lastRenewal, timeSinceRenewal, waited) = (lock.renewedAt, .zero, .zero)
                 case .busy:
-                    // Another holder has locked the file, so the file can be locked.
+                    // Another holder has locked the file, so this file system supports the lock.
                     (replacement, replaced) = (.zero, .zero)
                     // The timeout restarts for each holder.
                     let present = lock.holder
@@ -245,7 +245,7 @@ public struct FileTokenStore: TokenStore {
             }
             try await clock.sleep(for: pause)
             waited += pause
-            // A short write is the usual reason, a suspended process the exception.
+            // Usually, another process is writing a file; rarely, a process that holds the lock is suspended.
             if waited > .seconds(1) { pause = .milliseconds(50) }
         }
     }

@@ -38,7 +38,7 @@ extension KeychainTokenStore: TokenStore {
     }
 
     public func reserve(_ size: Int, under lease: Lease) async throws {
-        // The keychain is usually on the same disk as the locks.
+        // The keychain is usually on the same disk as the lock files.
         try await locks.reserve(size, under: lease)
     }
 

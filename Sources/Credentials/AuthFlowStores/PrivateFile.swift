@@ -89,7 +89,7 @@ package struct PrivateFile {
     }
 
     /// - Parameters:
-    ///   - isCredential: Whether a sign-out would remove the file.
+    ///   - isCredential: Whether the file is a credential, which a sign-out removes.
     ///   - isKey: Whether the file may belong to root, as a mounted secret does.
     private func requirePrivate(_ status: stat, isCredential: Bool, isKey: Bool = false) throws(AuthError) {
         let isOwn = isKey ? KeyFileAccess.isOwnerTrusted(status) : status.st_uid == geteuid()
@@ -194,8 +194,8 @@ package struct PrivateFile {
         return true
     }
 
-    /// Removes the temporary files of processes that were killed while they were replacing the file. The file names
-    /// contain the process ID.
+    /// Removes the temporary files of processes that were killed while they were replacing the file. Their names
+    /// contain the ID of the process that created them.
     /// - Parameter isLocked: Whether no other process can be replacing the file, so that every temporary file can be removed. Otherwise, only the
     ///   files of processes that no longer exist are removed; in a container, the ID of a killed process is soon reused.
     /// - Throws: ``AuthError`` with `storage_failed` when the directory cannot be read, or a file cannot be removed.

@@ -40,7 +40,7 @@ extension SecretServiceTokenStore: TokenStore {
     }
 
     public func reserve(_ size: Int, under lease: Lease) async throws {
-        // The keyring is usually on the same disk as the locks, and contains the bytes in base64url.
+        // The keyring is usually on the same disk as the lock files, and stores the bytes in base64url.
         try await locks.reserve(size * 4 / 3, under: lease)
     }
 
@@ -57,7 +57,7 @@ extension SecretServiceTokenStore: TokenStore {
                 return try library.lookup(attributes, cancellation) != text
             }
             guard isHidden else { return }
-            // Not cancelled with the caller: between the two calls, no entry exists.
+            // The replacement is not cancelled with the caller, because no entry exists between the two calls.
             let replacement = Task {
                 let clearing = Task { try await response { try $0.clear(attributes, $1) } }
                 let cleared = await clearing.result
@@ -229,7 +229,7 @@ extension SecretServiceTokenStore: TokenStore {
             )
         }
         defer { unsafe memoryFree(path) }
-        // The service's own collection objects would not notice that the user has locked or unlocked the keyring, because no GLib main loop
+        // The service object's cached collections are not updated when the user locks or unlocks the keyring, because no GLib main loop
         // runs, so a new object is created.
         let collection = try unsafe call("cannot be examined") {
             unsafe collectionAtPath(service, path, 0, cancellation.object, $0)

@@ -15,7 +15,7 @@ final class TemporaryFile: Sendable {
         self.target = target
         self.descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw target.failure("cannot be written") }
-        // With some values of the umask, the owner could not read the file. Some file systems have no modes.
+        // With some umask values, the owner could not read the file. Errors are ignored, because some file systems do not support modes.
         _ = fchmod(descriptor, 0o600)
     }
 

@@ -79,7 +79,7 @@ package struct DPoPKey: Sendable, Hashable {
     ///   - time: The current time according to the server that verifies the proof, or the local time if the offset of
     ///     that server's clock is unknown.
     ///   - identifier: `jti`.
-    ///   - externalKey: The key itself, if it is non-exportable (``isExternal``).
+    ///   - externalKey: The non-exportable key, if ``isExternal`` is true; nil otherwise.
     package func proof(
         method: String,
         endpoint: Endpoint,

@@ -184,7 +184,7 @@ extension DecryptionKey {
         json.isKey(for: "enc", ["decrypt", "unwrapKey", "deriveKey", "deriveBits"])
     }
 
-    /// Parses decryption keys: a key in PEM, a JWK, or every private encryption key of a JWK set.
+    /// Parses decryption keys: a key in PEM, a JWK, or every private encryption key of a JWK Set.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     static func keys(
         text: Secret,

@@ -9,7 +9,7 @@ public struct DecryptionKeySource: Sendable {
         self.read = { () throws(AuthError) in keys }
     }
 
-    /// The keys in a file: a key in PEM, a JWK, or every private encryption key of a JWK set.
+    /// The keys in a file: a key in PEM, a JWK, or every private encryption key of a JWK Set.
     /// - Parameters:
     ///   - path: The file. It must not be readable by other users.
     ///   - keyID: The `kid` under which the key is registered; in a set, the only key to use. Default: the JWK's `kid`, or the

@@ -76,7 +76,7 @@ package struct EncryptionKey: Sendable {
     ///   - text: The plaintext: a signed JWT, unless `header` changes `cty`.
     ///   - algorithm: One of ``algorithms``.
     ///   - content: The content encryption algorithm.
-    ///   - producer: Information about this party that the agreed key is bound to (`apu`); default: none.
+    ///   - producer: `apu`: the Agreement PartyUInfo, which identifies this party in the key derivation; default: none.
     ///   - header: Changes the header before it is authenticated.
     ///   - randomBytes: Generates the content encryption key and the initialization vector.
     package func encrypted(

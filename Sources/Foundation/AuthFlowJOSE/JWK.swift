@@ -3,7 +3,7 @@ package import AuthFlowJSON
 import Crypto
 import CryptoExtras
 
-/// A public key from a JWK set (RFC 7517) that can verify signatures.
+/// A public key from a JWK Set (RFC 7517) that can verify signatures.
 package struct JWK: Sendable {
     /// The key ID, if any.
     package let keyID: String?

@@ -9,7 +9,7 @@ package struct JWS: Sendable {
     package let signature: [UInt8]
     package let signedBytes: [UInt8]
 
-    /// The maximum size of a token, in bytes. Real tokens are a few thousand bytes long.
+    /// The maximum size of a token, in bytes. Typical tokens are a few thousand bytes long.
     static let maximumSize = 64 * 1024
 
     /// Parses a compact JWS.

@@ -250,7 +250,7 @@ package struct JWTClaims: Sendable {
         return audience
     }
 
-    /// `aud`, for a recipient with several identifiers.
+    /// Returns the audiences in `aud`, for a recipient with several identifiers, which the caller compares.
     package func requireAudienceClaim() throws(AuthError) -> [String] {
         guard let audience = json["aud"]?.string.map({ [$0] }) ?? json["aud"]?.strings else { throw missing("aud") }
         return audience

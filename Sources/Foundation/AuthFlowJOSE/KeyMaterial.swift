@@ -149,7 +149,7 @@ enum PrivateKeyMaterial {
     }
 }
 
-/// The parsed text of a key file: PEM, a JWK, or a JWK set.
+/// The parsed text of a key file: PEM, a JWK, or a JWK Set.
 enum KeyText {
     case pem(PEMBlock)
     case key(JSON)

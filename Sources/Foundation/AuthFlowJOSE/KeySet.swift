@@ -50,8 +50,8 @@ package struct JWKSet: Sendable {
     /// The maximum number of keys in a set.
     static let maximumKeyCount = 100
 
-    /// The maximum number of keys tried for one signature, so that a set full of decoys cannot make verification
-    /// expensive.
+    /// The maximum number of keys tried for one signature, so that a set with many candidate keys cannot make
+    /// verification expensive.
     static let maximumAttempts = 16
 
     package let keys: [JWK]

@@ -145,7 +145,7 @@ package final class KeySource: Sendable {
             let isUsable = now < entry.fetchedAt + Self.maximumStaleAge && now >= entry.fetchedAt
             guard !isFresh, now >= entry.nextRenewal || now < entry.fetchedAt else {
                 if isFresh || isUsable { return ((keys, entry.generation), nil) }
-                // Keys that are too old must not be used, so this either waits for new keys or fails.
+                // Keys that are too old must not be used, so this method either waits for new keys or throws.
                 if let running = entry.running { return (nil, running) }
                 if let failure = entry.failure { throw failure }
                 return (nil, begin(&entries, endpoint, fetch))
@@ -212,7 +212,7 @@ package final class KeySource: Sendable {
             var known = entries[endpoint.url]?.unknownKeyIDs ?? [:]
             if known.count >= 32 { known = known.filter { $0.value > now } }
             // The interval between searches is the actual limit. This cache only prevents a single forged key ID from
-            // using up all searches.
+            // causing every permitted search.
             guard known.count < 32 else { return }
             known[keyID] = now + Self.unknownKeyIDAge
             entries[endpoint.url]?.unknownKeyIDs = known
@@ -255,7 +255,7 @@ package final class KeySource: Sendable {
         }
         entry.running = task
         entries[endpoint.url] = entry
-        // An issuer may change its `jwks_uri`; the key sets at earlier URLs are evicted.
+        // An issuer may change its `jwks_uri`; the key set that was fetched least recently is evicted.
         if entries.count > Self.maximumSets,
             let oldest = entries.filter({ $0.value.running == nil }).min(by: { $0.value.fetchedAt < $1.value.fetchedAt }
             )

@@ -130,7 +130,7 @@ public struct PrivateKey: SigningKey {
         }
     }
 
-    /// FAPI 2.0 section 5.4.1 allows PS256, ES256 and EdDSA; PKCS #1 v1.5 comes last.
+    /// FAPI 2.0 section 5.4.1 allows PS256, ES256 and EdDSA; the RSASSA-PKCS1-v1_5 algorithms are the least preferred.
     private static func algorithms(of material: Material) -> [SignatureAlgorithm] {
         switch material {
         case .rsa: [.ps256, .ps384, .ps512, .rs256, .rs384, .rs512]
@@ -188,7 +188,7 @@ extension PrivateKey {
     /// Whether a JWK may be used for signing.
     static func isForSigning(_ json: JSON) -> Bool { json.isKey(for: "sig", ["sign"]) }
 
-    /// Parses a private key: PEM, a JWK, or a JWK set with exactly one signing key (with this `kid`, if specified).
+    /// Parses a private key: PEM, a JWK, or a JWK Set with exactly one signing key (with this `kid`, if specified).
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     package init(text: Secret, keyID: String? = nil) throws(AuthError) {
         let keys: [JSON]

@@ -62,7 +62,7 @@ extension SignatureAlgorithm {
             }
         }
 
-        /// The left half of a digest, base64url, as in `at_hash` (OIDC Core section 3.1.3.6).
+        /// The left half of a digest, in base64url, as in `at_hash` (OIDC Core section 3.1.3.6).
         package func leftHalf(of secret: Secret) -> String {
             Base64URL.encode(digest(of: Array(secret.exposed.utf8)).prefix(byteCount / 2))
         }

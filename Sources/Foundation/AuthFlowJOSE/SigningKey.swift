@@ -105,7 +105,7 @@ package enum SignedTimes {
 }
 
 extension JSON {
-    /// The thumbprint of a public key in JWK form (RFC 7638), base64url; nil when a member is missing.
+    /// The thumbprint of a public key in JWK form (RFC 7638), in base64url; nil when a member is missing.
     package var jwkThumbprint: String? {
         // Section 3.2 and RFC 8037 section 2: the required members of each type, in lexicographic order, without whitespace.
         let names: [String]

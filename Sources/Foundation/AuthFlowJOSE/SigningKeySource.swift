@@ -10,7 +10,7 @@ public struct SigningKeySource: Sendable {
         self.init(isInHardwareToken: false) { () throws(AuthError) in key }
     }
 
-    /// The key in a file: PEM, a JWK or a JWK set. To rotate it, replace the file: the next signature uses the new key.
+    /// The key in a file: PEM, a JWK or a JWK Set. To rotate it, replace the file: the next signature uses the new key.
     /// - Parameters:
     ///   - path: The file. It must not be readable by other users.
     ///   - keyID: The `kid` under which the key is registered; in a set, the key to use. Default: the JWK's `kid` or thumbprint.

@@ -3,7 +3,7 @@ extension StringProtocol {
     /// compare and hash them, and sorts each run of combining marks in quadratic time. Untrusted text is therefore
     /// checked before it is compared.
     ///
-    /// Unicode's stream-safe text format (UAX #15 section 13) allows 30.
+    /// Unicode's stream-safe text format (UAX #15 section 13) allows 30; the limit here is 64.
     package var hasTooManyCombiningMarks: Bool {
         guard !utf8.allSatisfy({ $0 < 0x80 }) else { return false }
         var marks = 0

@@ -78,7 +78,7 @@ public actor MemoryTokenStore: SessionTokenStore {
 
     public func remove(_ keys: [RecordKey]) -> [TaggedRecord] {
         let removed = keys.compactMap { key -> TaggedRecord? in
-            // The holder can no longer write; waiting callers get the next lease when the holder releases this lease.
+            // The holder can no longer write; waiting callers receive the next lease when the holder releases this lease.
             if held[key] != nil { held[key] = 0 }
             guard let entry = entry(key) else { return nil }
             entries[key] = nil

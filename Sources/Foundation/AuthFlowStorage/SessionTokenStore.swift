@@ -8,8 +8,8 @@ import Crypto
 /// All times are measured by the store's clock, which all processes share. Test custom stores with `SessionStoreConformance` in
 /// `AuthFlowTesting`.
 public protocol SessionTokenStore: TokenStore {
-    /// Writes a record, as ``TokenStore/write(_:under:)`` does, and sets its expiry and tags. Writes without
-    /// attributes preserve them.
+    /// Writes a record, as ``TokenStore/write(_:under:)`` does, and sets its expiry and tags. A write without
+    /// attributes preserves the expiry and the tags.
     /// - Throws: The same errors as ``TokenStore/write(_:under:)``.
     func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws
 

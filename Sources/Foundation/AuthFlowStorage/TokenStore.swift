@@ -123,7 +123,7 @@ public struct Lease: Sendable, Hashable {
         self.isHeld = isHeld
     }
 
-    /// Throws when the lease has expired by its holder's clock, or less than a third of its duration remains. Call it before
+    /// Throws when the lease has expired according to its holder's clock, or less than a third of its duration remains. Call it before
     /// an irreversible operation: while a process was paused, another holder may have acquired the lease, or may acquire
     /// it before the request reaches the provider.
     /// - Throws: ``AuthError`` with `lease_lost`.

@@ -54,7 +54,7 @@ public struct URLSessionTransport: HTTPTransport {
         for field in call.head.headerFields where field.name != .cookie {
             request.addValue(field.value, forHTTPHeaderField: field.name.rawName)
         }
-        // HTTP/2 cookie fields are separate; HTTP/1.1 requires a single field, without commas (RFC 6265 section 5.4).
+        // HTTP/2 permits separate cookie fields; HTTP/1.1 requires a single field, without commas (RFC 6265 section 5.4).
         let cookies = call.head.headerFields[values: .cookie]
         if !cookies.isEmpty { request.setValue(cookies.joined(separator: "; "), forHTTPHeaderField: "Cookie") }
         if !call.body.isEmpty { request.httpBody = Data(call.body) }
@@ -74,7 +74,7 @@ public struct URLSessionTransport: HTTPTransport {
 
 /// One HTTP request in progress.
 private struct Exchange {
-    /// The continuation that waits for the response or, for a stream, its headers; nil once they have arrived.
+    /// The continuation that waits for the response or, for a stream, its headers; nil once a stream's headers have arrived.
     var continuation: CheckedContinuation<TransportResponse, any Error>?
     let call: TransportRequest
     /// The receiver of the body as it arrives. Weak, because releasing the body ends the request.

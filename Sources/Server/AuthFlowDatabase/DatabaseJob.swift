@@ -45,7 +45,7 @@ final class DatabaseJob<Link: DatabaseLink>: Sendable {
 
     /// Ends the request at its deadline. Its connection, if any, is interrupted, because a late response must not be mistaken for
     /// the response to the next request.
-    /// - Parameter reason: The reason why the request had to wait.
+    /// - Parameter reason: The error message if the request is still waiting for a connection.
     /// - Returns: The phase of the request at its deadline.
     func expire(_ reason: String) -> Phase {
         phase.withLock { phase in

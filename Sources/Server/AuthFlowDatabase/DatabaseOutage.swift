@@ -11,7 +11,7 @@ struct DatabaseOutage: Sendable {
     /// Records another failure.
     init(_ failure: DatabaseFailure, after previous: DatabaseOutage?) {
         let now = ContinuousClock.now
-        // Without requests, no attempt is made, and the database may have been available in the meantime.
+        // No attempts are made without requests, so the database may have been available since an old outage.
         let previous = previous.flatMap { $0.nextAttempt + .seconds(60) < now ? nil : $0 }
         self.failure = failure
         self.start = previous?.start ?? now

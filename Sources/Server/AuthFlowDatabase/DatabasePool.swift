@@ -6,7 +6,7 @@ import Synchronization
 
 /// A bounded pool of connections to one database. Each connection has its own thread, on which its calls block.
 ///
-/// A connection is opened when no connection is free for a request, and closed when it has been idle for a while.
+/// A connection is opened when no connection is free for a request, and closed when its idle timeout expires.
 final class DatabasePool<Link: DatabaseLink>: Sendable {
     private typealias Job = DatabaseJob<Link>
 
@@ -177,7 +177,7 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
 
     // MARK: Threads
 
-    /// Adds a thread if one is needed; the caller must start the thread. If it is too early for another attempt to connect, a timer is started.
+    /// Adds a thread if one is needed; the caller must start the thread. If it is too early for another connection attempt, a timer is started.
     private func addThread(_ state: inout State) -> Int? {
         if let opening = state.addThread(limit: connections) { return opening }
         if let outage = state.outage, !state.waiting.isEmpty, state.openings.isEmpty, !state.hasRetryTimer,

@@ -1,8 +1,8 @@
 import AuthFlowSystem
 import Synchronization
 
-/// The socket of a connection, which other threads may shut down while a client library uses it. It has its own descriptor, because
-/// the library closes the original one whenever the connection fails, and its number may then be reused.
+/// The socket of a connection, which other threads may shut down while a client library uses it. It uses a duplicate descriptor,
+/// because the library closes the original descriptor whenever the connection fails, and the number may then be reused.
 package final class DatabaseSocket: Sendable {
     private let descriptor: Mutex<Int32?>
 

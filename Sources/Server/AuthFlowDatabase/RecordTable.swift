@@ -1,6 +1,6 @@
 package import AuthFlow
 
-/// A database's operations on records. Each change to a record is atomic and uses the database's clock.
+/// A database's operations on records. Each change to a record is atomic, and times are from a clock that all processes share.
 package protocol RecordTable: Sendable {
     /// Reads the bytes of an unexpired record.
     func bytes(of digest: [UInt8]) async throws -> [UInt8]?

@@ -110,7 +110,7 @@ public struct AuthorizationMiddleware<Context: AuthorizedRequestContext>: Router
     }
 }
 
-/// An error of a handler, whose response also has the fields of the authorization.
+/// An error that a handler threw; its response also contains the authorization's header fields.
 private struct AuthorizedError: HTTPResponseError {
     let base: any HTTPResponseError
     let fields: HTTPFields

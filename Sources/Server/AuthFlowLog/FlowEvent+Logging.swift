@@ -4,8 +4,8 @@ public import Logging
 extension FlowEvent {
     /// An observer that logs every event with swift-log, for services that perform sign-ins.
     ///
-    /// The messages contain no secrets: URLs are logged without their parameter values. A failure's log entry has the
-    /// metadata `action` if there is a recommended action for the operator.
+    /// The messages contain no secrets: URLs are logged without their parameter values. The metadata of a failure
+    /// contains the key `action` if an action is recommended to the operator.
     ///
     /// ```swift
     /// let log = Logger(label: "auth")

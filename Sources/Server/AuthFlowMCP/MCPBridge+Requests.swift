@@ -86,8 +86,8 @@ extension MCPBridge {
         return try await read(response, for: message, id, session)
     }
 
-    /// Whether a response indicates that the server has lost the session. Some servers respond with 400 and a message that says that the session is
-    /// unknown or has ended, or that the server is not initialized.
+    /// Whether a response indicates that the server has lost the session. Some servers respond with 400 and a message about an unknown or
+    /// ended session, or an uninitialized server.
     static func isLostSession(_ status: Int, _ body: [UInt8]) -> Bool {
         guard status == 400 else { return status == 404 }
         let text = String(decoding: body.prefix(4096), as: UTF8.self).lowercased()

@@ -48,7 +48,7 @@ extension MCPBridge {
             let bytes = ids.isEmpty ? await endpoint.errorBody(of: response) : try await collect(response.body)
             try Task.checkCancellation()
             whole = ResponseStream(head: response.head, body: ResponseBody(bytes))
-            // The server has executed the requests to which it responds.
+            // The server has executed the requests to which it has responded, so the batch must not be sent again.
             let isAnswer =
                 MCPMessage(bytes)?.answeredIDs.contains { answered in
                     ids.contains { MCPMessage.areEqual($0, answered) }

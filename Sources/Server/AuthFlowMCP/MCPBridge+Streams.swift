@@ -116,8 +116,8 @@ extension MCPBridge {
     /// The maximum number of consecutive attempts to resume a stream without receiving a new message.
     private static let maximumFailures = 5
 
-    /// MCP 2025-11-25, "Resumability and Redelivery": a GET with the last event ID, after the server's reconnection
-    /// time.
+    /// Resumes a stream with a GET request that contains the last event ID, after the server's reconnection time (MCP 2025-11-25,
+    /// "Resumability and Redelivery").
     private func resume(
         after id: String,
         in wait: Duration,
@@ -129,7 +129,7 @@ extension MCPBridge {
         fields[MirroredHeaders.lastEventID] = id
         var wait = wait
         while true {
-            // The reconnection time also counts toward the idle timeout.
+            // The reconnection time is limited to the idle timeout.
             try await clock.sleep(for: min(options.idleTimeout, wait))
             do {
                 let response = try await endpoint.send(.get, fields)

@@ -4,7 +4,7 @@ import Synchronization
 
 /// Connects an MCP host that uses the stdio transport to a remote MCP server that requires a sign-in.
 ///
-/// Bodies pass through unchanged, except that missing or differently written IDs are corrected and invalid tools are removed. The bridge handles
+/// Bodies pass through unchanged, except that missing or reformatted response IDs are corrected and invalid tools are removed. The bridge handles
 /// only the header fields for tokens, sessions and the transport. The host chooses the revision (2025-03-26 or later).
 ///
 /// ```swift
@@ -57,7 +57,7 @@ public final class MCPBridge: Sendable {
     /// Creates a bridge.
     /// - Parameters:
     ///   - client: The client for the server.
-    ///   - transport: Sends the requests; default: the system's.
+    ///   - transport: Sends the requests; default: the system's transport.
     ///   - clock: The clock for delays and timeouts; default: the system's.
     ///   - options: The settings; default: the defaults of ``Options``.
     ///   - write: Sends a message to the host: one line of JSON, without the newline. Several tasks call it

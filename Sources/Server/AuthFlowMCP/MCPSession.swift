@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// The session with a server that uses revision 2025-11-25 or earlier: the client and the server negotiate the
+/// The session with a server that uses revision 2025-11-25 or earlier, in which the client and the server negotiate the
 /// revision.
 struct MCPSession: Sendable {
     /// `Mcp-Session-Id`, which is as sensitive as a password; nil if the server does not issue one.

@@ -41,7 +41,7 @@ enum PostgreSQLSchema {
         let name = PostgreSQLSettings.quoted(schema)
         try link.run("SET statement_timeout = '60s'; SET lock_timeout = '60s'; BEGIN")
         do throws(DatabaseFailure) {
-            // The lock admits one process at a time, because a concurrent CREATE SCHEMA would fail.
+            // The lock serializes migrations, because a concurrent CREATE SCHEMA would fail.
             // It is released at the end of the transaction.
             try link.run("SELECT pg_advisory_xact_lock(hashtext('authflow migration'))")
             // CREATE SCHEMA IF NOT EXISTS requires the privilege even if the schema exists.

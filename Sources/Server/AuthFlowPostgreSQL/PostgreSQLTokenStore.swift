@@ -29,7 +29,7 @@ public struct PostgreSQLTokenStore: Sendable {
     ///   - waitTimeout: The maximum time to wait for a lease that another process holds; default: 30 seconds.
     ///   - allowsUnverifiedServer: Whether the URL may specify TLS without a verified certificate, or no TLS, over a
     ///     network. An attacker who can impersonate the database can then read every session. Default: no.
-    ///   - host: Provides the clock and random bytes; default: the system's.
+    ///   - host: The clock and random number generator; default: the system's.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; `unsupported` when libpq is not installed.
     public init(
         url: Secret,

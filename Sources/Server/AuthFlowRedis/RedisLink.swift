@@ -83,7 +83,7 @@ typealias RedisCommand = [[UInt8]]
     func response(to request: RedisCommand) throws(DatabaseFailure) -> Result<RedisValue, DatabaseFailure> {
         try append(request)
         let result = try nextReply()
-        // The connection is closed, because it is useless if, for example, the server has become a replica.
+        // Throwing closes the connection, which is unusable if, for example, the server has become a replica.
         if case .failure(let failure) = result, failure.kind != .refused { throw failure }
         return result
     }

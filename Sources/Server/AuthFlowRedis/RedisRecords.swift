@@ -25,7 +25,7 @@ struct RedisRecords: RecordTable {
                 if settings.database != 0 { try link.run("SELECT", "\(settings.database)") }
                 try Self.requireNoEviction(link)
                 if use == .messages { try link.run("SUBSCRIBE", channel) }
-                // Messages may be rare. A request has its own deadline, which is earlier.
+                // The subscriber connection has no timeout, because messages may be rare. A request's deadline is earlier than this timeout.
                 try link.setTimeout(use == .messages ? 0 : 10_000)
                 return link
             },

@@ -29,7 +29,7 @@ public struct RedisTokenStore: Sendable {
     ///   - waitTimeout: The maximum time to wait for a lease that another process holds; default: 30 seconds.
     ///   - allowsPlainText: Whether a remote server is allowed. The connection does not use TLS, so an
     ///     attacker on the network path can read every session. Default: no.
-    ///   - host: Provides the clock and random bytes; default: the system's.
+    ///   - host: The clock and random number generator; default: the system's.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; `unsupported` for TLS, which hiredis 0.14 does
     ///   not support.
     public init(

@@ -14,7 +14,7 @@ extension TokenStoreFactory {
             "connections",
             .number(1...64),
             default: 4,
-            "The maximum number of connections per process."
+            "The maximum number of connections per process, in addition to the connection for notifications."
         )
         let plainText = ConfigurationKey(
             "allow_plain_text",

@@ -68,7 +68,7 @@ enum SQLiteValue: Sendable, Hashable {
         unsafe authflow_sqlite_close(database)
     }
 
-    /// Sets how long statements wait for a lock that another connection holds, in milliseconds.
+    /// Sets the busy timeout, in milliseconds: the maximum time to wait for a lock that another connection holds.
     func setBusyTimeout(_ milliseconds: Int32) { unsafe authflow_sqlite_set_busy_timeout(database, milliseconds) }
 
     /// Runs one statement.

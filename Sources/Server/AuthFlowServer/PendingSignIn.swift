@@ -45,7 +45,7 @@ extension PendingSignIn {
 
     /// Decodes a note.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_callback` if the note cannot be decoded, for example
-    ///   because it is from a different version.
+    ///   because a different version of the program encoded it.
     init(note: String?) throws(AuthError) {
         do {
             self = try JSONDecoder().decode(Self.self, from: Data((note ?? "").utf8))

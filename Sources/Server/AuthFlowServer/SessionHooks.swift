@@ -1,7 +1,7 @@
 public import AuthFlow
 import AuthFlowEssentials
 
-/// The application's hooks into the lifecycle of a session. Each function is awaited; one with a timeout, at most until then.
+/// The application's hooks into the lifecycle of a session. Each function is awaited, but no longer than its timeout, if any.
 public struct SessionHooks: Sendable {
     /// Accepts or rejects a sign-in before a session is created: create the user here, look up roles, or reject the user.
     ///
@@ -10,7 +10,7 @@ public struct SessionHooks: Sendable {
     /// belong to the same grant. Default: every user is accepted.
     public var onSignIn: @Sendable (NewSignIn) async throws -> SignInDecision = { _ in .accept }
 
-    /// Starts when a user signs out with ``SessionServerOptions/logoutPath``, before the session ends. It cannot prevent
+    /// Runs when a user signs out with ``SessionServerOptions/logoutPath``, before the session ends. It cannot prevent
     /// the sign-out. If the store fails afterward, the user can try again, and the hook runs again. Default: does
     /// nothing.
     public var onSignOut: @Sendable (Session) async -> Void = { _ in }

@@ -4,7 +4,7 @@ import AuthFlowEssentials
 // The authorization response: the server validates it, the application accepts or rejects the sign-in, and a session starts.
 
 extension SessionServer {
-    /// Handles the callback: exchanges the code, creates a session with a new identifier, and continues to the
+    /// Handles the callback: exchanges the code, creates a session with a new identifier, and sends the browser to the
     /// requested page.
     /// - Parameter parameters: The encoded parameters of the authorization response.
     func finishSignIn(

@@ -33,7 +33,7 @@ extension SessionServer {
             // Do not redirect directly to the provider: a visit through a link on another site lacks the cookie of an existing session, and with several
             // providers the user chooses one.
             let query = (returnPath ?? own).map { "?\(FormURLEncoding.encodeQuery(["return_to": $0]))" } ?? ""
-            // If the URL is too long, a visit without the cookie would require the user to sign in again.
+            // Omit the return path if the URL is too long; otherwise, a visit without the cookie would require the user to sign in again.
             let address = ReturnAddress(options.loginPath + query, prefixes: nil)
             return ServerResponse.redirect(to: address?.path ?? options.loginPath)
         }

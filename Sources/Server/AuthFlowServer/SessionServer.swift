@@ -376,7 +376,7 @@ public final class SessionServer: Sendable {
     /// Whether a refresh or a write is in progress.
     package var isBusy: Bool { providers.contains { $0.credentials.unfinished.isBusy } }
 
-    /// Waits for operations that must complete. Call it before the process exits. Subsequent calls to ``readiness()``
+    /// Waits for operations that must complete, such as refreshes. Call it before the process exits. Subsequent calls to ``readiness()``
     /// report that the process is not ready.
     /// - Returns: Whether all operations completed in time.
     public func drain(within waitTimeout: Duration = .seconds(10)) async -> Bool {

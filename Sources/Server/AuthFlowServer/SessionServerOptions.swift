@@ -23,7 +23,7 @@ public struct SessionServerOptions: Sendable {
     /// `frontchannel_logout_session_required`.
     ///
     /// Browsers do not send the session cookie with this request, so the session is looked up by the request's
-    /// unauthenticated `iss` and `sid`, so any client that knows a `sid` can end that session. Use back-channel logout if
+    /// unauthenticated `iss` and `sid`: any client that knows a `sid` can end that session. Use back-channel logout if
     /// the provider supports it.
     public var frontChannelLogoutPath: String?
 

@@ -49,7 +49,7 @@ struct SignInCookies: Sendable {
             .sorted { time($0.value) > time($1.value) }
     }
 
-    /// The newest cookies of a browser, at most as many as sign-ins can be in progress.
+    /// The newest cookies of a browser, up to the maximum number of cookies.
     func newest(in cookies: RequestCookies) -> [(name: String, value: String)] {
         Array(all(in: cookies).filter { $0.value.utf8.count >= 43 }.prefix(Self.limit))
     }

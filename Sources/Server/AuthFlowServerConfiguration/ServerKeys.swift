@@ -13,7 +13,7 @@ enum ServerKeys {
         "providers",
         .list(ProviderEntry.value),
         default: [],
-        "The providers at which users sign in: for each, the name of its profile, which is also its name in sessions, or an object. Default: the default profile, or the only profile. The store of the first profile is used."
+        "The providers at which users sign in. Each element is the name of a profile, which is also the name of the provider in sessions, or an object. Default: the default profile, or the only profile. The store of the first profile is used."
     )
     static let loginPath = path("login_path", "/login", "The path that starts a sign-in.")
     static let logoutPath = path("logout_path", "/logout", "The path that ends the session.")

@@ -75,7 +75,7 @@ extension SessionServer {
         try entries.isEmpty ? [file.profile()] : entries.map { try file.profile($0.profile) }
     }
 
-    /// The profile whose store contains the sessions: that of the first provider.
+    /// The first provider's profile, whose store contains the sessions.
     /// - Throws: ``/AuthFlow/ConfigurationError``.
     package static func profileWithStore(in file: ConfigurationFile, host: HostServices) throws -> Profile {
         let object = try file.server.checked(configurationKeys, environment: host.environment)

@@ -51,7 +51,7 @@ extension AssertionSourceFactory {
         }
     }
 
-    /// `environment`: a variable that a CI system sets.
+    /// `environment`: an environment variable that a CI system sets.
     public static var environment: AssertionSourceFactory {
         let variable = ConfigurationKey("variable", required: .text, "The name of the environment variable.")
         return AssertionSourceFactory("environment", keys: [variable, audience]) { options, _ in

@@ -21,7 +21,7 @@ package struct ClientKey: Sendable {
     static let keyID = ConfigurationKey(
         "kid",
         .text,
-        "The kid of the key; in a JWK set, it selects the key. Default: the JWK's kid, otherwise its thumbprint."
+        "The kid of the key; in a JWK Set, it selects the key. Default: the JWK's kid, otherwise its thumbprint."
     )
     private static let algorithm = ConfigurationKey(
         "algorithm",

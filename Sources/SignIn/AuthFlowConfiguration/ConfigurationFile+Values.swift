@@ -15,7 +15,7 @@ extension ConfigurationFile {
     ///   - assertions: The sources of assertions.
     ///   - resourceServer: The keys of `resource_server`, `ResourceServer.configurationKeys`; default: none are looked up.
     ///   - server: The keys of `server`, `SessionServer.configurationKeys`; default: none are looked up.
-    ///   - name: The name of the values, for messages.
+    ///   - name: The name of the configuration in messages.
     ///   - directory: The base directory for relative paths; default: the working directory.
     /// - Throws: ``ConfigurationError`` with the key of the invalid value; ``AuthError`` with `invalid_configuration`
     ///   for profile names that differ only in case and punctuation; any error from looking up a value.
@@ -59,7 +59,7 @@ extension ConfigurationFile {
 /// Looks up the values of a shape.
 private struct ConfigurationLookup {
     let values: any ConfigurationValues
-    /// The name of the values in messages.
+    /// The name of the configuration in messages.
     let name: String
     /// The secrets that were found, keyed by their placeholders in the JSON.
     private(set) var secrets: [String: Secret] = [:]

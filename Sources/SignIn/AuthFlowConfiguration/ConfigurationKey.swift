@@ -89,7 +89,7 @@ public struct ConfigurationKeyDeclaration: Sendable {
         self.summary = summary
     }
 
-    /// The issue for an object that lacks this required key.
+    /// The error message for an object that lacks this required key.
     var missing: String {
         guard case .choice(let names) = shape else { return "the key \"\(name)\" is missing. \(summary)" }
         return "the key \"\(name)\" is missing. \(summary) Known: \(names.joined(separator: ", "))"

@@ -44,7 +44,7 @@ struct ConfigurationNode: Sendable {
     }
 
     /// A program and its arguments. A program name with a slash is a path relative to the directory of the
-    /// configuration file, never to the working directory, which may be an attacker's repository.
+    /// configuration file, never to the working directory, which may be a checkout of an attacker's repository.
     func command(_ words: [String]) -> [String] {
         guard let program = words.first, program.contains("/") else { return words }
         return [absolute(program)] + words.dropFirst()

@@ -3,7 +3,7 @@ public import AuthFlowHTTP
 /// Values that are looked up by key, as is usual for services: environment variables, command-line arguments, secret files, YAML.
 ///
 /// `AuthFlowSwiftConfiguration` looks them up in swift-configuration's `ConfigReader`. A key has one component for each level of a configuration
-/// file: `profiles`, `work`, `client_id`. A missing value is nil, and a value of another type is an error.
+/// file: `profiles`, `work`, `client_id`. A missing value is nil, and a value of the wrong type is an error.
 public protocol ConfigurationValues: Sendable {
     /// A string.
     func text(_ key: [String]) async throws -> String?

@@ -123,7 +123,7 @@ extension NetworkSettings {
 
     private static func requireHostAndPort(_ text: String) throws(AuthError) {
         let parts = text.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
-        // `*`, `+` and `-` are special to libcurl.
+        // `*`, `+` and `-` have a special meaning in libcurl (CURLOPT_RESOLVE).
         let allowed = Set("abcdefghijklmnopqrstuvwxyz0123456789.-".utf8)
         let host = String(parts[0])?.lowercased() ?? ""
         guard parts.count == 2, !host.isEmpty, !host.hasPrefix("-"), allowed.isSuperset(of: host.utf8),

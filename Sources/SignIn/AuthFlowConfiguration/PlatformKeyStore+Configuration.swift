@@ -11,7 +11,7 @@ extension PlatformKeyStore {
             "synchronizable_to_all_devices",
             .flag,
             default: false,
-            "Whether iCloud syncs the credential to the user's other devices; a single device can then not be signed out separately."
+            "Whether iCloud syncs the credential to the user's other devices; if so, a single device cannot be signed out separately."
         )
         return [
             TokenStoreFactory("secret-service") { _, host in try store("secret-service", host) },

@@ -93,7 +93,7 @@ public struct Profile: Sendable {
     /// - Throws: ``ConfigurationError`` with the location of the issue.
     package func apiOrigins() throws(ConfigurationError) -> [Endpoint] { try value(of: ProfileKeys.apiOrigins) }
 
-    /// The value of a key, without reading or checking the others.
+    /// The value of a key, without reading or validating other keys.
     private func value<Value>(of key: ConfigurationKey<Value>) throws(ConfigurationError) -> Value {
         let members = JSON.object((section.json.object ?? [:]).filter { $0.key == key.declaration.name })
         try section.check(members, [key.declaration])

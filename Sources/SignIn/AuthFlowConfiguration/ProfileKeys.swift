@@ -31,7 +31,7 @@ public enum ProfileKeys {
     package static let clientKey = ConfigurationKey(
         "client_key",
         ClientKey.value,
-        "The private key that signs client assertions and request objects: a key in a PKCS #11 token; or a PEM, JWK or JWK Set file, which other users must not be able to read (a file that belongs to root may be group-readable, like a secret that Kubernetes mounts with fsGroup), and which is reloaded when it is replaced."
+        "The private key that signs client assertions and request objects: a key in a PKCS #11 token; or a PEM, JWK or JWK Set file, which other users must not be able to read (a file owned by root may be group-readable, like a secret that Kubernetes mounts with fsGroup), and which is reloaded when it is replaced."
     )
     static let dpopKey = ConfigurationKey(
         "dpop_key",
@@ -52,7 +52,7 @@ public enum ProfileKeys {
                 }
             )
         ),
-        "The private key that decrypts tokens from the provider: a PEM, JWK or JWK set file that other users cannot read; during rotation, the file must also contain the old key."
+        "The private key that decrypts tokens from the provider: a PEM, JWK or JWK Set file that other users must not be able to read; during rotation, the file must also contain the old key."
     )
     private static let decryptionFile = ConfigurationKey("file", required: .path, "The file.")
     private static let decryptionAlgorithm = ConfigurationKey(

@@ -3,7 +3,7 @@ import AuthFlowJSON
 
 /// The likely cause of a syntax error in a configuration file, as a sentence.
 enum SyntaxHint {
-    /// - Returns: A sentence without its period, after a separator; an empty string when the cause is unknown.
+    /// - Returns: The hint, with a leading separator and without a final period; an empty string when the cause is unknown.
     static func text(for syntaxError: JSONSyntaxError, in text: [UInt8]) -> String {
         if text.starts(with: [0xEF, 0xBB, 0xBF]) { return ". Save the file without a byte order mark" }
         let rest = text[min(syntaxError.offset, text.count)...]

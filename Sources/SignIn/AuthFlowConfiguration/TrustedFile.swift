@@ -60,7 +60,7 @@ struct TrustedFile {
         return bytes
     }
 
-    /// Requires that no user who is not trusted can replace a directory or a symbolic link on the path to the file.
+    /// Requires that no untrusted user can replace a directory or a symbolic link in the path of the file.
     private func requireProtectedAncestors(of path: String) throws(AuthError) {
         let start = path.hasPrefix("/") ? "" : FileManager.default.currentDirectoryPath
         var rest = "\(start)/\(path)".split(separator: "/").filter { $0 != "." }[...]
@@ -100,18 +100,18 @@ struct TrustedFile {
     }
 
     private static let home: String = {
-        // Not from the environment, which another user's shell may have set.
+        // The environment is not used, because another user's shell may have set it.
         let path = HomeDirectory.path(environment: [:])
         return resolved(path) ?? path
     }()
 
-    /// Whether the owner of a directory or a symbolic link is this user or root. In a user namespace, the ID of a user who has no ID there,
-    /// such as root, is the overflow ID (user_namespaces(7)).
+    /// Whether the owner of a directory or a symbolic link is this user or root. In a user namespace, the ID of an unmapped user, such as root, is
+    /// the overflow ID (user_namespaces(7)).
     private func isTrusted(_ owner: uid_t) -> Bool { isOwn(owner) || owner == Self.overflowID }
 
     private func isOwn(_ owner: uid_t) -> Bool { owner == geteuid() || owner == 0 }
 
-    /// The overflow ID in a user namespace; nil if every user has an ID.
+    /// The overflow ID in a user namespace; nil in the initial user namespace, in which every user ID is mapped.
     private static let overflowID: uid_t? = {
         func words(_ path: String) -> [Substring] {
             let bytes = BoundedFile.contents(atPath: path, maximumSize: 4096) ?? []
@@ -121,7 +121,7 @@ struct TrustedFile {
         return isInitial ? nil : words("/proc/sys/kernel/overflowuid").first.flatMap { uid_t($0) }
     }()
 
-    /// Requires that not just any user could have created the file in a directory such as `/tmp`.
+    /// Rejects a file that any user could have created in a directory such as `/tmp`.
     private func requireKnownCreator(_ file: stat) throws(AuthError) {
         var directory = stat()
         guard unsafe stat(FilePath.directory(of: resolved), &directory) == 0 else {

@@ -6,7 +6,7 @@ import Synchronization
 ///
 /// The first agent in the list that is known to work is used; if there is none, the first agent that may work.
 struct UserAgentChoice: Sendable {
-    /// The name that stands for all agents that need no options, in the order in which the program lists them.
+    /// The name that represents all agents that need no options, in the order in which the program lists them.
     static let auto = "auto"
 
     /// The choice in a profile: one agent with its options, or nil for all agents that need no options.
@@ -96,7 +96,8 @@ struct UserAgentChoice: Sendable {
     /// The agents in order, each with the reason why it does or does not work in this environment.
     var reasons: [String] { candidates.map { "\($0.factory.name): \($0.availability.reason)" } }
 
-    /// The methods for these flows, in order of preference. A user agent of last resort comes after the other flows.
+    /// The methods for these flows, in order of preference. If the flows include the device flow, a user agent of last resort is tried last, unless
+    /// opening a browser is disabled.
     /// - Parameter devicePresenter: Shows the user code of the device flow; nil when the program does not support that flow.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the flow jwt_bearer has no assertion. A missing agent is not reported
     ///   until a user must sign in, because most client operations need no agent.
@@ -222,7 +223,7 @@ private final class ChosenUserAgent: UserAgent {
 }
 
 extension SignInMethods {
-    /// Creates the user agents that the first sign-in would create, so that an error in their options is reported now.
+    /// Creates the user agents that the first sign-in would create, so that an error in their options is reported immediately.
     /// - Throws: ``ConfigurationError``, for example for a secret that cannot be read.
     package func createUserAgents() throws {
         for case .userAgent(let agent) in methods { _ = try (agent as? ChosenUserAgent)?.created() }

@@ -4,7 +4,7 @@ extension BrowserLauncher {
     private static let command = ConfigurationKey(
         "browser",
         .command,
-        "The browser to run and its arguments, such as [\"google-chrome\", \"--profile-directory=Work\"], instead of the default browser. %s is replaced by the URL if it is an argument of its own or part of an option, such as --app=%s, and rejected elsewhere; without %s, the URL is appended. No shell is involved, and the program receives only the environment variables that a browser needs."
+        "The browser to run and its arguments, such as [\"google-chrome\", \"--profile-directory=Work\"], instead of the default browser. %s is replaced by the URL if it is a separate argument or part of an option, such as --app=%s, and rejected elsewhere; without %s, the URL is appended. No shell is involved, and the program receives only the environment variables that a browser needs."
     )
     private static let opensBrowser = ConfigurationKey(
         "open_browser",

@@ -56,7 +56,7 @@ public struct BrowserLauncher: Sendable {
 
     /// A launcher for a browser with a given command line.
     /// - Parameters:
-    ///   - command: The program, by name or path, and its arguments. `%s` is replaced by the URL if it is an argument of its own or part of an
+    ///   - command: The program, by name or path, and its arguments. `%s` is replaced by the URL if it is a separate argument or part of an
     ///     option such as `--app=%s`, and rejected elsewhere; without it, the URL is appended as the last argument. No shell is involved.
     ///   - environment: The environment variables for finding the program, which receives only those that a browser needs.
     public static func command(
@@ -85,13 +85,13 @@ public struct BrowserLauncher: Sendable {
         guard given.contains(where: isPlace) || !given.contains(where: { $0.contains("%s") }) else {
             throw AuthError(
                 .userAgentFailed,
-                "in the browser command, %s must be an argument of its own or part of an option without spaces, such as --app=%s"
+                "in the browser command, %s must be a separate argument or part of an option without spaces, such as --app=%s"
             )
         }
         let arguments = given.contains(where: isPlace) ? replaced : given + [url]
         let start = ContinuousClock.now
         try DetachedProcess.start([path] + arguments, environment: environment.filter { isNeeded($0.key) }) { status in
-            // A browser that exits much later did open the URL, regardless of its exit status.
+            // A browser that exits much later has opened the URL, regardless of its exit status.
             guard status != 0, start.duration(to: .now) < .seconds(60) else { return }
             onFailure("\(name) exited with status \(status)")
         }

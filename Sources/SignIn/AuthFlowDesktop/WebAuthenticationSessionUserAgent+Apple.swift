@@ -68,7 +68,7 @@ extension UserAgentFactory {
     }
 }
 
-/// One visit in a sign-in window.
+/// One visit to the provider's pages in a sign-in window.
 @MainActor private final class WebAuthenticationVisit: NSObject, ASWebAuthenticationPresentationContextProviding {
     private let anchor: @MainActor @Sendable () -> ASPresentationAnchor
     private var session: ASWebAuthenticationSession?

@@ -97,7 +97,7 @@ extension Cookie {
     func matches(_ endpoint: Endpoint) -> Bool {
         let hostFits = endpoint.host == domain || !isHostOnly && endpoint.host.hasSuffix(".\(domain)")
         let requestPath = endpoint.path.isEmpty ? "/" : endpoint.path
-        // Section 5.1.4: /am covers /am and /am/x, not /amx.
+        // Section 5.1.4: /am matches /am and /am/x, but not /amx.
         let pathFits =
             requestPath == path
             || requestPath.hasPrefix(path) && (path.hasSuffix("/") || requestPath.dropFirst(path.count).first == "/")

@@ -28,7 +28,7 @@ package struct CookieJar: Sendable {
         if cookies.count > Self.capacity { cookies.removeFirst() }
     }
 
-    /// The `Cookie` field for a request (section 5.4): longer paths first, then older cookies; nil when there are none.
+    /// The `Cookie` field for a request (section 5.4): longer paths first, then older cookies; nil when no cookie matches.
     /// - Parameters:
     ///   - endpoint: The endpoint of the request.
     ///   - now: The current time.

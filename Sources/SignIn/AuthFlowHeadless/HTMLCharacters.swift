@@ -31,7 +31,7 @@ enum HTMLCharacters {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// The character of a reference, and the number of bytes after the ampersand; nil if this is not a reference.
+    /// The character that a reference represents, and the number of bytes after the ampersand; nil if this is not a reference.
     private static func reference(_ bytes: ArraySlice<UInt8>, isValue: Bool) -> (Unicode.Scalar, Int)? {
         if bytes.first == UInt8(ascii: "#") { return number(bytes) }
         let name = bytes.prefix(maximumName).prefix(while: \.isLetterOrDigit)

@@ -40,7 +40,7 @@ struct HTMLForm: Sendable {
                 || ["username", "user", "login", "identifier", "email", "loginfmt", "uid"].contains(name.lowercased())
         }
 
-        /// The decision that one of the button's texts expresses; nil if a more visible text expresses a decision.
+        /// The decision that the given text of the button expresses; nil if a more visible text already expresses a decision.
         func decision(in text: KeyPath<Field, String>) -> ButtonText.Decision? {
             for visible in [\Field.label, \.value, \.name] {
                 let decision = ButtonText(self[keyPath: visible]).decision

@@ -75,7 +75,7 @@ extension HTMLFormDriver: LoginDriver {
             guard !page.hasTypedUserName else {
                 throw refusal(page, "asks for text although the user name has been entered", html)
             }
-            // This page asks for the user name, and the next one for the password.
+            // This page asks for the user name, and the next page for the password.
             var navigation = try submit(form, on: page, [field.name: username], pressing: form.signInButton)
             navigation.typesUserName = true
             return navigation
@@ -114,7 +114,7 @@ extension HTMLFormDriver: LoginDriver {
         return try submit(form, on: page, pressing: button)
     }
 
-    /// - Throws: ``/AuthFlow/AuthError`` unless the page can be used. Some providers send a sign-in page with an error status.
+    /// - Throws: ``/AuthFlow/AuthError`` when the page cannot be used. Some providers send a sign-in page with an error status.
     private func requireSuccess(_ page: HeadlessPage, _ html: HTMLPage, isSignIn: Bool) throws(AuthError) {
         let status = page.response.status
         guard !(200..<300).contains(status) else { return }
@@ -150,7 +150,7 @@ extension HTMLFormDriver: LoginDriver {
         return grants || form.buttons.contains(where: \.refuses) && !ButtonText(button.label).isPlainSignIn
     }
 
-    /// Submits a form. The origins of the form's page and target must be listed, whatever the form contains, because a
+    /// Submits a form. The origins of the form's page and target must be listed, regardless of the form's contents, because a
     /// page on another site could otherwise misuse the user's session with the provider.
     private func submit(
         _ form: HTMLForm,

@@ -40,7 +40,7 @@ final class Transcript: Sendable {
     }
 
     /// Creates the file before the first request.
-    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` when the file cannot be written, or is another file of the user.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` when the file cannot be written, or already exists and is not a transcript.
     func begin() throws(AuthError) {
         let isFirst = text.withLock { $0 == Self.mark }
         guard isFirst else { return }

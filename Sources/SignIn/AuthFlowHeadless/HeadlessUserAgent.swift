@@ -58,7 +58,7 @@ extension HeadlessUserAgent: UserAgent {
                             "The shared cookies could not be read, so the session at \(start.origin) may remain active."
                         )
                     }
-                    // However the provider responds, no app of the group may use the session any longer.
+                    // Regardless of the provider's response, no app in the group may continue to use the session.
                     do { try await sharedCookies?.remove() } catch { failure = failure ?? error }
                     do { try await driver.beginSignOut(in: browser) } catch { failure = failure ?? error }
                 }

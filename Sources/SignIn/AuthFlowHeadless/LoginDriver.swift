@@ -38,8 +38,7 @@ extension LoginDriver {
     /// Does nothing.
     public func beginSignOut(in browser: HeadlessBrowser) async throws {}
 
-    /// Presses the one button that confirms the sign-out ("log out", "sign out", "yes"), on a page of the provider that
-    /// has no other prompt.
+    /// Presses the one button that confirms the sign-out ("log out", "sign out", "yes"), on a provider page that has no other prompt.
     public func confirmSignOut(
         on page: HeadlessPage,
         at origin: String,

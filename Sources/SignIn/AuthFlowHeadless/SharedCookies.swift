@@ -20,8 +20,8 @@ public struct SharedCookies: Sendable {
     ///   - names: The names of the cookies to share.
     ///   - sharingSessionCookiesAtRisk: Whether session cookies are also shared. They are not meant to outlive the
     ///     browser's session, and become invalid only when the provider ends its session.
-    ///   - user: The user name with which the app signs in. Cookies from a sign-in with another name, or without a configured name, are not
-    ///     used. Default: none; the cookies of any user are used.
+    ///   - user: The user name with which the app signs in. Cookies from a sign-in with a different user name, or without a configured user name, are
+    ///     not used. Default: none; the cookies of any user are used.
     public init(
         store: SharedCredentialStore,
         origin: Endpoint,
@@ -44,7 +44,7 @@ public struct SharedCookies: Sendable {
     }
 
     /// The current cookies.
-    /// - Parameter purpose: A sign-out also uses cookies whose user is not known.
+    /// - Parameter purpose: A sign-out also uses cookies whose user is unknown.
     func snapshot(for purpose: RedirectOptions.Purpose, now: Date) async throws -> Snapshot {
         let document = try await store.value(for: origin.origin)
         guard mayUse(document, for: purpose) else { return Snapshot(cookies: [], document: document) }

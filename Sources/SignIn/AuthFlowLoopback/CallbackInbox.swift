@@ -3,7 +3,7 @@ import Synchronization
 
 /// Filters the requests at the loopback port: only one of them is accepted as the authorization response.
 ///
-/// Any page in the user's browser, and any process on the machine, can send requests here. Only a request for the exact
+/// Any page in the user's browser, and any process on the machine, can send requests to this port. Only a request for the exact
 /// path, in the requested response mode and with the state of this sign-in, completes it.
 final class CallbackInbox: Sendable {
     /// The outcome of a sign-in, for the page that the user sees.
@@ -108,7 +108,7 @@ final class CallbackInbox: Sendable {
         guard authorities.contains(request.authority?.lowercased() ?? "") else {
             return appearance.page(.badRequest, "Wrong host", "This server does not serve that host.")
         }
-        // A prefetch is not the redirect itself, because the browser has not navigated here yet.
+        // A prefetch is not the redirect itself, because the browser has not navigated to the URL yet.
         if request.headerFields.contains(where: {
             $0.name.canonicalName == "sec-purpose" && $0.value.contains("prefetch")
         }) {
@@ -132,7 +132,7 @@ final class CallbackInbox: Sendable {
         case (.get, .query):
             response = target.dropFirst(requestPath.count + 1)
         case (.get, .fragment):
-            // A browser does not send the fragment; the script of this page does.
+            // Browsers do not send fragments, so this page's script sends the fragment.
             return FragmentPage.response
         case (.post, .fragment) where isCrossOrigin(request): return unexpectedRequestResponse
         case (.post, .formPost), (.post, .fragment):
@@ -145,7 +145,7 @@ final class CallbackInbox: Sendable {
         default:
             return unexpectedRequestResponse
         }
-        // A page on any site can redirect the user here, so a request without the state is rejected, even during a
+        // A page on any site can redirect the user to this URL, so a request without the state is rejected, even during a
         // sign-out.
         guard let received = expected.response(response, at: redirectURI) else {
             reportIgnoredRedirect()
@@ -187,7 +187,7 @@ final class CallbackInbox: Sendable {
         expected.reporter.report(.userAgentVisit, details: ["ignored": "a redirect without the state of this request"])
     }
 
-    /// The response to a program that belongs to another user of this machine. That user may have read the URL of the
+    /// The response to a process that is owned by another user of this machine. That user may have read the URL of the
     /// start page from a command line, and could complete the sign-in with another account.
     private var otherUserResponse: TransportResponse? {
         guard LoopbackServer.peer?.isAnotherUser == true else { return nil }

@@ -16,7 +16,7 @@ package struct LoopbackPort {
     static func open(host: String, port: Int?) throws -> LoopbackPort {
         do {
             let isIPv6 = host == "[::1]"
-            // A port that is free in one address family may be taken in the other, so a few ports are tried.
+            // A port that is free in one address family may be in use in the other family, so a few ports are tried.
             for _ in 0..<(port == nil ? 5 : 1) {
                 let first = try listen(port ?? 0, isIPv6: isIPv6)
                 // RFC 8252 section 8.3: "the use of localhost is NOT RECOMMENDED". A browser may try ::1 first, where another process
@@ -40,7 +40,7 @@ package struct LoopbackPort {
 
     /// Binds a port and releases it.
     /// - Parameters:
-    ///   - host: The same as for ``open(host:port:)``.
+    ///   - host: The same errors as ``open(host:port:)``.
     ///   - port: The port; default: any free port.
     /// - Returns: The port.
     package static func probe(host: String, port: Int? = nil) throws -> Int {

@@ -39,7 +39,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         try self.init(checking: .object(own.merging(metadata) { own, _ in own }), at: clientID)
     }
 
-    /// Validates a document from another source.
+    /// Validates an existing document.
     /// - Parameters:
     ///   - json: The document.
     ///   - address: The URL at which the document is, or will be, served.

@@ -34,7 +34,7 @@ public struct DynamicRegistration: Sendable {
             self.metadata = metadata
         }
 
-        /// Sets the values that follow from the server's metadata.
+        /// Sets the values that depend on the server's metadata.
         fileprivate mutating func complete(for metadata: ProviderMetadata) {
             // RFC 7591 section 2: an omitted grant type is not registered, and the server may then reject refreshes.
             if grantTypes == nil {
@@ -176,7 +176,7 @@ public struct DynamicRegistration: Sendable {
             authentication: authentication,
             clientSecret: authentication.secret,
             clientSecretExpiresAt: secret == nil || expiry == 0 ? nil : Date(secondsSince1970: expiry),
-            // The client is registered already, and an error would lead to another registration. Without this URL, or with a URL that a public
+            // The client is already registered, and an error would lead to another registration. Without this URL, or with a URL that a public
             // provider must not refer to, the registration cannot be managed.
             registrationEndpoint: json["registration_client_uri"]?.string.flatMap { try? Endpoint($0) }.flatMap {
                 endpoint.mayReferTo($0) ? $0 : nil

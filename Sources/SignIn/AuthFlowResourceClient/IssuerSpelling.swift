@@ -2,7 +2,7 @@ import AuthFlowHTTP
 import AuthFlowJSON
 
 /// The two spellings of an issuer without a path: with and without a trailing slash. RFC 8414 section 3.1 removes a terminating slash from the URL of the
-/// metadata, so both have the same metadata, which contains only one of them. Many resources name the other one.
+/// metadata, so both have the same metadata URL, but the metadata contains only one spelling. Many resources list the other spelling.
 enum IssuerSpelling {
     /// The other spelling; nil for an issuer with a path.
     static func other(_ issuer: String) -> String? {

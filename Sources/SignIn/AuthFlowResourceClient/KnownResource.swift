@@ -67,7 +67,7 @@ extension KnownResource {
 
 /// The method by which a client obtains its `client_id` at an authorization server that a resource names.
 package enum ClientIdentification: String, Sendable, Hashable {
-    /// Pre-registration: the client was registered there beforehand.
+    /// Pre-registration: the client was registered with the authorization server in advance.
     case registered
     /// A client ID metadata document, whose URL is the `client_id`.
     case metadataDocument = "metadata_document"

@@ -19,7 +19,7 @@ public struct KnownResources: Sendable {
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func addresses() async throws -> [String] { try await records().filter { !$0.contains(" ") } }
 
-    /// The URLs of the protected resources that users have signed in to with preregistered clients of this name.
+    /// The URLs of the protected resources that users have signed in to with preregistered clients with this name.
     package func addresses(registered name: String) async throws -> [String] {
         let records = try await entries(of: Self.resources(true))
         guard name != "default" else { return records.filter { !$0.contains(" ") } }

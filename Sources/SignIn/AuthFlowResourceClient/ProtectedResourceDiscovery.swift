@@ -50,7 +50,7 @@ struct ProtectedResourceDiscovery: Sendable {
         return nil
     }
 
-    /// The well-known URL for the resource, and the one for its host, which MCP clients try next.
+    /// The well-known URL for the resource, and the well-known URL for its host, which MCP clients try next.
     func wellKnownURLs() throws(AuthError) -> [Endpoint] {
         let (own, hosts) = (address.wellKnownMetadata, address.wellKnownMetadataOfHost)
         return try own == hosts ? [Endpoint(hosts)] : [Endpoint(own), Endpoint(hosts)]

@@ -65,7 +65,7 @@ public struct ResourceChallenge: Sendable, Hashable {
         // RFC 9110 section 15.5.2 requires `WWW-Authenticate` in a 401 response, but some servers omit it; the
         // well-known URLs provide the rest.
         case (401, _): demand = .token
-        // Some servers reject a request without a token with 403; without a challenge, a 403 is only a denial.
+        // Some servers respond with 403 to a request without a token; a 403 response without a challenge is only a denial.
         case (403, nil) where chosen != nil, (403, "invalid_token"): demand = .token
         default: return nil
         }

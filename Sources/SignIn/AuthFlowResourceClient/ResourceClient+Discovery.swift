@@ -58,7 +58,7 @@ extension ResourceClient {
         )
     }
 
-    /// The authorization server with an issuer, and its metadata. The server's own spelling of the issuer is used from then on.
+    /// The authorization server with the given issuer, and its metadata. The server's own spelling of the issuer is used from then on.
     private func resolve(_ issuer: String, isAssumed: Bool) async throws -> (AuthorizationServer, ProviderMetadata) {
         let server = server(issuer, isAssumed: isAssumed)
         do {
@@ -220,7 +220,7 @@ extension ResourceClient {
     /// Registers the client again with the resource's authorization server, and replaces the stored registration. The
     /// new registration cannot use the tokens of the old registration, so the user is signed out and must sign in again.
     /// - Returns: The new registration; the old registration, which continues to exist at the
-    ///   server, or nil if there was none or another resource has tokens from it; and the outcome of the sign-out.
+    ///   server, or nil if there was no old registration or another resource has tokens from it; and the outcome of the sign-out.
     /// - Throws: ``AuthError`` with `unsupported` when the client is not dynamically registered there; any error from discovery or registration.
     public func renewRegistration() async throws -> (
         new: StoredRegistration, old: StoredRegistration?, signOut: SignOut

@@ -204,12 +204,12 @@ extension ResourceClient {
             attempt.round.nonceToken = rejected?.tokens.accessToken
             attempt.round.nonces += 1
             attempt.round.allNonces += 1
-            // Tokens that expire at once would otherwise permit any number of attempts.
+            // Tokens that expire immediately would otherwise permit any number of attempts.
             return attempt.round.nonces == 1
                 && attempt.round.allNonces <= 2 + attempt.round.replacements + attempt.round.signIns
         case .token, .nonce:
             guard let rejected else { break }
-            // MCP authorization: a 403 response that does not request scopes does not start a sign-in if the request had a token.
+            // MCP authorization: if the request had a token, a 403 response without an `error` does not start a sign-in.
             guard challenge.status == 401 || challenge.hasError else { return false }
             // A token is replaced once before a sign-in and once after it, because another process may already have
             // refreshed the token that was just obtained.

@@ -6,7 +6,7 @@ import AuthFlowStorage
 import Synchronization
 
 extension ResourceClient {
-    /// Signs in, whether or not a user is signed in already.
+    /// Signs in, whether or not a user is already signed in.
     /// - Parameter challenge: The resource's challenge; default: its challenge to a request without a token.
     /// - Returns: The credential.
     /// - Throws: ``AuthError``: `discovery_failed` when the resource does not name its authorization server,
@@ -185,7 +185,7 @@ extension ResourceClient {
         return credential.tokens.accessToken != rejected.tokens.accessToken
     }
 
-    /// Whether another process has signed in since a date. If so, a user who has requested a page need not sign in again.
+    /// Whether another process has signed in since the given date. If so, a user who has requested a page need not sign in again.
     private func hasSignIn(
         since date: Date,
         with scopes: [String],
@@ -386,7 +386,8 @@ extension ResourceClient {
             throw AuthError(.storageFailed, "The registration with \(known.issuer) could not be used.")
         }
         state.withLock { $0.add(client) }
-        // An unrecognized registration is useless, and is replaced now, so that an unfinished sign-in does not cause yet another registration.
+        // An unrecognized registration is useless, and is replaced immediately, so that an unfinished sign-in does not cause yet another
+        // registration.
         if isUnregistered {
             try await registrations.save(made, for: redirectURI)
             await removeUnusedRegistrations(of: [old])

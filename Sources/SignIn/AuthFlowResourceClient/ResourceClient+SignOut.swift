@@ -60,7 +60,7 @@ extension ResourceClient {
         try await record().unfinished.contains { $0.end >= host.now() }
     }
 
-    /// Whether the record has a sign-in at an issuer.
+    /// Whether the record contains a sign-in with the given issuer.
     package func hasSignIn(at issuer: String) async throws -> Bool {
         try await record().all.contains { $0.issuer.isIdentical(to: issuer) }
     }
@@ -70,15 +70,15 @@ extension ResourceClient {
         try await record().all.filter { $0.identification == .dynamic }.map { ($0.issuer, $0.clientID) }
     }
 
-    /// Whether the record has a sign-in with a registration.
+    /// Whether the record contains a sign-in with the given registration.
     package func hasSignIn(with registration: StoredRegistration) async throws -> Bool {
         try await record().all.contains {
             $0.issuer.isIdentical(to: registration.issuer) && $0.clientID.isIdentical(to: registration.clientID)
         }
     }
 
-    /// The sign-ins whose tokens may be in the store although the record does not name them, because it cannot be read. Sign-ins with a
-    /// client ID metadata document and with registrations that cannot be read are not among them.
+    /// The sign-ins whose tokens may be in the store although the record, which cannot be read, does not list them. Sign-ins with a client ID
+    /// metadata document and with registrations that cannot be read are not included.
     private func possibleSignIns() async throws -> [KnownResource] {
         let lists = KnownResources(store: store)
         var clients: [(issuer: String, clientID: String, ClientIdentification)] = []
@@ -209,8 +209,8 @@ extension ResourceClient {
         return (ended.results, ended.failure)
     }
 
-    /// Ends several sign-ins concurrently, so that neither an error nor a server that does not respond leaves
-    /// the tokens of the others in the store.
+    /// Ends several sign-ins concurrently, so that neither an error nor a server that does not respond leaves the tokens of the other sign-ins in the
+    /// store.
     /// - Returns: The sign-ins that have ended, the results in the order of the sign-ins, and the first error.
     private func end<Outcome: Sendable>(
         _ signIns: [KnownResource],

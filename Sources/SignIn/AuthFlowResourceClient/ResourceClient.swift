@@ -56,10 +56,10 @@ public final class ResourceClient: Sendable {
         /// Scopes to request in addition to those that the resource requires; default: none.
         public var scopes: [String] = []
 
-        /// The authentication context classes that a sign-in requests if the challenge names none (RFC 9470); default: none.
+        /// The authentication context classes that a sign-in requests if the challenge specifies none (RFC 9470); default: none.
         public var acrValues: [String] = []
 
-        /// The maximum age of the user's authentication that a sign-in requests if the challenge names none (RFC 9470); default: none.
+        /// The maximum age of the user's authentication that a sign-in requests if the challenge specifies none (RFC 9470); default: none.
         public var maxAge: Duration?
 
         /// The acceptable values of `max_age`, in seconds.
@@ -114,7 +114,7 @@ public final class ResourceClient: Sendable {
         var servers: [String: AuthorizationServer] = [:]
         /// The sign-in that a request has started, shared by all requests of this process.
         var signIn: SharedTask<Void>?
-        /// The sets of scopes for which even a new token was rejected, and when.
+        /// The sets of scopes for which even a new token was rejected, and the time of each rejection.
         var rejectedScopeSets: [Set<String>: Date] = [:]
         /// The reason why the last sign-in could not be stored.
         var storageError: AuthError?
@@ -139,7 +139,7 @@ public final class ResourceClient: Sendable {
     /// - Parameters:
     ///   - address: The URL of the resource: `https`, or `http` for loopback.
     ///   - methods: The sign-in methods, in order of preference, as for ``AuthClient``.
-    ///   - registered: A client that was registered beforehand with the resource's authorization server; default: none; the client
+    ///   - registered: A client that is preregistered with the resource's authorization server; default: none; the client
     ///     then uses a metadata document or dynamic registration. If set, a resource that does not name that server is rejected.
     ///   - store: Stores the credentials, the registrations and the state of the resource; default: memory.
     ///   - options: The options; default: the defaults of ``Options``.
@@ -243,7 +243,7 @@ public final class ResourceClient: Sendable {
 
     var recordKey: RecordKey { Self.recordKey(recordName) }
 
-    /// The key of the record with a name, which may be about another client's sign-in.
+    /// The key of the record with the given name; the record may be about another client's sign-in.
     static func recordKey(_ name: String) -> RecordKey {
         RecordKey(name: name, issuer: "", clientID: "", kind: .protectedResource)
     }

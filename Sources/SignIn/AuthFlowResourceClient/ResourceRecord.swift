@@ -11,7 +11,7 @@ struct ResourceRecord: Sendable, Hashable {
     private(set) var currentID: String?
     /// Other sign-ins: unsuccessful, or with a server or client that the resource no longer uses.
     private(set) var others: [KnownResource] = []
-    /// The sign-ins that have begun, and have neither succeeded nor failed. A process that is killed leaves its sign-in here.
+    /// The sign-ins that have started, and have neither succeeded nor failed. The sign-in of a killed process remains in this list.
     private(set) var unfinished: [Unfinished] = []
 
     /// A sign-in that may still store tokens.
@@ -116,7 +116,7 @@ struct ResourceRecord: Sendable, Hashable {
         let possible = unfinished.filter { $0.signIn.sharesTokens(with: known) && $0.start <= time }
         guard var first = possible.first?.signIn else { return nil }
         guard possible.count > 1 else { return (first, possible[0].id) }
-        // It is not known which of them obtained the tokens.
+        // It is unknown which of these sign-ins obtained the tokens.
         if possible.contains(where: { $0.signIn.authentication != first.authentication }) {
             first.authentication = RequiredAuthentication()
         }
@@ -130,7 +130,7 @@ struct ResourceRecord: Sendable, Hashable {
     }
 
     /// Records the success of a sign-in. The tokens of the other sign-ins must be removed.
-    /// - Parameter id: The identifier of the unfinished sign-in. After a lost lease, another process may have an unfinished sign-in, too.
+    /// - Parameter id: The identifier of the unfinished sign-in. After a lost lease, another process may also have an unfinished sign-in.
     mutating func use(_ known: KnownResource, finishing id: String? = nil) {
         others = (others + [current].compactMap { $0 }).filter { !$0.sharesTokens(with: known) }
         (current, currentID) = (known, id)
@@ -158,7 +158,7 @@ struct ResourceRecord: Sendable, Hashable {
 
     /// Records the removal of the tokens of a sign-in.
     /// - Parameter now: The time; nil to remove unfinished sign-ins as well. Otherwise, an unfinished sign-in, which may still store tokens,
-    ///   remains recorded until its end.
+    ///   remains recorded until its end time.
     mutating func remove(_ known: KnownResource, at now: Date?) {
         if current?.sharesTokens(with: known) == true { (current, currentID) = (nil, nil) }
         others.removeAll { $0.sharesTokens(with: known) }

@@ -121,7 +121,7 @@ struct SignInHistory: Sendable {
         var history = cause.isRequest ? adding(pages, at: now) : self
         switch error {
         case nil: history.failure = nil
-        // The cancellation of one request does not affect the others.
+        // The cancellation of one request does not affect the other requests.
         case is CancellationError: break
         case let error?: history.failure = Failure(error, at: now, wasShown: pages > 0)
         }

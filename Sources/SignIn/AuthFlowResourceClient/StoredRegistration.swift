@@ -232,7 +232,7 @@ public struct StoredRegistrations: Sendable {
         let key = self.key(issuer, redirectURI)
         return try await store.withLease(on: key) { lease in
             if let stored = try await read(key), isWanted(stored) {
-                // The list may have been damaged since then.
+                // The list may have been damaged since the registration was stored.
                 await KnownResources(store: store).add(issuer: issuer, origin: origin)
                 return stored
             }

@@ -4,8 +4,8 @@ import CSimulation
 
 /// Runs tasks on one thread, in an order determined by a seed, and in virtual time.
 ///
-/// It simulates several processes: each can be paused or killed between any two steps of its tasks. A failure is replayed by running its
-/// seed again. A task belongs to the process of the task that started it.
+/// It simulates several processes: each can be paused or killed between any two steps of its tasks. To replay a failure, run the
+/// simulation with the same seed. A task belongs to the process of the task that started it.
 ///
 /// Simulated code waits on ``clock``, and gets its time and randomness from ``host(of:skew:)``. It must not block, wait for other
 /// threads, or call `Task.yield()`, from which it would never resume.
@@ -86,7 +86,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         return Process(index: states.count - 1)
     }
 
-    /// Kills a process: none of its tasks takes another step, even if work that they await in the world completes.
+    /// Kills a process: none of its tasks takes another step, even if work that they await in ``Process/world`` completes.
     public func kill(_ process: Process) {
         precondition(process != .world)
         note("P\(process.index) is killed")
@@ -134,7 +134,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         return body()
     }
 
-    /// Runs work in the world while a process waits for it: the work continues even if the process is killed.
+    /// Runs work in ``Process/world`` while a process waits for it: the work continues even if the process is killed.
     public func inWorld<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) async throws -> Value {
         try await unsafe withUnsafeThrowingContinuation { continuation in
             begin(in: .world) {

@@ -12,8 +12,8 @@ import AuthFlowSystem
         ProcessMemory.disableCoreDumps()
         StandardStreams.reopenClosed()
         OpenDescriptors.reserve(for: CommandLine.arguments)
-        // Installed first, because the default action of a signal could terminate the process after a refresh token
-        // was sent.
+        // The signal handlers are installed before the command runs, because the default action of a signal could terminate
+        // the process after a refresh token was sent.
         guard OpenDescriptors.areAvailable, Signals.install() else {
             Terminal.printMessage("authflow: The limit on open files is too low. See: ulimit -n")
             terminate(with: ExitStatus.failure)
@@ -105,7 +105,7 @@ enum ProgramName {
     private static let helpers = ["git-credential-authflow": "git", "docker-credential-authflow": "docker"]
 
     /// The arguments, as if the tool had been invoked under its main name.
-    /// - Parameter command: The program's arguments with its name.
+    /// - Parameter command: The arguments, including the program name.
     static func arguments(_ command: [String]) -> [String] {
         let name = command.first?.split(separator: "/").last.map { String($0) } ?? ""
         let prefix = helpers[name].map { ["credential", $0] } ?? []

@@ -9,7 +9,7 @@ import Testing
     /// A change to a directory with `shared/folder/file`, and a link to `folder` in `shared`.
     struct Change: CustomTestStringConvertible {
         let testDescription: String
-        /// The path that is made writable by everyone; nil for none.
+        /// The path that is made world-writable; nil for none.
         var path: String?
         var mode = 0o777
         var readPath = "shared/folder/file"
@@ -30,13 +30,13 @@ import Testing
             isTrusted: true
         ),
         Change(
-            testDescription: "a link to a file in a directory below a writable one",
+            testDescription: "a link to a file below a writable directory",
             path: "links",
             readPath: "shared/last",
             isTrusted: false
         ),
         Change(
-            testDescription: "a way through a writable directory",
+            testDescription: "a path through a writable directory",
             path: "links",
             readPath: "links/../shared/folder/file",
             isTrusted: false

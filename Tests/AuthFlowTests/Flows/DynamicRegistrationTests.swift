@@ -6,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A provider without quirks. Only its registration endpoint matters here.
+/// A provider without provider-specific behavior. The tests use only its registration endpoint.
 private struct PlainProvider: ProviderAdapter {
     let issuer = "https://id.example.com"
     let change: @Sendable (inout ProviderMetadata) -> Void

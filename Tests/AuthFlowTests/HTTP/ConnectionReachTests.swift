@@ -13,7 +13,7 @@ import Testing
 @testable import AuthFlowOAuth
 @testable import AuthFlowResourceClient
 
-/// Host names that resolve to addresses outside the reach of the server that supplied them.
+/// Host names that resolve to addresses outside the allowed network reach.
 @Suite struct ConnectionReachTests {
     private func serve<Return: Sendable>(_ body: (Int) async throws -> Return) async throws -> (Return, requests: Int) {
         let requests = Mutex(0)

@@ -185,7 +185,8 @@ import Testing
         #expect(other.map { "\($0)" }?.contains("refresh") != true)
     }
 
-    /// The provider chooses the code and the text, so the time of a redaction must not be proportional to the product of their lengths.
+    /// The provider chooses the authorization code and the text, so the redaction time must not be proportional to the
+    /// product of their lengths.
     @Test(.timeLimit(.minutes(1)), arguments: [0, 100, 4000])
     func aLongSecretIsRedactedInALongText(_ offset: Int) async throws {
         let secret = String(repeating: "a", count: 60_000) + "b"
@@ -210,7 +211,7 @@ import Testing
         #expect(description == String(repeating: "x", count: offset) + "<redacted>")
     }
 
-    /// The text is cut before it is redacted.
+    /// The text is truncated before it is redacted.
     @Test func aSecretAtTheEndOfAShortenedTextIsRedacted() async throws {
         let request = TransportRequest(
             .post,

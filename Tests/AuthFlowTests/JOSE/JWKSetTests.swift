@@ -29,7 +29,7 @@ import Testing
     /// Glewlwyd's keys omit leading zeros.
     @Test func aCoordinateWithoutItsLeadingZeroIsPadded() throws {
         var key = P256.Signing.PrivateKey()
-        // About one key in 256 has a leading zero.
+        // The x coordinate of about one key in 256 has a leading zero octet.
         while key.publicKey.rawRepresentation.first != 0 { key = P256.Signing.PrivateKey() }
         let point = Array(key.publicKey.rawRepresentation)
         let json: JSON = [

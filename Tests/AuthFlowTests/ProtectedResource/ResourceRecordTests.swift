@@ -117,7 +117,7 @@ import Testing
         #expect(try ResourceRecord().bytes == nil)
     }
 
-    /// Older tokens remained after a sign-out.
+    /// Older tokens may remain after a sign-out.
     @Test func onlyTokensOfTheUnfinishedSignInAreItsOwn() throws {
         var record = ResourceRecord()
         record.begin(Self.unfinished(Self.known), at: Self.now)
@@ -162,9 +162,9 @@ import Testing
     struct Outcome: CustomTestStringConvertible {
         let testDescription: String
         let hasTokens: Bool
-        /// An earlier sign-in, whose tokens this sign-in has replaced.
+        /// Whether the record contains an earlier sign-in, whose tokens this sign-in may have replaced.
         var isStepUp = false
-        /// A later sign-in, whose tokens are in the same record.
+        /// Whether a later sign-in has replaced the tokens.
         var isReplaced = false
         let isCurrent: Bool
     }
@@ -210,7 +210,7 @@ import Testing
         #expect((record.current == interrupted) == outcome.isCurrent)
         #expect(record.unfinished.isEmpty)
         #expect(record.all.contains { $0.sharesTokens(with: interrupted) })
-        // The sign-in has recorded its outcome itself.
+        // If the sign-in is no longer unfinished, finishing it again has no effect.
         record.remove(interrupted, at: nil)
         record.finish(unfinished, hasTokens: true, replacing: previous)
         #expect(record.all.isEmpty)

@@ -166,7 +166,7 @@ import Testing
         #expect(finish(&machine, second, nil) == nil)
     }
 
-    /// A visitor's requests could cause reads to be repeated endlessly.
+    /// Otherwise, a visitor's requests could cause the read to be repeated indefinitely.
     @Test(arguments: zip(State.allCases, ["read", "old?", "old?", "new?"]))
     func aReadDuringARemovalIsNeitherRepeatedNorCached(_ state: State, _ expected: String) throws {
         var machine = machine(state)
@@ -238,8 +238,8 @@ import Testing
         #expect(found?.known.entry(nil)?.credential?.tokens.accessToken == Secret("newest"))
     }
 
-    /// The simulation found this: the write of a sign-in was executed although it was reported as failed, and another process then refreshed the
-    /// tokens.
+    /// A case found by the simulation: the write of a sign-in was executed although it was reported as failed, and another
+    /// process then refreshed the tokens.
     @Test(arguments: [
         (stored: 0.0, unsaved: 0.0, isNewer: true), (stored: 100, unsaved: 0, isNewer: true),
         (stored: 0, unsaved: 50, isNewer: false), (stored: 100, unsaved: 50, isNewer: true),

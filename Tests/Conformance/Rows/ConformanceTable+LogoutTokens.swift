@@ -222,7 +222,7 @@ extension ConformanceTable {
             server,
             browser in
             let (emulator, other, subject) = (web.environment.emulator, try web.process(), "248289761001")
-            // The token's user, whether it contains the sign-in's sid (nil: no sid), and whether it ends the sign-in.
+            // The token's user, whether the token contains the sign-in's sid (nil: no sid), and whether it ends the sign-in.
             // The last token ends every sign-in of the user.
             for (number, (user, isOfSession, isEnded)) in [
                 (nil, true, true), (subject, true, true), (subject, false, false), (nil, false, false),

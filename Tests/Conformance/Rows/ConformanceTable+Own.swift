@@ -14,7 +14,10 @@ extension ConformanceTable {
         },
         request("I2", "redirect_uri", "Send the registered redirect URI.") { environment in
             let uri = environment.authorization?["redirect_uri"]
-            try ConformanceRow.require(uri == "http://127.0.0.1:8400/callback", "It must be the registered URI.")
+            try ConformanceRow.require(
+                uri == "http://127.0.0.1:8400/callback",
+                "The redirect URI must be the registered URI."
+            )
         },
         request("I3", "redirect_uri at the token endpoint", "Repeat the authorization request's value.") {
             environment in

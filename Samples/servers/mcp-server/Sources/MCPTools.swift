@@ -7,7 +7,7 @@ import Hummingbird
 struct MCPTools {
     /// The maximum size of a message, in bytes.
     static let maximumSize = 1024 * 1024
-    /// The supported protocol versions, newest first. In each of them a client starts with `initialize`. Version 2025-03-26 would require
+    /// The supported protocol versions, newest first. In each of these versions, a client starts with `initialize`. Version 2025-03-26 would require
     /// support for message batching.
     private static let revisions = ["2025-11-25", "2025-06-18"]
 

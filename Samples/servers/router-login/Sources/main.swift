@@ -1,4 +1,4 @@
-// Like web-login, but without the package trait "Hummingbird" of AuthFlow: router-login CONFIGURATION PORT
+// Like web-login, but without AuthFlow's package trait "Hummingbird": router-login CONFIGURATION PORT
 
 import AuthFlow
 import AuthFlowOIDC

@@ -37,7 +37,7 @@ guard let path = arguments.first else { end(usage: "web-login CONFIGURATION [--p
 func option(_ name: String) -> String? { zip(arguments, arguments.dropFirst()).first { $0.0 == name }?.1 }
 let port = option("--port").flatMap { Int($0) } ?? 8400
 
-// By subject: users of some providers can change their e-mail address.
+// The subjects of blocked users. E-mail addresses are not used, because users of some providers can change them.
 let blocked: Set = ["248289761002"]
 
 var hooks = SessionHooks()

@@ -3,7 +3,7 @@ import AuthFlowOIDC
 import AuthFlowTesting
 import Testing
 
-// The listings in documentation comments that are tests.
+// The test listings from documentation comments.
 
 private typealias MyStore = MemoryTokenStore
 private typealias MyProvider = OIDCProvider

@@ -12,7 +12,7 @@ public enum Base64URL {
     /// Encodes bytes.
     public static func encode(_ bytes: some Sequence<UInt8>) -> String { encode(bytes: Array(bytes)) }
 
-    // Not generic: other modules would call an unspecialized function, which slows a process's first calls the most.
+    // This function is not generic, because other modules would call it unspecialized, which slows a process's first calls the most.
     private static func encode(bytes: [UInt8]) -> String {
         var text: [UInt8] = []
         text.reserveCapacity(bytes.count * 4 / 3 + 3)

@@ -7,7 +7,8 @@ package struct DERReader {
     /// The tag of the next element; nil at the end.
     var tag: UInt8? { rest.first }
 
-    /// The content of the next element; nil when it has a different tag, is truncated, or is 64 KiB or larger.
+    /// The content of the next element; nil when it has a different tag, is truncated, has a length that is not
+    /// minimally encoded, or is 64 KiB or larger.
     package mutating func next(_ tag: UInt8) -> ArraySlice<UInt8>? {
         guard rest.popFirst() == tag, let first = rest.popFirst() else { return nil }
         var length = Int(first)

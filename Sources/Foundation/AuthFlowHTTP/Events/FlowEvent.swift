@@ -35,7 +35,7 @@ public struct FlowEvent: Sendable {
         public static let tokenExchange = Self(rawValue: "token exchange")
         /// Checking the ID Token.
         public static let idTokenValidation = Self(rawValue: "ID Token validation")
-        /// Determining which user signed in.
+        /// Identifying the user.
         public static let identity = Self(rawValue: "identity")
         /// Obtaining an access token without a user, with client credentials or a JWT bearer assertion.
         public static let machineToMachineGrant = Self(rawValue: "grant without a user")

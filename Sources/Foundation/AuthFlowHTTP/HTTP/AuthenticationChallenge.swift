@@ -6,7 +6,7 @@ package struct AuthenticationChallenge: Sendable, Hashable {
     /// `auth-scheme` in lower case: it is case-insensitive (section 11.1).
     package let scheme: String
 
-    /// The parameters by their names in lower case.
+    /// The parameter values, keyed by the name in lower case.
     package let parameters: [String: String]
 
     /// The `token68`, which schemes such as `Negotiate` use instead of parameters (section 11.2); default: none.

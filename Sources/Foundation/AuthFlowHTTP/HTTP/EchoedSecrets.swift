@@ -9,12 +9,12 @@ extension TransportResponse {
         isSuccessful && !mayContainError ? self : EchoedSecrets(in: request).redacted(self, issuesTokens: true)
     }
 
-    /// The response of a server that issues no tokens, without secrets that were sent to it.
+    /// The response of a server that issues no tokens, with the secrets that were sent to it redacted.
     package func redacting(_ secrets: [Secret]) -> TransportResponse {
         EchoedSecrets(secrets.map(\.exposed)).redacted(self, issuesTokens: false)
     }
 
-    /// A resource's description of an error, without the secrets in the request.
+    /// A resource's error response, with the secrets in the request redacted.
     package func providerError(redacting secrets: [Secret]) -> ProviderError? { redacting(secrets).providerError }
 
     /// Whether the body may have an `error` member, according to a text search that does not parse the body.
@@ -31,7 +31,7 @@ extension TransportResponse {
 }
 
 extension TransportResponse {
-    /// An error from this response, without the secrets in its request.
+    /// An error from this response, with the secrets in its request redacted.
     func redacted(_ error: ProviderError) -> ProviderError {
         guard let request else { return error }
         return EchoedSecrets(in: request).redacted(error)
@@ -101,7 +101,7 @@ struct EchoedSecrets {
         self.secrets = Set(secrets.filter { $0.utf8.count >= 6 }).map { Array($0.utf8) }.sorted { $0.count > $1.count }
     }
 
-    /// The error response without the secrets. The names of members are unchanged.
+    /// The error response with the secrets redacted. The names of members are unchanged.
     /// - Parameter issuesTokens: Whether the server issues tokens. Error codes and token responses from such a server are not redacted,
     ///   because the program depends on them.
     fileprivate func redacted(_ response: TransportResponse, issuesTokens: Bool) -> TransportResponse {
@@ -112,7 +112,7 @@ struct EchoedSecrets {
         response.head.headerFields[fields: .wwwAuthenticate] = challenges.map {
             HTTPField(name: .wwwAuthenticate, value: redacted($0.value, longerThan: Self.longestCode))
         }
-        // A server may issue the same tokens again.
+        // A token response is not redacted, because it may contain a token that was also sent, such as the same refresh token.
         if let json = try? response.parsed(), !issuesTokens || json["access_token"] == nil,
             !issuesTokens || !response.isSuccessful || json["error"] != nil
         {

@@ -63,7 +63,7 @@ public struct Endpoint: Sendable, Hashable {
                 "its host is a number that can be parsed in several ways; write an IPv4 address as 192.0.2.1"
             )
         }
-        // A port that is not an `Int` is not parsed.
+        // `URLComponents` does not parse a port that is not an `Int`.
         let authority = url.dropFirst(scheme.utf8.count + 3).prefix { !"/?#".contains($0) }
         let digits = authority.utf8.lastIndex(of: UInt8(ascii: ":")).map { authority[$0...].dropFirst() } ?? ""
         if components.port != nil || !digits.isEmpty && !digits.contains("]") {

@@ -3,7 +3,7 @@ public struct FormParameters: Sendable, Hashable {
     /// The names and values, in the order in which they are sent or were received. A name may occur more than once.
     package private(set) var pairs: [Pair] = []
 
-    /// One name with its value.
+    /// A name-value pair.
     package struct Pair: Sendable, Hashable {
         /// The name, decoded.
         package let name: String

@@ -7,7 +7,7 @@ package enum HTTPDate {
         "Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday",
     ]
 
-    /// Parses a date; nil for anything else.
+    /// Parses a date; returns nil if the text is not a valid HTTP-date.
     ///
     /// "A recipient that parses a timestamp value in an HTTP field MUST accept all three HTTP-date formats":
     /// `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` and `Sun Nov  6 08:49:37 1994`.

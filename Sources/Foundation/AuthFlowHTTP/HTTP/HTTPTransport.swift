@@ -29,7 +29,8 @@ public protocol HTTPTransport: Sendable {
     /// has been sent or is no longer accepted.
     ///
     /// The timeout applies to each part of the body, and to the headers after the last part. The request is sent only
-    /// once, because the body cannot be read again. Default: collects the body and sends it as a whole.
+    /// once, because the body cannot be read again. The default
+    /// implementation collects the body and sends it as a whole.
     /// - Throws: The same errors as ``stream(_:)``; `network_failed` with the body's error as its `underlyingError`
     ///   when the body ends early.
     func stream(_ call: TransportRequest, body: UploadBody) async throws -> ResponseStream

@@ -8,7 +8,7 @@ import AuthFlowSystem
 package enum NetworkReach: Int, Sendable, Comparable {
     /// A host name or a public address. Whether a name resolves to a non-public address is not known until a connection is made.
     case anywhere
-    /// An address of a private or local network, or of another block that is not part of the public network.
+    /// An address in a private or local network, or in another block that is not part of the public network.
     case privateNetwork
     /// A loopback or unspecified address (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3), or `localhost` (RFC 6761
     /// section 6.3).
@@ -68,7 +68,7 @@ package enum NetworkReach: Int, Sendable, Comparable {
         return unsafe withUnsafeBytes(of: &address) { unsafe Array($0) }
     }
 
-    /// A block of addresses that is not part of the public network.
+    /// An address block that is not part of the public network.
     private struct Block {
         let prefix: [UInt8]
         let length: Int
@@ -136,7 +136,7 @@ extension Endpoint {
     /// - Parameters:
     ///   - reach: The scope of the peer's address in the connection to that server; nil when it is unknown, in which
     ///     case the limit does not change.
-    ///   - home: The URL of that server. Its own host is exempt, because its certificate authenticates it.
+    ///   - home: The URL of that server. The host of that server is exempt, because the server's certificate authenticates it.
     package mutating func limitReach(to reach: NetworkReach?, unlessAt home: Endpoint?) {
         guard let reach, host != home?.host else { return }
         allowedReach = min(allowedReach, max(reach, self.reach))

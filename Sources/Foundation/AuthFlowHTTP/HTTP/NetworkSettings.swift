@@ -18,7 +18,7 @@ public struct NetworkSettings: Sendable {
     /// only; they have no effect with a proxy, which resolves names itself.
     public var addresses: [String: String] = [:]
 
-    /// The timeout for connecting, including TLS; default: 15 seconds.
+    /// The connect timeout, including the TLS handshake; default: 15 seconds.
     public var connectTimeout = Duration.seconds(15)
 
     /// The timeout from the request to the first byte of an authorization server's response; default: 30 seconds. For a protected
@@ -29,7 +29,7 @@ public struct NetworkSettings: Sendable {
     /// requests wait, and fail without being sent if they time out before a connection is available.
     public var connectionsPerHost = 64
 
-    /// The maximum number of concurrent requests to all hosts together, for each ``ConnectionPool``; default: 256.
+    /// The maximum number of concurrent requests to all hosts combined, for each ``ConnectionPool``; default: 256.
     public var maximumConnections = 256
 
     /// Creates settings with default values.
@@ -39,7 +39,7 @@ public struct NetworkSettings: Sendable {
     public enum Proxy: Sendable {
         /// No proxy.
         case none
-        /// One proxy for all requests, except to loopback addresses.
+        /// One proxy for all requests, except requests to loopback addresses.
         case server(ProxyServer)
         /// The `https_proxy`, `all_proxy` and `no_proxy` environment variables. Address ranges in `no_proxy` are ignored.
         case environment([String: String])
@@ -83,7 +83,7 @@ public struct NetworkSettings: Sendable {
             // If the URL had no port, libcurl would use port 1080.
             let digits = place.utf8.lastIndex(of: UInt8(ascii: ":")).map { place[place.utf8.index(after: $0)...] }
             guard let port = digits.flatMap({ UInt16($0) }), port > 0 else {
-                throw rejection("its URL has no valid port, as in http://proxy.example.com:3128")
+                throw rejection("its URL has no valid port; a valid example is http://proxy.example.com:3128")
             }
             guard !place.isEmpty, place.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#\\".utf8.contains($0) }) else {
                 throw rejection("its URL does not consist of a scheme, a host and a port")
@@ -116,7 +116,7 @@ extension NetworkSettings {
     /// - Throws: ``AuthError`` with `invalid_configuration` when the environment specifies an invalid proxy.
     package func proxy(for call: TransportRequest) throws(AuthError) -> ProxyServer? {
         let host = call.host
-        // A proxy must not see traffic between programs on this machine, and a remote proxy could not reach them.
+        // A proxy must not receive traffic between programs on this machine, and a remote proxy could not reach them.
         guard NetworkReach(host: host) != .loopback else { return nil }
         switch proxy {
         case .none: return nil

@@ -2,7 +2,7 @@
 package enum Redaction {
     /// The URL with the values of its query and fragment, and any user name, replaced.
     ///
-    /// Parameter names are retained, because they show what happened. All values are removed, because no list of sensitive
+    /// Parameter names are retained, because they are needed for diagnosis. All values are removed, because no list of sensitive
     /// names is ever complete.
     package static func url(_ url: some StringProtocol) -> String {
         // Uses code points: as a Swift character, an equals sign followed by a combining mark is not an equals sign.

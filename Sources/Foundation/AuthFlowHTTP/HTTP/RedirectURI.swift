@@ -73,7 +73,7 @@ public struct RedirectURI: Sendable, Hashable {
     }
 
     /// The URI with a port added, if it is a loopback URI without a port.
-    /// - Parameter port: The port that was bound.
+    /// - Parameter port: The bound port.
     public func uri(port: Int) -> String {
         guard case .loopback(let host, nil, let path) = kind else { return uri }
         return "http://\(host):\(port)\(path)"

@@ -2,7 +2,7 @@ package import HTTPTypes
 
 /// A page that a user sees between the application and the provider: a title, a sentence or two, and links to continue.
 ///
-/// It has no scripts, loads no resources, cannot be framed, is never cached, and follows the system's colors and fonts.
+/// It has no scripts, loads no resources, cannot be framed, is never cached, and uses the system's colors and fonts.
 package struct StatusPage: Sendable {
     /// The symbol above the title.
     package enum Mark: String, Sendable {
@@ -51,7 +51,7 @@ package struct StatusPage: Sendable {
 
     package static let referrerPolicy = HTTPField.Name(known: "Referrer-Policy")
 
-    /// The page as a response.
+    /// The page as an HTTP response.
     package var response: TransportResponse {
         let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))
         let policy =

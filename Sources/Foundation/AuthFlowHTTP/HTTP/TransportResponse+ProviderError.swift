@@ -4,12 +4,12 @@ import HTTPTypes
 extension TransportResponse {
     /// The server's description of an error, wherever it appears: in the OAuth members (RFC 6749 section 5.2), in a
     /// challenge (RFC 6750 section 3), in a problem document (RFC 9457), or in a member that APIs commonly use; nil
-    /// when there is none. The secrets of the request are redacted in it.
+    /// when there is none. Secrets from the request are redacted.
     ///
     /// The description is intended for users. Programs should make decisions only based on the standard error codes.
     public var providerError: ProviderError? { writtenError.map(redacted) }
 
-    /// The error parameters of this response (RFC 6749 section 5.2), whatever its format. The secrets of the request are redacted in them.
+    /// The error parameters of this response (RFC 6749 section 5.2), whatever its format. Secrets from the request are redacted.
     /// - Parameter parameters: The decoded body.
     /// - Returns: nil when there is no `error` string, or the string is only the reason phrase of the status, as in the default error responses of
     ///   some web frameworks.

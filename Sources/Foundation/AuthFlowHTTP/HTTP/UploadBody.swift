@@ -1,6 +1,6 @@
 /// A streamed request body, such as a large upload. It can be read only once, so the request is never retried.
 ///
-/// A read of the next part must return when its task is cancelled, because the request waits for the read.
+/// A pending read of ``parts`` must return when its task is cancelled, because the request waits for that read.
 public struct UploadBody: Sendable {
     /// The parts. Reading throws an error if the body ends early; the request then fails.
     public let parts: any AsyncSequence<[UInt8], any Error> & Sendable

@@ -1,8 +1,8 @@
 import AuthFlowEssentials
 import AuthFlowSystem
 
-/// Reads files whose paths come from a configuration, up to a maximum size, because such a path may refer to an endless
-/// device such as `/dev/zero`.
+/// Reads files whose paths come from a configuration, up to a maximum size, because such a path may refer to a device
+/// that returns unlimited data, such as `/dev/zero`.
 package enum BoundedFile {
     /// The content of a file; nil when it cannot be read, or is larger than allowed.
     package static func contents(atPath path: String, maximumSize: Int) -> [UInt8]? {
@@ -12,7 +12,7 @@ package enum BoundedFile {
         return contents(of: descriptor, maximumSize: maximumSize)
     }
 
-    /// The content of a regular file; nil also for anything else, such as a pipe, which would block.
+    /// The content of a regular file; nil also for any other file, such as a FIFO, because reading it could block.
     package static func contents(ofPlainFile path: String, maximumSize: Int) -> [UInt8]? {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { return nil }

@@ -9,9 +9,9 @@ package enum ChildProcess {
 
     /// Starts a program in a new session.
     ///
-    /// Foundation's `Process` can neither start the browser in a new session, so that Ctrl-C in the terminal does not
-    /// terminate it, nor reset the signals that a command-line tool ignores, which a child process would otherwise
-    /// ignore permanently.
+    /// Foundation's `Process` cannot start the browser in a new session, which prevents Ctrl-C in the terminal from
+    /// terminating it, and cannot reset ignored signals to their default actions: a child process inherits the signals
+    /// that a command-line tool ignores.
     /// - Parameter output: The descriptor for its standard output; nil to discard it.
     package static func spawn(
         _ command: [String],
@@ -59,7 +59,7 @@ package enum ChildProcess {
         return identifier
     }
 
-    /// Waits for a program to exit without reaping it, so that its process ID stays reserved.
+    /// Waits for a program to exit without reaping it, so that its process ID is not reused.
     package static func waitForExit(of identifier: pid_t) {
         var information = unsafe siginfo_t()
         while unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}

@@ -10,7 +10,7 @@ package enum HomeDirectory {
     package static func path(environment: [String: String]) -> String {
         if let home = environment["HOME"], home.hasPrefix("/") { return home }
         #if canImport(Glibc)
-        // Foundation uses an empty HOME as a path.
+        // Foundation would use an empty HOME as the path.
         if let home = inUserDatabase() { return home }
         #endif
         return FileManager.default.homeDirectoryForCurrentUser.path

@@ -67,6 +67,6 @@ public struct HostServices: Sendable {
 }
 
 extension HostServices: CustomStringConvertible, NonReflectable {
-    /// The names of the environment variables, because their values may be secrets.
+    /// Only the names of the environment variables, because their values may be secrets.
     public var description: String { "host services with \(environment.keys.sorted().joined(separator: ", "))" }
 }

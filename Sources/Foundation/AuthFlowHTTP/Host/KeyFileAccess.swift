@@ -1,11 +1,11 @@
 package import AuthFlowSystem
 
-/// The access rights to a key file.
+/// The file permissions of a key file.
 package enum KeyFileAccess {
     /// Whether the file belongs to this user or to root.
     package static func isOwnerTrusted(_ status: stat) -> Bool { status.st_uid == geteuid() || status.st_uid == 0 }
 
-    /// Whether no other user can access the file. Root can make its file readable for an unprivileged program only through the file's group;
+    /// Whether no other user can access the file. Root can make its file readable by an unprivileged program only through the file's group;
     /// Kubernetes does so for mounted secrets (`fsGroup`).
     package static func isPrivate(_ status: stat) -> Bool {
         guard status.st_mode & 0o007 == 0 else { return false }

@@ -6,7 +6,7 @@ package enum SystemCall {
         unsafe writeBytes(descriptor, bytes, count)
     }
 
-    /// Writes all bytes, even if the system accepts them only in parts.
+    /// Writes all bytes, and continues after partial writes.
     /// - Returns: Whether all bytes were written; if not, `errno` contains the reason.
     package static func write(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
         var rest = bytes[...]

@@ -3,7 +3,7 @@ import Synchronization
 /// Calls functions at scheduled times.
 ///
 /// A single task sleeps until the first timer is due. Most timers are removed long before they are due: without sharing, the deadline
-/// of every request would start and stop its own system timer.
+/// of every request would start and stop a separate system timer.
 final class TimerScheduler: Sendable {
     /// The timers of this process.
     static let shared = TimerScheduler()

@@ -21,7 +21,7 @@ package final class UnfinishedWork: Sendable {
 
     package init() {}
 
-    /// Registers unsaved credentials, so that a drain retries the write.
+    /// Registers unsaved credentials, so that ``drain(within:clock:)`` retries the write.
     /// - Parameters:
     ///   - owner: The owner of the unsaved credentials.
     ///   - write: Retries the write, and returns whether all credentials are saved.
@@ -38,7 +38,7 @@ package final class UnfinishedWork: Sendable {
     /// Starts an operation that any number of tasks can wait for.
     package func begin<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) -> SharedTask<Value> {
         let number = next.add(1, ordering: .relaxed).newValue
-        // Until the task is registered, a drain waits for this placeholder.
+        // Until the task is registered, `drain` waits for this placeholder.
         let (started, start) = AsyncStream<Void>.makeStream()
         running.withLock { $0[number] = { for await _ in started {} } }
         let task = SharedTask { [self] in

@@ -89,7 +89,7 @@ import CCurl
         note(unsafe authflow_curl_set_open_socket(pointer, openSocket, address))
     }
 
-    /// Resumes a paused transfer. If a callback reports an error, the transfer ends with that error as usual.
+    /// Resumes a paused transfer. The result is ignored, because an error in a callback also ends the transfer with that error.
     func resume() { _ = unsafe authflow_curl_resume(pointer) }
 
     /// The server's certificate, in PEM, if this transfer opened its connection.

@@ -6,8 +6,8 @@ import Synchronization
 
 /// A thread that drives the transfers of one or more transports, via libcurl's multi interface (libcurl-multi(3)).
 ///
-/// It starts with the first transfer and sleeps until a socket or another thread wakes it up. When it has been idle for
-/// a while, it closes its connections and exits.
+/// It starts with the first transfer and sleeps until a socket or another thread wakes it up. After the idle
+/// timeout, it closes its connections and exits.
 final class CurlLoop: Sendable {
     static let shared = CurlLoop()
 
@@ -128,7 +128,7 @@ private struct RunningTransfers {
     private var running: [UInt: Running] = [:]
     private var handles: [ObjectIdentifier: UInt] = [:]
     private var uploads: [UInt: CurlTransfer] = [:]
-    /// The time of the next check for expired transfers. No deadline is earlier than this.
+    /// The time of the next check for expired transfers. No deadline is earlier than this time.
     private var nextTimeoutCheck = ContinuousClock.now + maximumPollTimeout
 
     private static let maximumPollTimeout = Duration.seconds(60)
@@ -142,7 +142,7 @@ private struct RunningTransfers {
 
     mutating func add(_ transfer: CurlTransfer) {
         guard !transfer.result.isFinished else { return }
-        // Whatever state changes occur, the transfer's first deadline is not earlier than this.
+        // Regardless of state changes, the transfer's first deadline is not earlier than this time.
         nextTimeoutCheck = min(nextTimeoutCheck, .now + transfer.minimumTimeout)
         if let next = queue.add(transfer) { begin(next) }
     }
@@ -194,7 +194,7 @@ private struct RunningTransfers {
     mutating func completeFinishedTransfers() {
         while let (identifier, result) = multi.nextEnded() {
             guard let entry = running[identifier] else { continue }
-            // This must precede the handle's removal, because the handle contains the details of the result.
+            // The transfer ends before its handle is removed, because the handle contains the details of the result.
             entry.transfer.end(result)
             remove(identifier)
         }

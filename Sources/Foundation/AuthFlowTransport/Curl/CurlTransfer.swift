@@ -76,14 +76,14 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
         easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
         easy.set(AUTHFLOW_CURL_NO_SIGNAL, 1)
-        // Without probes, an idle stream would never end after the network has changed. By default, libcurl sends one every 60 seconds.
+        // Without probes, an idle stream would never end after the network has changed. By default, libcurl sends a probe every 60 seconds.
         easy.set(AUTHFLOW_CURL_TCP_KEEPALIVE, 1)
         // A caller that sends this field itself receives the body as the server encoded it.
         if call.head.headerFields[.acceptEncoding] == nil { easy.set(AUTHFLOW_CURL_ACCEPT_ENCODING, "gzip, deflate") }
         // The timeout starts when the request is sent, unlike libcurl's own timeout: see ``deadline``.
         connectTimeout = min(settings.connectTimeout, ContinuousClock.now.duration(to: added + call.timeout))
         easy.set(AUTHFLOW_CURL_CONNECT_TIMEOUT_MS, connectTimeout.wholeMilliseconds)
-        // A transfer that ends does not wait for the thread that resolves its host name. The option requires libcurl 7.87.
+        // Without this option, the end of a transfer would wait for the thread that resolves its host name. It requires libcurl 7.87.
         easy.trySet(AUTHFLOW_CURL_QUICK_EXIT, 1)
         prepareTLS(easy)
         prepareProxy(easy)
@@ -229,7 +229,8 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         return ((sent ?? added) + limit, wait.error(for: call, after: limit))
     }
 
-    /// The current wait; nil while connecting (a separate timeout), and after a stream's headers and upload, because its body has no time limit.
+    /// The current wait; nil while connecting (a separate timeout), and once a stream's headers have arrived and its upload has completed,
+    /// because the body of a stream has no time limit.
     private var wait: TransferWait? {
         guard sent != nil else { return easy == nil ? .forConnection : nil }
         if isStream {
@@ -375,8 +376,9 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     /// a rotated refresh token is single-use, and a server may have processed a request without responding to it, so a
     /// request that is not safe is not sent again once any part of it has been sent.
     ///
-    /// RFC 9110 section 9.2.2 allows retries of safe requests. HTTP/2 servers reject requests that arrive after GOAWAY (RFC 9113 section
-    /// 6.8), which cannot be detected here, so all other requests use HTTP/1.1, in which no request is sent on a closed connection.
+    /// RFC 9110 section 9.2.2 allows retries of safe requests. All other requests use HTTP/1.1,
+    /// because an HTTP/2 server rejects requests that arrive after its GOAWAY frame (RFC 9113 section 6.8), and the rejection cannot be
+    /// detected here.
     private func mayBeSent(to address: String?) -> Bool {
         attempts += 1
         do throws(AuthError) {

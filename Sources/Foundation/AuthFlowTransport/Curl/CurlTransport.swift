@@ -17,7 +17,7 @@ public struct CurlTransport: HTTPTransport {
     /// - Parameter settings: The proxy, certificates and limits for every request; default: no proxy, the system's certificates.
     public init(_ settings: NetworkSettings = NetworkSettings()) {
         self.settings = settings
-        // libcurl caches addresses for all transports that share a thread, but addresses set for one must not apply to others.
+        // libcurl caches addresses for all transports that share a thread, but addresses set for one transport must not apply to the others.
         self.loop = settings.addresses.isEmpty ? .shared : CurlLoop()
     }
 
@@ -45,8 +45,8 @@ public struct CurlTransport: HTTPTransport {
             group.addTask { [loop] in await upload.read { loop.resume(transfer) } }
             group.addTask { await upload.waitForEnd() }
             let response = try await response(of: transfer, call, received)
-            // If the connection were closed immediately, a peer that is still sending would see a reset instead of the
-            // response. nginx delays closing (lingering_close) for the same reason.
+            // If the connection were closed immediately, a peer that is still sending would receive a reset instead of
+            // the response. nginx delays closing (lingering_close) for the same reason.
             if upload.isRejected { group.addTask { try? await Task.sleep(for: Self.lingering) } }
             // Waits for the first of these events: the body has been read, the transfer has ended, or the lingering
             // time has elapsed.

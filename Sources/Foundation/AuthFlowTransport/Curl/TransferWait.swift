@@ -13,7 +13,7 @@ enum TransferWait: Equatable {
     /// The rest of the response.
     case forRest
 
-    /// The timeout, measured from the last progress of the transfer.
+    /// The timeout, measured from the last byte sent or, while waiting for a connection, from the start of the call.
     func limit(for call: TransportRequest, isStream: Bool, firstByte: Duration) -> Duration {
         switch self {
         case .forConnection, .forBody, .forRest: call.timeout
@@ -28,7 +28,8 @@ enum TransferWait: Equatable {
         case .forConnection: call.connectionWaitTimeoutError
         case .forBody: AuthError(.timedOut, "The body of \(call) stalled for \(limit.formattedSeconds).")
         case .forResponse: AuthError(.timedOut, "\(call.place) sent nothing within \(limit.formattedSeconds).")
-        case .forRest: AuthError(.timedOut, "\(call.place) did not respond within \(limit.formattedSeconds).")
+        case .forRest:
+            AuthError(.timedOut, "\(call.place) did not complete the response within \(limit.formattedSeconds).")
         }
     }
 }

@@ -61,7 +61,7 @@ package struct IDTokenValidation: Sendable {
         case refresh(of: IDToken, nonce: String?)
         /// A token exchange (RFC 8693), with the user's `sub`; nil when the user is not known.
         case exchange(subject: String?)
-        /// An ID Token from another program's sign-in, presented to this one. The nonce is checked if it is known.
+        /// An ID Token from another program's sign-in, presented to this program. The nonce is checked if it is known.
         case presented(nonce: Secret?)
     }
 

@@ -239,7 +239,7 @@ extension ProviderMetadata {
     }
 
     /// Replaces endpoints with the configured endpoints.
-    /// - Parameter other: The metadata whose endpoints, where present, replace these.
+    /// - Parameter other: The configured endpoints. An endpoint that is nil here is not replaced.
     public mutating func replaceEndpoints(by other: ProviderMetadata) {
         for (_, path) in Self.namedEndpoints {
             if let endpoint = other[keyPath: path] { self[keyPath: path] = endpoint }

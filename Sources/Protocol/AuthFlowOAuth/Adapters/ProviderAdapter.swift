@@ -57,7 +57,7 @@ public protocol ProviderAdapter: MetadataSource {
     /// - Parameters:
     ///   - credential: The new credential.
     ///   - previous: The credential that a refresh replaces; nil at a sign-in. A refresh response may lack an ID Token and other
-    ///     members of the sign-in's response, in which case the new credential retains the previous ones.
+    ///     members of the sign-in's response, in which case the new credential retains the previous values.
     ///   - context: The client.
     /// - Throws: ``AuthError`` to reject the tokens.
     func check(_ credential: Credential, replacing previous: Credential?, in context: ProviderContext) async throws

@@ -28,7 +28,7 @@ public struct AuthorizationOptions: Sendable {
     public var loginHint: String?
     /// `max_age`: the maximum time since the user's authentication, in whole seconds; default: any.
     public var maxAge: Duration?
-    /// `acr_values`: authentication context classes, in order of preference. To require one, use ``claims``. Default: none.
+    /// `acr_values`: Authentication Context Class Reference values, in order of preference. To require a value, use ``claims``. Default: none.
     public var acrValues: [String] = []
     /// `ui_locales`: language tags (BCP 47), in order of preference; default: none.
     public var uiLocales: [String] = []

@@ -124,7 +124,7 @@ extension OAuthClient {
         if registration.responseMode != .query {
             request.protectedParameters["response_mode"] = registration.responseMode.rawValue
         }
-        // RFC 9449 section 10: without the key, the code is useless.
+        // RFC 9449 section 10: without the key, the code cannot be redeemed.
         let dpopKey = try await newDPoPKey(at: metadata)
         if let dpopKey { request.protectedParameters["dpop_jkt"] = dpopKey.thumbprint }
         try await adapter.prepare(&request, in: providerContext)

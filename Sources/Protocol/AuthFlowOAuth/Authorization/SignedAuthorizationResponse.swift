@@ -46,7 +46,7 @@ struct SignedAuthorizationResponse: Sendable {
         let claims = try await client.verify(
             signed,
             as: Self.profile,
-            // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT". That was done when the response arrived.
+            // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT". The response was decrypted when it arrived.
             encrypted: nil,
             // "3. ... the alg value MUST NOT be none". Symmetric (HMAC) algorithms are rejected, too.
             algorithms: metadata.advertisedAlgorithms("authorization_signing_alg_values_supported"),

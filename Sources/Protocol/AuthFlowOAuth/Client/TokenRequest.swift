@@ -114,8 +114,8 @@ extension OAuthClient {
         let response = try await send(provenBy: key) {
             var attempt = request
             for pair in try await signed?().pairs ?? [] { attempt.protectedParameters[pair.name] = pair.value }
-            // This step follows the adapter's, because an adapter may read the parameters but must not choose the
-            // client authentication.
+            // Client authentication is added after the adapter's changes, because an adapter may read the parameters
+            // but must not choose the client authentication.
             try await registration.authentication.resolved(for: metadata.tokenEndpointAuthMethods).authenticate(
                 &attempt,
                 as: ClientAuthentication.Request(

@@ -124,7 +124,7 @@ extension OAuthClient {
         }
     }
 
-    /// Whether ID Tokens can be verified. If not, an ID Token that was not requested is discarded unread.
+    /// Whether ID Tokens can be verified. If not, an ID Token that was not requested is discarded without being decoded.
     func canVerifyIDTokens(_ metadata: ProviderMetadata) -> Bool {
         metadata.jwksURI != nil || metadata.tokenIssuer != nil || registration.idTokenSigningAlgorithms != nil
     }

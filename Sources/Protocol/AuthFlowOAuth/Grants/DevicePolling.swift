@@ -80,7 +80,7 @@ package struct DevicePolling: Sendable {
             // If the backoff exceeds the code's remaining lifetime, the last poll is sent one interval before the code expires.
             let shortest = max(interval * factor, requestedDelay)
             if wait >= remaining, shortest < remaining { wait = max(shortest, remaining - interval * factor) }
-            // The provider requests a delay that is not shorter than the code's remaining lifetime, so no further poll can succeed.
+            // If the requested delay is at least the code's remaining lifetime, no further poll can succeed.
             if requestedDelay >= remaining, let lastFailure { throw lastFailure }
             guard wait < remaining else {
                 try await client.host.clock.sleep(for: max(remaining, .zero))
@@ -103,7 +103,7 @@ package struct DevicePolling: Sendable {
                 guard new == .zero || new < authorization.lifetime - elapsed() else {
                     throw AuthError(
                         .timedOut,
-                        "The provider requests an interval of \(Int(new.seconds)) s between requests, but its code expires sooner. Start again to get a new code."
+                        "The provider requires a polling interval of \(Int(new.seconds)) s, but the device code expires sooner. Start again to get a new code."
                     )
                 }
                 slowDowns += 1
@@ -134,7 +134,7 @@ package struct DevicePolling: Sendable {
         } catch let error as AuthError
             where mayHaveNoError && error.code == .invalidResponse && 300..<400 ~= error.status ?? 0
         {
-            // After proper OAuth responses, a redirect probably comes from a proxy.
+            // After valid OAuth responses, a redirect probably comes from a proxy.
             return .noResponse(error, requestedDelay: .zero)
         } catch let error as AuthError where error.isTransient {
             // Some servers send slow_down with the status for rate limiting (429).
@@ -165,7 +165,7 @@ package struct DevicePolling: Sendable {
                 )
             case "expired_token": throw expiry(nil, providerError: error.providerError)
             default:
-                // After proper OAuth responses, a page without an OAuth error probably comes from a proxy.
+                // After valid OAuth responses, a page without an OAuth error probably comes from a proxy.
                 if mayHaveNoError, parameters == nil, error.code == .invalidResponse, error.providerError == nil,
                     UnparsedResponse(body: response.http.body).token("access_token") == nil
                 {

@@ -10,7 +10,7 @@ extension OAuthClient {
     ///   - assertion: The assertion.
     ///   - scopes: The scopes to request; default: the assertion's, or if it specifies none, the registration's without `openid`.
     ///   - resources: The target resources of the token (RFC 8707); default: the registration's.
-    /// - Returns: A credential without an identity, because only the server reads the assertion. Send another assertion when the
+    /// - Returns: A credential without an identity, because only the server reads the assertion. Send a new assertion when the
     ///   access token expires, because there is no refresh token.
     /// - Throws: ``AuthError`` with `provider_rejected`, whose message describes the assertion; `invalid_reply`.
     public func jwtBearer(
@@ -38,8 +38,7 @@ extension OAuthClient {
             try request.addAuthorizationDetails(of: registration, at: metadata)
         }
         let key = try await newDPoPKey(at: metadata)
-        // This client uses a different key, and its tokens must not silently be bound to a key other than
-        // its own.
+        // If this client uses a different key, its tokens must not silently be bound to the assertion's key.
         if let bound = assertion.key, bound.isExternal || key?.isExternal == true, bound.thumbprint != key?.thumbprint {
             throw AuthError(
                 .invalidConfiguration,

@@ -124,7 +124,7 @@ extension OAuthClient {
                 try await checkRefreshedTokens(tokens, replacing: credential, metadata, namesUser: isWhole)
             )
         } catch {
-            // The new refresh token is the other user's, and must not be stored for this user.
+            // The new refresh token belongs to a different user, and must not be stored for this user.
             if (error as? AuthError)?.isSubjectMismatch == true { throw error }
             let secret =
                 response.http.isSuccessful
@@ -239,7 +239,7 @@ extension OAuthClient {
         return refreshed
     }
 
-    /// The codes of errors on this machine, which say nothing about the tokens.
+    /// The codes of local errors, which do not indicate that the tokens are invalid.
     private static let localCodes: Set<AuthError.Code> = [
         .storageFailed, .storeDamaged, .leaseBusy, .leaseLost, .outcomeUnknown, .keyUnavailable, .invalidConfiguration,
     ]
@@ -260,7 +260,7 @@ extension OAuthClient {
                 throw AuthError(
                     .temporarilyUnavailable,
                     "The refreshed tokens cannot be checked now. \(error.message)",
-                    // The provider is available.
+                    // A successful status, because the provider itself is available.
                     status: 200,
                     underlyingError: error
                 )

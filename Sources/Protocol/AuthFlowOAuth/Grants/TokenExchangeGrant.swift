@@ -61,7 +61,7 @@ extension OAuthClient {
             guard exchange.subject.map({ credential.identity?.subject.isIdentical(to: $0) == true }) ?? true else {
                 throw AuthError(
                     .invalidIDToken,
-                    "The exchanged tokens do not belong to the user whose sign-in was shared."
+                    "The issued tokens do not belong to the user whose sign-in was shared."
                 )
             }
         }

@@ -37,7 +37,7 @@ public import AuthFlowJSON
         try self.init(values)
     }
 
-    /// Returns one of the ``Values``.
+    /// Accesses a property of ``Values``.
     public subscript<Value>(dynamicMember member: KeyPath<Values, Value>) -> Value { values[keyPath: member] }
 
     /// Returns a validated copy of the registration with some values changed.
@@ -91,7 +91,7 @@ public import AuthFlowJSON
         public var requestsUserInfoAtSignIn = true
 
         /// `post_logout_redirect_uri`: the URI to which the provider redirects the user after a sign-out, as
-        /// registered; default: nil, which leaves the session at the provider open.
+        /// registered; default: nil, in which case the session at the provider cannot be ended.
         public var postLogoutRedirectURI: RedirectURI?
 
         /// Whether a logout request includes the `client_id` parameter in addition to the ID Token; default: true.
@@ -122,8 +122,8 @@ public import AuthFlowJSON
         /// values.
         public var repeatedPushedParameters: [RepeatedPushedParameter] = []
 
-        /// The values of `token_type`, other than `Bearer`, that the server documents for bearer tokens; an empty string means that
-        /// `token_type` is missing. Default: none; without DPoP, every type except `Bearer` is then rejected (RFC 6749 section 7.1).
+        /// The values of `token_type`, other than `Bearer`, that the server documents for bearer tokens; an empty string allows
+        /// responses without `token_type`. Default: none; without DPoP, every type except `Bearer` is then rejected (RFC 6749 section 7.1).
         public var bearerTokenTypes: Set<String> = []
 
         /// Whether the server must advertise PKCE with S256 (`code_challenge_methods_supported`) before a code is requested; default:

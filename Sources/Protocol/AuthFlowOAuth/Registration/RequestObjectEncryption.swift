@@ -40,7 +40,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
         if let algorithm, offered?.contains(algorithm.rawValue) == false {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) does not advertise \(algorithm.rawValue) for requests (request_object_encryption_alg_values_supported)."
+                "The provider \(metadata.issuer) does not advertise \(algorithm.rawValue) for request objects (request_object_encryption_alg_values_supported)."
             )
         }
         let wanted = (algorithm.map { [$0] } ?? KeyManagementAlgorithm.all).filter {
@@ -66,7 +66,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
         }
         throw AuthError(
             .unsupported,
-            "The provider \(metadata.issuer) has no key for encrypting requests\(algorithm.map { " with \($0.rawValue)" } ?? "")."
+            "The provider \(metadata.issuer) has no key for encrypting request objects\(algorithm.map { " with \($0.rawValue)" } ?? "")."
         )
     }
 
@@ -83,7 +83,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
         guard offered?.contains(content.rawValue) != false else {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) does not accept requests encrypted with \(content.rawValue)."
+                "The provider \(metadata.issuer) does not accept request objects encrypted with \(content.rawValue)."
             )
         }
         return content

@@ -12,7 +12,7 @@ public struct RequestObjectReference: Sendable {
         self.init(publish, mayBeUnsigned: false)
     }
 
-    /// A location for unsigned request objects, which are authenticated only by the client URL from which the server
+    /// A location for unsigned request objects, which are authenticated only by the client's URL from which the server
     /// fetches them.
     /// Use it for servers that have no key for verifying the client's signatures (OIDC Core section 6.1, `alg` `none`).
     public static func publishingUnsigned(

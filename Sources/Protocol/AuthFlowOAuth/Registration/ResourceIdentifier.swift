@@ -3,7 +3,7 @@ import AuthFlowHTTP
 /// The identifier of a resource in a request (RFC 8707 section 2).
 package enum ResourceIdentifier {
     /// Checks an identifier: "Its value MUST be an absolute URI, as specified by Section 4.3 of [RFC3986]. The URI MUST NOT include a fragment
-    /// component." Some providers use URNs and custom schemes. An http URL must be a loopback URL, as for every other endpoint.
+    /// component." Some providers use URNs and custom schemes. An http URL must be a loopback URL, as for endpoints.
     /// - Returns: The identifier as it is sent.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     package static func checked(_ text: String) throws(AuthError) -> String {

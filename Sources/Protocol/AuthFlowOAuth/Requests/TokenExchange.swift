@@ -38,10 +38,10 @@ public struct TokenExchange: Sendable, Hashable {
     public var resource: [String]
     /// `scope`; nil for the client's scopes.
     public var scopes: [String]?
-    /// The `sub` that an ID Token among the new tokens must have; nil when the user is not known.
+    /// The `sub` that an ID Token in the response must have; nil when the user is unknown.
     public var subject: String?
 
-    /// Creates a request that exchanges a token.
+    /// Creates a token exchange request.
     public init(
         _ subjectToken: Secret,
         type: TokenType,

@@ -16,7 +16,7 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
     public let state: String
 
     /// Checks the post-logout redirect. Section 2: the provider passes "this value back to the RP using the state
-    /// parameter". If it does not, another page may have sent the user here.
+    /// parameter". Without this value, another page may have caused the redirect.
     /// - Parameter callback: The complete URL to which the user was redirected.
     /// - Throws: ``AuthError`` with `invalid_callback` when it is not known whether the session has ended.
     public func check(_ callback: String) throws(AuthError) {
@@ -79,7 +79,7 @@ extension OAuthClient {
     }
 }
 
-/// The provider's session that a logout request ends.
+/// The values for building a logout request.
 package struct EndSession: Sendable {
     let client: OAuthClient
     let endpoint: Endpoint

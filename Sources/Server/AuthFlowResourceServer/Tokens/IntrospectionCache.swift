@@ -43,8 +43,8 @@ final class IntrospectionCache: Sendable {
 
         func contains(_ time: Date) -> Bool { time >= from && time < until }
 
-        /// The error for a request during the pause. Its retry delay is the rest of the pause, because the issuer may have specified a longer
-        /// time than the pause.
+        /// The error for a request during the pause. Its retry delay is the remaining pause instead of
+        /// the issuer's Retry-After value, which may be longer.
         func error(at time: Date) -> AuthError {
             AuthError(
                 error.code,

@@ -59,7 +59,7 @@ public struct PageTexts: Sendable {
                 "Sign in again?",
                 "Another site requested a new sign-in, but you are already signed in."
             ),
-            .denied: Text("Not signed in", "The sign-in was canceled or denied."),
+            .denied: Text("Not signed in", "The sign-in was cancelled or denied."),
             .refused: Text("Not signed in", "You do not have access to this application."),
             .stale: Text(
                 "Sign in again",

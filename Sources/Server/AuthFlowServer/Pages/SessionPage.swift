@@ -9,7 +9,7 @@ public struct SessionPage: Sendable {
 
         /// The user has signed in; the browser continues automatically to the requested page.
         public static let signedIn = Self(rawValue: "signed_in")
-        /// The browser was sent here by another site, without its session cookie; it continues automatically, with the cookie.
+        /// Another site caused the navigation, so the session cookie is missing; the browser continues automatically, with the cookie.
         public static let continuing = Self(rawValue: "continuing")
         /// The user is already signed in, but a page on another site requests another sign-in.
         public static let confirmSignIn = Self(rawValue: "confirm_sign_in")

@@ -36,8 +36,8 @@ extension ResourceProxy {
         fields[server.headerName] = nil
         // RFC 9110 section 7.6.3: a gateway "MUST send an appropriate Via header field in each inbound request message".
         fields[.via] = "1.1 authflow"
-        // The transport must not decode bodies: a length or range would not match the body, and a truncated body would look complete. An API that
-        // encodes the body nevertheless relies on the browser to decode it.
+        // The transport must not decode bodies: a length or range would not match the body, and a truncated body would look complete. If an API
+        // encodes the body nevertheless, the browser decodes it.
         fields[.acceptEncoding] = "identity"
         return fields
     }

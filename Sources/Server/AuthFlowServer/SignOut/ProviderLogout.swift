@@ -5,7 +5,7 @@ import AuthFlowEssentials
 /// section 2.7). It performs no I/O.
 struct ProviderLogout: Sendable {
     let token: LogoutToken
-    /// Whether this is the first use of the token identifier (`jti`) to end sessions.
+    /// Whether the token identifier (`jti`) is used for the first time.
     let isFirst: Bool
     /// The maximum difference between this machine's clock and the provider's clock.
     let clockLeeway: Duration

@@ -77,7 +77,7 @@ extension SessionServer {
 // A logout token may arrive between the code exchange and the write of the new session, when there is no session to
 // find. Therefore, a logout stores a record before it looks up sessions, and a sign-in looks up such records after it
 // writes its session, so that one of the two always finds the other. The issue times of the logout token and of the
-// ID Token both come from the provider, so a logout token never ends a later sign-in, even if the provider reuses the
+// ID Token both come from the provider, so the record never ends a later sign-in, even if the provider reuses the
 // session identifier. A front-channel logout request contains no timestamp, so its record contains the current time plus
 // the allowed clock skew, because this machine's clock may be behind the provider's clock.
 

@@ -10,7 +10,7 @@ extension SessionServer {
         guard issuers.count == 1, names.count == 1, (1...256).contains(names[0].utf8.count) else {
             return ServerResponse.plain(.badRequest)
         }
-        // Browsers indicate the destination of the response, which must be a frame.
+        // Browsers send the request destination (Sec-Fetch-Dest), which must be a frame.
         let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { field($0, of: request) }
         guard destination == nil || destination == "iframe" else { return ServerResponse.plain(.forbidden) }
         do {

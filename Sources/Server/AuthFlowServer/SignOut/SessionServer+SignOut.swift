@@ -100,7 +100,7 @@ extension SessionServer {
         }
     }
 
-    /// The tags that index sessions by their user and by the session at the provider that they belong to.
+    /// The tags that index a session by its user and by its session at the provider.
     func tags(of credential: Credential, at provider: ProviderSessions) -> [RecordTag] {
         guard let identity = credential.identity else { return [] }
         let sessionID = Self.sessionID(of: credential)
@@ -147,7 +147,7 @@ extension SessionServer {
         try await sessions(tagged: providerSessionTag(issuer, name, at: provider), at: provider)
     }
 
-    /// Finds the sessions that belong to a session at the provider, to end them, like ``sessionsToEnd(ofUser:_:at:)``.
+    /// Finds the sessions to end when a session at the provider ends, like ``sessionsToEnd(ofUser:_:at:)``.
     func sessionsToEnd(
         ofProviderSession name: String,
         _ issuer: String,

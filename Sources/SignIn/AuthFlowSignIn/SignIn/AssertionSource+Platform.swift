@@ -73,7 +73,7 @@ extension AssertionSource {
         }
     }
 
-    /// A JWT that is signed with the client's own key. The server must trust the public key for this issuer.
+    /// A JWT that is signed with the client's key. The server must trust the public key for this issuer.
     /// - Parameters:
     ///   - key: Signs the assertions, each of which is valid for one minute.
     ///   - subject: `sub`: the subject of the access token.

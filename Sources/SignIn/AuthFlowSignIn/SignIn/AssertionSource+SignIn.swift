@@ -13,7 +13,7 @@ extension AssertionSource {
     {
         let other = OtherSignIn(client)
         return AssertionSource("the sign-in \(DisplayText.sanitized(name))", identity: name) {
-            // After the user signs out there, or another user signs in, the cached token belongs to the wrong user.
+            // After the user signs out of that client, or another user signs in, the cached token belongs to the wrong user.
             let account = try await other.client().credential()?.account
             return account.map { "\($0.issuer)\u{0}\($0.subject ?? "")" } ?? ""
         } make: { request in

@@ -55,7 +55,7 @@ extension AuthClient {
 
     /// Returns tokens with a fresh access token: from the cache, or from a refresh.
     ///
-    /// Call it before each use and do not store the result. The call is cheap while the tokens are fresh; otherwise
+    /// Call this method before each use; do not store the result. The call is cheap while the tokens are fresh; otherwise
     /// all tasks and processes wait for one refresh. The store is read at most once every ten seconds, to detect whether another process
     /// has signed out or signed in as another user; in between, the cache is trusted.
     /// - Parameter account: The subject of an account, or its issuer and subject, separated by a space; default: the account in the options.
@@ -97,7 +97,7 @@ extension AuthClient {
         return try await current(for: resource).credential(margin: duration, rejected: rejected).tokens
     }
 
-    /// A credential whose access token has a minimum remaining lifetime.
+    /// A credential whose access token has at least the given remaining lifetime.
     /// - Parameter duration: The minimum remaining lifetime. For short-lived tokens it is at most a quarter of their
     ///   lifetime, because otherwise every call would refresh them.
     /// - Throws: The same errors as ``freshTokens(account:)``.
@@ -106,7 +106,7 @@ extension AuthClient {
     }
 
     /// Runs `body` with fresh tokens, and once more with newer tokens when it throws an ``AuthError`` with
-    /// `access_token_rejected`. Throw that error when an API responds with 401.
+    /// `access_token_rejected`. `body` must throw that error when an API responds with 401.
     /// - Throws: The same errors as ``freshTokens(account:)``, and any error that `body` throws.
     public func perform<Return: Sendable>(
         _ body: nonisolated(nonsending) (TokenSet) async throws -> Return

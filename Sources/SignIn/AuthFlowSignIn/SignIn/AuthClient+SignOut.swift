@@ -15,7 +15,7 @@ public struct SignOut: Sendable {
         /// The step was attempted and failed.
         case failed(AuthError)
 
-        /// The combined outcome of several steps: that of the first incomplete step, if any.
+        /// The combined outcome of several steps: the outcome of the first incomplete step, if any.
         package static func combining(_ outcomes: [Outcome]) -> Outcome {
             outcomes.first { ![.done, .nothingToDo].contains($0) } ?? outcomes.first { $0 == .done } ?? .nothingToDo
         }
@@ -190,8 +190,8 @@ extension AuthClient {
     /// Removes every stored credential of this client, including unreadable ones; with ``Options/account``, only that account. For a
     /// machine-to-machine client, these are the tokens that it requests with its current scopes, resources and parameters. No request is sent to the
     /// provider, where the tokens and the session remain valid.
-    /// - Parameter discardingUnreadable: Whether a client with ``Options/account`` also removes a record that cannot be read, with all accounts in it;
-    ///   default: no.
+    /// - Parameter discardingUnreadable: Whether a client with ``Options/account`` also removes a record that cannot be read, including all accounts
+    ///   in it; default: no.
     /// - Returns: Whether there was a credential.
     /// - Throws: ``AuthError`` with `storage_failed`; also `credential_unusable` for a record that cannot be decrypted and is not discarded.
     @discardableResult

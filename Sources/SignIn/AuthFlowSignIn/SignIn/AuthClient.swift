@@ -190,14 +190,14 @@ public final class AuthClient: Sendable {
 
     /// - Parameters:
     ///   - usesSharedSessions: Whether the user agent may use a session that another app has shared.
-    ///   - willShow: Called before the user is shown anything; may throw to show nothing.
+    ///   - willShow: Called before the user is shown anything; if it throws an error, nothing is shown.
     package func signIn(
         _ policy: AccountPolicy,
         options: AuthorizationOptions,
         usesSharedSessions: Bool,
         willShow: @escaping @Sendable () throws -> Void
     ) async throws -> SignIn {
-        // A sign-in whose result cannot be stored would waste the user's time.
+        // If the result could not be stored, the sign-in fails before the user is prompted.
         _ = try await current().probe()
         let reporter = reporter()
         // A shared credential is used only for the same account, because choosing another account requires the provider's
@@ -266,7 +266,7 @@ public final class AuthClient: Sendable {
         [.unsupported, .userAgentFailed, .noUserAgent, .portBusy].contains(error.code)
     }
 
-    /// - Parameter willShow: Called before the user is shown anything; may throw to show nothing.
+    /// - Parameter willShow: Called before the user is shown anything; if it throws an error, nothing is shown.
     private func signIn(
         by method: SignInMethod,
         _ policy: AccountPolicy,
@@ -305,7 +305,8 @@ public final class AuthClient: Sendable {
                 }
             }
         case .clientCredentials, .jwtBearer:
-            // The client's own token would replace the user's tokens, because the record of a client with several methods is the user's.
+            // The client's own token would replace the user's tokens, because the record of a client with several methods
+            // belongs to the user.
             guard isWithoutUser else {
                 throw AuthError(
                     .invalidConfiguration,
@@ -341,7 +342,7 @@ public final class AuthClient: Sendable {
     /// Accepts a redirect that did not arrive through the user agent: the URL that an app was
     /// opened with, or a URL that a user has pasted. It is validated like any other redirect.
     /// - Parameter url: The complete URL.
-    /// - Returns: Whether a sign-in or sign-out of this client is waiting for it. An unrelated URL has no effect.
+    /// - Returns: Whether a sign-in or sign-out of this client was waiting for this redirect. An unrelated URL has no effect.
     @discardableResult
     public func resume(with url: String) -> Bool { pendingRedirects.resume(with: url) }
 

@@ -3,7 +3,7 @@ public import AuthFlowOAuth
 /// A type that shows the user the verification URI and the user code while the program waits.
 ///
 /// The device flow has no redirect: the user may sign in on another device, and the program polls the provider for the
-/// result. `body` does the polling; when it returns or throws, hide the code.
+/// result. `body` polls the provider; when it returns or throws, hide the code.
 ///
 /// To stop early, throw an error, or cancel the task, which ends `body` immediately, because it runs in the same task.
 ///

@@ -27,7 +27,7 @@ public enum SignInMethod: Sendable {
         }
     }
 
-    /// The name of the record of its tokens, in addition to the client's name; nil for a method that signs a user in.
+    /// The part that the method adds to the name of the record of its tokens; nil for a method that signs a user in.
     func recordName(for client: OAuthClient, _ scope: MachineTokenSharing) -> String? {
         func name(_ parts: String..., purpose: ProviderRequest.Purpose) -> String {
             let request = scope == .byRequest ? [client.requestDigest(of: purpose)] : []
@@ -76,7 +76,8 @@ package enum MachineTokenSharing: Sendable {
     /// Clients that request the same scopes, resources and parameters, so that processes with
     /// different configurations, for example during an upgrade, do not replace each other's tokens.
     case byRequest
-    /// All clients of one resource, because their scopes change with the resource's challenges. A sign-out finds their token under any configuration.
+    /// All clients of one resource, because their scopes change with the resource's challenges. A sign-out
+    /// finds their token regardless of the configuration.
     case byResource
 }
 
@@ -102,7 +103,8 @@ public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
 package struct SignInMethods: Sendable {
     package var methods: [SignInMethod]
 
-    /// The only method, if it needs no user, because the client's own token must not replace a user's token.
+    /// The client's only method, if it needs no user; nil if there are several methods, because the client's own token must not
+    /// replace a user's token.
     package var withoutUser: SignInMethod? { methods.count == 1 ? methods.first { $0.renewal() != nil } : nil }
 
     /// The requested flows that are unavailable here, with the reasons.

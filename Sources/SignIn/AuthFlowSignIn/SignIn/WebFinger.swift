@@ -64,7 +64,7 @@ public struct WebFinger: Sendable {
         guard let issuer = links.first(where: { $0["rel"]?.string == Self.issuerRelation })?["href"]?.string else {
             throw AuthError(
                 .discoveryFailed,
-                "\(endpoint) names no OpenID provider for \"\(DisplayText.sanitized(identifier, limit: 100))\"."
+                "\(endpoint) does not name an OpenID provider for \"\(DisplayText.sanitized(identifier, limit: 100))\"."
             )
         }
         // OIDC Discovery section 2: the issuer location "MUST be a URI with a scheme component that MUST be https".

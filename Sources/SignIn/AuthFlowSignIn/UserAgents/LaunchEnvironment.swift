@@ -4,7 +4,7 @@ import AuthFlowSystem
 
 /// The aspects of a program's environment that are relevant to showing a page to the user.
 ///
-/// User agents use it to determine whether they work here; tests create custom environments.
+/// User agents use it to determine whether they are available; tests create custom environments.
 public struct LaunchEnvironment: Sendable {
     /// The environment variables.
     public var environment: [String: String]
@@ -79,7 +79,7 @@ public struct LaunchEnvironment: Sendable {
 
     /// The method of opening a browser in this environment.
     public enum Browser: Sendable, Hashable {
-        /// With this command. The URL replaces `%s` in an argument of its own or in an option, or is appended.
+        /// With this command. The URL replaces `%s`, which may be a separate argument or part of an option; without `%s`, it is appended.
         case command([String], because: String)
         /// Not at all.
         case none(because: String)
@@ -158,7 +158,7 @@ public struct LaunchEnvironment: Sendable {
         return .none(because: reason)
     }
 
-    /// Whether a program is a browser that needs a display, and there is none.
+    /// Whether a program is a browser that needs a display, and no display is available.
     /// - Parameter path: The path of the program.
     package func lacksDisplay(for path: String) -> Bool {
         #if os(Linux)

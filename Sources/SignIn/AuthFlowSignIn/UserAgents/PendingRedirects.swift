@@ -1,7 +1,7 @@
 import AuthFlowOAuth
 import Synchronization
 
-/// The redirects that the sign-ins and sign-outs of a client wait for. A redirect that arrives in another way, for
+/// The pending redirects of the sign-ins and sign-outs of a client. A redirect that arrives in another way, for
 /// example because the system opened an app with it or the user pasted it, also ends the wait.
 final class PendingRedirects: Sendable {
     private struct PendingRedirect {
@@ -14,7 +14,7 @@ final class PendingRedirects: Sendable {
     private let next = Atomic<UInt64>(0)
 
     /// Passes a redirect to the session that waits for it.
-    /// - Returns: Whether there was such a session.
+    /// - Returns: Whether a session received the redirect.
     func resume(with url: String) -> Bool {
         for redirect in pending.withLock({ Array($0.values) }) {
             guard let response = redirect.options.response(in: url, at: redirect.redirectURI) else { continue }

@@ -25,7 +25,7 @@ package enum PrivateWindow {
         guard let program = command.first else { return nil }
         let name = String(program.split(separator: "/").last ?? "")
         guard let option = options.first(where: { $0.programs.contains(name) })?.option else { return nil }
-        // An argument such as --app=%s opens a window of its own, which the option might not affect.
+        // An argument such as --app=%s opens a separate window, to which the option might not apply.
         guard !command.contains(where: { $0 != "%s" && $0.contains("%s") }) else { return nil }
         // Firefox expects the URL as the value of the option.
         return [program] + command.dropFirst().filter { $0 != "%s" } + [option]

@@ -95,10 +95,10 @@ public struct RedirectOptions: Sendable {
         self.clock = clock
     }
 
-    /// Decrypts a JWT-secured response (JARM); nil when none was requested.
+    /// Decrypts a signed authorization response (JARM) if it is encrypted; nil if no signed response was requested.
     package var decrypt: RedirectResponse.Decryption? = { (response) throws(AuthError) in response }
 
-    /// Records why a response was ignored.
+    /// Records the reason for ignoring a response.
     package var ignoredResponseReason = IgnoredResponseReason()
 }
 

@@ -55,7 +55,7 @@ public struct SessionStoreConformance: Sendable {
         try await store.withLease(on: key) { lease in try await store.write(bytes, attributes, under: lease) }
     }
 
-    /// Whether a machine was so slow that a record may have expired before it was expected to.
+    /// Whether the test ran so slowly that a record may already have expired.
     private static func hasPassed(_ lifetime: Duration, since start: ContinuousClock.Instant) -> Bool {
         start.duration(to: .now) >= lifetime
     }

@@ -41,7 +41,7 @@ enum EmulatedProof {
         guard claims["htm"]?.string == request.method.rawValue else { return .refused("htm is wrong") }
         guard claims["htu"]?.string == String(address.prefix { $0 != "?" }) else { return .refused("htu is wrong") }
         // A server's clock may be coarser than the client's, so a proof from the current second may appear to be from the future. Other
-        // servers reject such a proof occasionally; this one always rejects it.
+        // servers reject such a proof occasionally; this emulator always rejects it.
         guard let issued = claims["iat"]?.number, 1...300 ~= now.timeIntervalSince1970 - issued else {
             return .refused("iat is missing, in the future or too old")
         }

@@ -3,7 +3,7 @@ import AuthFlowEssentials
 import Crypto
 import Synchronization
 
-// One sign-in for all apps of a vendor (OpenID Connect Native SSO for Mobile Apps), as Okta's guide describes it.
+// Single sign-on for all apps of a vendor (OpenID Connect Native SSO for Mobile Apps), as Okta's guide describes it.
 
 /// The native single sign-on settings of an emulated provider.
 public struct NativeSSOSettings: Sendable {

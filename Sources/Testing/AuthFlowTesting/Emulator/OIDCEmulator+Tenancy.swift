@@ -1,7 +1,7 @@
 import Synchronization
 
 extension OIDCEmulator {
-    /// A multi-tenant server, with a separate issuer for each tenant's tokens.
+    /// The multi-tenancy settings of a provider with a separate issuer for each tenant's tokens.
     public struct Tenancy: Sendable {
         /// The issuer in the metadata: a template with a placeholder in braces for the tenant.
         public var template: String

@@ -36,8 +36,8 @@ import Synchronization
         self.state = Mutex(State(keys: try EmulatorKeys(), clients: clients))
     }
 
-    /// Replaces the signing keys with new ones.
-    /// - Parameter keepsKeyIDs: Whether the new keys reuse the key IDs of the old keys, as in a careless rotation; default:
+    /// Replaces the signing keys with new keys.
+    /// - Parameter keepsKeyIDs: Whether the new keys reuse the key IDs of the old keys, as in an incorrect rotation; default:
     ///   false.
     public func rotateKeys(keepsKeyIDs: Bool = false) throws {
         let keys = keepsKeyIDs ? try state.withLock { $0.keys }.decoys() : try EmulatorKeys()

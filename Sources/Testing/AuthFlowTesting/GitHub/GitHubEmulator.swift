@@ -5,7 +5,7 @@ import Synchronization
 /// A GitHub emulator for testing and development: sign-in, consent, tokens in three formats, the device flow, and
 /// the few REST API calls that sign-in and sign-out need.
 ///
-/// It behaves as GitHub's documentation describes, quirks included: errors with status 200, comma-separated
+/// It behaves as GitHub's documentation describes, including its deviations from the standards: errors with status 200, comma-separated
 /// scopes without implied scopes, and no ID Token. With the origin `https://github.com`, its API is at
 /// `https://api.github.com`; with any other origin, it is an Enterprise Server with its API at `/api/v3`.
 public final class GitHubEmulator: ProviderEmulator {
@@ -19,7 +19,7 @@ public final class GitHubEmulator: ProviderEmulator {
         public var password: String
         /// The e-mail address.
         public var email: String
-        /// Whether the email address is verified.
+        /// Whether the e-mail address is verified.
         public var hasVerifiedEmail = true
 
         /// `octocat`, with the password `meow`.

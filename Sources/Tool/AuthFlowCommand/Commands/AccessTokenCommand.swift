@@ -138,7 +138,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
             case .passed? where skipped != nil, .skipped?:
                 TokenRejected(
                     status: ExitStatus.network,
-                    message: "Only the issuer can tell whether the token is active. To query it, add --introspect."
+                    message: "Only the issuer can determine whether the token is active. To query it, add --introspect."
                 )
             default: TokenRejected(status: ExitStatus.failure, message: "The API would reject the token.")
             }

@@ -78,7 +78,7 @@ struct ConfigCommand: AsyncParsableCommand {
             }
             if file.hasServer {
                 try findings.check("server") {
-                    // With its own store, the server would connect to that store, and might create an SQLite file.
+                    // With the configured store, the server would connect to it, or create an SQLite file, during the check.
                     _ = try SessionServer(
                         configuration: file,
                         providers: Known.providers,
@@ -106,7 +106,7 @@ struct ConfigCommand: AsyncParsableCommand {
         private var messages: Set<String> = []
 
         /// Checks a part of the file and prints the result.
-        /// - Parameter body: Throws the error, or returns a remark.
+        /// - Parameter body: Performs the check, and returns a remark to print with the result, if any.
         mutating func check(_ name: String, _ body: () throws -> String?) throws {
             do {
                 let remark = try body()
@@ -115,7 +115,7 @@ struct ConfigCommand: AsyncParsableCommand {
                 issues += error.issues
             } catch let error as AuthError {
                 failure = failure ?? error
-                // A web application uses the store of its profile.
+                // A web application uses the store of its profile, so both checks may report the same error.
                 guard messages.insert(error.message).inserted else { return }
                 Terminal.result("  !!  \(name): \(error.message)")
             }

@@ -99,7 +99,7 @@ struct CurlCommand: AsyncParsableCommand {
 
     /// The client that adds the token to the request.
     private enum Sender {
-        /// The profile's client, for an API that the profile names.
+        /// The profile's client, for an API whose origin the profile lists.
         case api(AuthClient, signsIn: Bool)
         case resource(ResourceClient)
 

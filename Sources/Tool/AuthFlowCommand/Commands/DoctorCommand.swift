@@ -318,7 +318,7 @@ struct DoctorCommand: AsyncParsableCommand {
         }
         let clientID = DisplayText.sanitized(client.registration.clientID, limit: 200)
         let test = client.isWithoutUser ? ". To test it, run: \(SignInAdvice.token)" : ""
-        findings.note("client ID", "\"\(clientID)\": only the provider can tell whether it is registered\(test)")
+        findings.note("client ID", "\"\(clientID)\": only the provider can determine whether it is registered\(test)")
         if clock.offset == nil { findings.note("clock", "no response had a Date header") }
         if let offset = clock.offset {
             let text = "\(abs(Int(offset.rounded()))) s \(offset > 0 ? "ahead of" : "behind") the provider's"

@@ -148,7 +148,10 @@ struct ExecCommand: AsyncParsableCommand {
                 credential.account == first.account
                 && (credential.identity != nil || credential.signedInAt == first.signedInAt)
             guard isSameUser else {
-                throw AuthError(.accountMismatch, "Another user may have signed in; the program receives no new token.")
+                throw AuthError(
+                    .accountMismatch,
+                    "Another user may have signed in, so the program will not receive a new token."
+                )
             }
             return credential.tokens
         } report: { error in

@@ -86,7 +86,7 @@ struct KeysCommand: AsyncParsableCommand {
             abstract: "Show the key ID (kid) and the algorithms of a key."
         )
 
-        @Argument(help: "A PEM, JWK or JWK set file, or the PKCS #11 URI of a key in a hardware token.")
+        @Argument(help: "A PEM, JWK or JWK Set file, or the PKCS #11 URI of a key in a hardware token.")
         var path: String
 
         @OptionGroup var token: TokenPIN

@@ -80,7 +80,7 @@ struct MCPCommand: AsyncParsableCommand {
                 write: output.write
             )
             for await line in StandardInput.lines(limit: 64 * 1024 * 1024) { bridge.receive(line) }
-            // This runs in a separate task, because a signal may have cancelled this one. The bridge waits for pending
+            // This runs in a separate task, because a signal may have cancelled the current task. The bridge waits for pending
             // responses only at the end of the input, not after a signal.
             let grace = Task.isCancelled ? Duration.zero : .seconds(2)
             await Task { await bridge.close(within: grace) }.value

@@ -34,9 +34,10 @@ enum RegistrationCommands {
             return all.filter { $0.issuer.isIdentical(to: address) || isMeant && $0.origin == endpoint.origin }
         }
 
-        /// The registrations of an origin with an issuer: the current one, and earlier ones that signed-in resources use.
+        /// The registrations of an origin with an issuer: the current registration, and earlier registrations that signed-in
+        /// resources use.
         /// - Parameter skipsUnreadable: Whether earlier registrations that cannot be read are omitted.
-        /// - Returns: The registrations, and a message if the current one cannot be read.
+        /// - Returns: The registrations, and a message if the current registration cannot be read.
         func stored(
             at issuer: String,
             for origin: String,
@@ -301,7 +302,8 @@ enum RegistrationCommands {
                 // The registration access token is needed until the server has deleted the registration.
                 if !local, let error = try await unregister(stored, context, name: "The registration") {
                     failure = failure ?? error
-                    // The sign-out has removed an earlier registration that no other resource uses.
+                    // The sign-out removes an earlier registration that no other resource uses; it is restored, so that
+                    // a later attempt can delete it at the server.
                     let redirectURI = context.redirectURI
                     if try await registrations.registration(at: stored.issuer, for: redirectURI) == nil {
                         try await registrations.save(stored, for: redirectURI)
@@ -338,7 +340,7 @@ enum RegistrationCommands {
     }
 
     /// Deletes a registration at its server, if that is possible, and reports the outcome.
-    /// - Returns: The error, after which a later attempt may succeed; nil when there is nothing more to do.
+    /// - Returns: The error, if a later attempt may succeed; otherwise nil.
     private static func unregister(_ stored: StoredRegistration, _ context: Context, name: String) async throws
         -> AuthError?
     {

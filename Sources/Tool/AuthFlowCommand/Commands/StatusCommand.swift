@@ -65,7 +65,7 @@ struct StatusRequest: Hashable {
         if let error = credential.end(isRenewable: isRenewable) { throw error }
     }
 
-    /// Prints why there is no credential, and distinguishes a session that has ended from a user who never signed in.
+    /// Prints the error as JSON, with the state: `ended` if the session has ended, otherwise `signed_out`.
     private func printAbsence(of client: AuthClient, _ error: AuthError) async throws {
         var state = "signed_out"
         for await current in try await client.states() {

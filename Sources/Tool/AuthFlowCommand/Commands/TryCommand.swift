@@ -19,7 +19,7 @@ struct TryCommand: AsyncParsableCommand {
         case loopback
     }
 
-    @Option(help: "The user agent to sign in with.")
+    @Option(help: "The user agent for the sign-in.")
     var userAgent = Agent.headless
 
     @Flag(name: [.short, .long], help: "Show every event.")

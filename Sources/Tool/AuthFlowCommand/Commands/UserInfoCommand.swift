@@ -16,7 +16,7 @@ struct UserInfoCommand: AsyncParsableCommand {
                 .unsupported,
                 client.hasOwner
                     ? "This profile does not sign in users. Use the profile that provides the assertion."
-                    : "The tokens of this profile belong to no user, so there is no user information."
+                    : "The tokens of this profile do not belong to a user, so there is no user information."
             )
         }
         try Terminal.result(try await client.userInfo())

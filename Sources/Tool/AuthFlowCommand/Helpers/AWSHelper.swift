@@ -26,7 +26,7 @@ extension CredentialCommand {
             }
             let client = try options.helperChoice.client()
             let store = try AWSKeys.store(of: profile)
-            // The credentials belong to the signed-in user and to this role. If they are stored, no request is sent.
+            // The credentials belong to the signed-in user and to this role. If fresh credentials are stored, no request is sent.
             let credential = try await client.requiredCredential()
             let key = AWSKeys.key(settings, client)
             // Concurrent programs wait for a single request to AWS.

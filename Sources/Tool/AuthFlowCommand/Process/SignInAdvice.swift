@@ -24,7 +24,7 @@ enum SignInAdvice {
         command.map { $0.hasSuffix(" \(option)") ? $0 : "\($0) \(option)" }
     }
 
-    /// The command that adds an account; nil for a resource or a profile with only one account.
+    /// The command that adds an account; nil for a resource, or if a specific account was selected.
     static var addAccount: String? {
         chosen.withLock { $0?.addsAccount == true } ? command(adding: "--add-account") : nil
     }

@@ -84,9 +84,9 @@ enum UnfinishedClients {
     /// Whether a client has unfinished work.
     static var isBusy: Bool { all.contains { $0.hasUnfinishedWork } }
 
-    /// Waits until everything that must not be lost is stored. No more refresh tokens are sent, because this process is
+    /// Waits for the operations in progress that must complete. No more refresh tokens are sent, because this process is
     /// about to exit or to be replaced.
-    /// - Returns: Whether everything was stored.
+    /// - Returns: Whether all operations have completed.
     static func drain() async -> Bool {
         stopSending()
         let limit = hasPendingResponse ? longestGrace : grace

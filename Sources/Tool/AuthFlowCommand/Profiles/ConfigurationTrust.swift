@@ -89,7 +89,7 @@ struct ConfigurationTrust {
     }
 }
 
-/// Chooses the configuration file, and records why.
+/// Chooses the configuration file, and records the source of the choice.
 struct ConfigurationChoice {
     /// The source of the choice.
     enum Origin: String {

@@ -12,7 +12,7 @@ struct ResourceChoice: Hashable {
     var scopes: [String] = []
     var resource: String?
     var assumesOrigin = false
-    /// Whether a profile for the resource is used, if there is one.
+    /// Whether a profile that lists the resource is used, if the file contains such a profile.
     var usesProfiles = true
     /// The user authentication that a sign-in requests.
     var authentication = RequiredAuthentication()
@@ -257,7 +257,7 @@ struct ResourceOptions: ParsableArguments {
 
     /// The choice of a resource; nil when a profile was chosen.
     /// - Throws: ``AuthError`` with `invalid_configuration` if the argument is not a URL. This is not checked in `validate`, which runs before
-    ///   unknown options are detected: for `login --timeout 1`, the error would be about the 1.
+    ///   unknown options are detected: for `login --timeout 1`, the error would concern the value `1` instead of the option.
     func choice(_ profile: ProfileOptions, scopes: [String] = []) throws -> ResourceChoice? {
         guard let url else { return nil }
         guard ResourceChoice.isAddress(url) else {

@@ -1,7 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
 
-/// The clock, random source and environment of this process, read once, and the transport used without a profile.
+/// The clock, random number generator and environment of this process, read once, and the transport used without a profile.
 enum ToolEnvironment {
     static let host = HostServices.system
 

@@ -2,7 +2,7 @@ import AuthFlowEssentials
 import AuthFlowSystem
 import Synchronization
 
-/// Tells a user at a terminal that a command is waiting, for example for a provider that does not respond.
+/// Notifies a user at a terminal that a command is waiting, for example for a provider that does not respond.
 struct DelayNotice {
     /// The delay after which the notice is printed.
     var delay = Duration.seconds(3)

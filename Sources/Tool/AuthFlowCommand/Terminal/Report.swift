@@ -8,7 +8,8 @@ extension AuthClient {
         guard isWithoutUser else { return nil }
         let client = "the client \(DisplayText.sanitized(registration.clientID, limit: 200))"
         return hasOwner
-            ? "tokens of \(client), for the user of another profile" : "tokens of \(client), which belong to no user"
+            ? "tokens of \(client), for the user of another profile"
+            : "tokens of \(client), which do not belong to a user"
     }
 }
 

@@ -91,7 +91,7 @@ struct Progress: Sendable {
     /// Whether completed steps are printed; false for an MCP bridge, because hosts display its messages as warnings.
     var showsSteps = true
 
-    /// Prints which user agent or flow was chosen, and why.
+    /// Prints the chosen user agent or a skipped flow, with the reason.
     private func printChoice(_ event: FlowEvent) {
         guard event.step == .userAgentChoice else {
             let (what, why) = (event.details["passed_over"] ?? "", event.details["reason"] ?? "")

@@ -35,7 +35,7 @@ nonisolated func measure(_ seconds: Double, _ work: () async throws -> Void) asy
     print(start.duration(to: clock.now) / .nanoseconds(count))
 }
 
-/// The checks of an ID Token in addition to its signature.
+/// The claims of an ID Token that are checked in addition to its signature.
 struct Claims: JWTPayload {
     let iss: IssuerClaim
     let aud: AudienceClaim
