@@ -88,7 +88,7 @@ import Testing
         }
     }
 
-    /// Custom nodes and debug settings repeat the answers in error messages.
+    /// Some custom nodes and debug settings include the user's answers in error messages.
     @Test func aTreeErrorDoesNotContainThePassword() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             environment.emulator.settings.trees["Login"] = EmulatorTree([

@@ -190,6 +190,28 @@ import Testing
         #expect(second.refreshToken == nil)
     }
 
+    @Test(arguments: [(age: 3590.0, isReturned: true), (age: 3601, isReturned: false)])
+    func whileTheProviderIsUnavailableTheOldTokenIsUsedUntilItExpires(_ age: Double, _ isReturned: Bool) async throws {
+        let time = VirtualTime()
+        let emulator = try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot], now: { time.now })
+        let environment = EmulatorEnvironment(emulator)
+        let transport = FlakyTransport(environment.transport)
+        let client = try environment.client(
+            registration: registration(),
+            flows: [.clientCredentials],
+            transport: transport,
+            host: HostServices(now: { time.now })
+        )
+        let first = try await client.freshTokens()
+        time.advance(by: .seconds(age))
+        transport.takeDown()
+        if isReturned {
+            #expect(try await client.freshTokens().accessToken == first.accessToken)
+        } else {
+            await expectError(.networkFailed) { try await client.freshTokens() }
+        }
+    }
+
     /// The tokens of a user who signed in under the same name are not returned as the client's own tokens.
     @Test func userTokensAndClientCredentialsTokensAreStoredSeparately() async throws {
         let both = OIDCEmulator.Client(

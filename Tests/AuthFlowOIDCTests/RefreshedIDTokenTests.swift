@@ -33,6 +33,17 @@ import Testing
         #expect(life.refreshes == 2)
     }
 
+    @Test(arguments: [false, true]) func anAuthTimeThatIsUnchangedOrAbsentIsNotReported(_ isAbsent: Bool) async throws {
+        let life = try TokenLifeEnvironment()
+        let events = Mutex<[FlowEvent]>([])
+        let client = try life.client(observer: { event in events.withLock { $0.append(event) } })
+        let first = try await client.signIn().credential
+        #expect(first.authentication?.time != nil)
+        if isAbsent { life.environment.emulator.fault = .idToken(.claim("auth_time", .null)) }
+        #expect(try await client.refresh().tokens.accessToken != first.tokens.accessToken)
+        #expect(!events.withLock { $0 }.contains { $0.details["auth_time"] != nil })
+    }
+
     /// Some servers send null for absent claims.
     @Test(arguments: ["nonce", "azp", "at_hash"]) func aNullClaimInARefreshedIDTokenIsAbsent(_ name: String)
         async throws

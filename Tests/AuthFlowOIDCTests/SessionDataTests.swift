@@ -97,6 +97,20 @@ private struct Basket: SessionData, Equatable {
         }
     }
 
+    @Test func dataThatMakesASessionTooLargeToStoreIsRejected() async throws {
+        try await withSession { _, server, browser, session in
+            try await server.updateData(of: session) { (basket: inout Basket?) in basket = Basket(items: ["a"]) }
+            let error = await #expect(throws: AuthError.self) {
+                try await server.credentials.changeApplicationData(of: CredentialKey(browser.session ?? "")) { _ in
+                    Secret(String(repeating: "x", count: Credential.maximumSize))
+                }
+            }
+            #expect(error?.code == .sessionDataUnusable)
+            #expect(error?.message.contains("too large") == true)
+            #expect(try await browser.data(Basket.self, at: server)?.items == ["a"])
+        }
+    }
+
     @Test func olderSessionDataIsUpgradedAndNewerDataIsNotOverwritten() async throws {
         try await withSession { _, server, browser, session in
             try await server.updateData(of: session) { (old: inout OldSettings?) in old = OldSettings() }

@@ -164,6 +164,28 @@ import Testing
         #expect(Set(names) == Set(["Alice Example", "Bob Example"].filter { policy == .addAccount || $0 == current }))
     }
 
+    @Test(arguments: ["valid", "rejected", "expired", "another account"])
+    func ifTheStoreCannotBeLockedOnlyUsableTokensOfTheSameAccountAreReturned(_ token: String) async throws {
+        let store = BrokenStore()
+        let client = try life.client(store: store)
+        let tokens = try await client.signIn().credential.tokens
+        _ = try await life.client(store: store, user: .bob).signIn(.addAccount)
+        try await client.selectAccount("248289761001")
+        // Within the margin, a refresh is attempted.
+        life.time.advance(token == "expired" ? 3601 : 3590)
+        store.fault.withLock { $0 = .leases }
+        switch token {
+        case "valid": #expect(try await client.freshTokens().accessToken == tokens.accessToken)
+        case "another account":
+            await expectError(.storageFailed) { try await client.freshTokens(account: "248289761002") }
+        case "rejected":
+            await expectError(.storageFailed) {
+                try await client.perform { _ in throw AuthError(.accessTokenRejected, "Rejected.") }
+            }
+        default: await expectError(.storageFailed) { try await client.freshTokens() }
+        }
+    }
+
     @Test func aLocalSignOutDoesNotRemoveAccountsIfTheStoreCannotBeRead() async throws {
         let store = BrokenStore()
         _ = try await life.client(store: store).signIn()

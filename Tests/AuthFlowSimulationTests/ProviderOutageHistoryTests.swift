@@ -50,7 +50,7 @@ import Testing
         for user in 0..<6 { use(user) }
         simulation.run(until: simulation.now + .seconds(10))
         provider.isAway = false
-        // The provider ends the sessions, which shows that it is available again.
+        // The provider responds with invalid_grant, which shows that it is available again.
         for user in 6..<9 { use(user) }
         return counts
     }

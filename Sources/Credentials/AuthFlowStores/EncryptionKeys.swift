@@ -52,7 +52,7 @@ public struct EncryptionKeys: Sendable {
     ///
     /// The hardware token is needed only once, when a program starts, because the derived key remains in the
     /// program's memory. A copy of the disk and the configuration is useless without the hardware token. The call
-    /// blocks its thread until the hardware token responds.
+    /// blocks the calling thread until the hardware token responds.
     /// - Parameters:
     ///   - id: The ID of the encryption key.
     ///   - uri: The URI of a secret key (RFC 7512), such as `pkcs11:token=Server;object=sessions?module-path=/usr/lib/softhsm/libsofthsm2.so`.

@@ -59,7 +59,7 @@ package final class PKCS11Key: SigningKey {
         guard algorithms.contains(algorithm) else {
             throw AuthError(.unsupported, "The key in the hardware token cannot sign with \(algorithm.rawValue).")
         }
-        // Smart cards are slow, and the call blocks its thread.
+        // Smart cards are slow, and the call blocks the calling thread.
         let isCancelled = Mutex(false)
         return try await BlockingCall.run {
             try self.sign(bytes, algorithm) { isCancelled.withLock { $0 } }
@@ -108,7 +108,7 @@ package final class PKCS11Key: SigningKey {
 
     // MARK: Opening
 
-    /// Computes the HMAC-SHA-256 of bytes with a secret key on the PKCS #11 token. The call blocks its thread.
+    /// Computes the HMAC-SHA-256 of bytes with a secret key on the PKCS #11 token. Blocks the calling thread.
     /// - Returns: The 32-byte authentication code, which is always the same for the same input.
     /// - Throws: ``AuthError`` with `key_unavailable`.
     package static func authenticationCode(for bytes: [UInt8], by uri: PKCS11URI, pin: Secret?) throws(AuthError)

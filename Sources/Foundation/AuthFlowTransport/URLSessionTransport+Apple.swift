@@ -183,7 +183,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         let exchange = state.withLock { state -> Exchange? in
             let exchange = state.running[identifier]
             state.running[identifier]?.response = received
-            // The caller of a stream waits only for its headers.
+            // The caller of a streaming request waits only for the response headers.
             if exchange?.isStream == true { state.running[identifier]?.continuation = nil }
             return exchange
         }

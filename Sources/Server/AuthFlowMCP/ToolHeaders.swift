@@ -51,7 +51,7 @@ struct ToolParameter: Sendable, Hashable {
     /// The property names on the path to the argument.
     let path: [String]
 
-    /// The argument as text; nil, so that no field is sent, unless it is a string, an integer or a Boolean.
+    /// The argument as text; nil if it is not a string, an integer or a Boolean, in which case no field is sent.
     func value(in arguments: JSON?) -> String? {
         var value = arguments
         for name in path { value = value?[name] }

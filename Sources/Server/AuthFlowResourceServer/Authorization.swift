@@ -19,7 +19,7 @@ public struct Authorization: Sendable {
         self.isExposed = server.rules.exposesChallengesToBrowsers
     }
 
-    /// Whether an API created this authorization.
+    /// Whether the given API created this authorization.
     func isMade(by other: ResourceServer) -> Bool { server == ObjectIdentifier(other) }
 
     /// The issuer of the token.

@@ -11,7 +11,7 @@ package struct CredentialHelperSettings: Sendable {
         case idToken = "id_token"
     }
 
-    /// For Git: hosts that accept the access token.
+    /// The settings for Git: the hosts that accept the access token, the username, and the authentication scheme.
     package struct Git: Sendable {
         /// The authentication scheme with which Git sends the token.
         package enum Scheme: String, Sendable, CaseIterable {

@@ -63,7 +63,7 @@ public struct ResourceChallenge: Sendable, Hashable {
         case (401, "insufficient_user_authentication"): demand = .authentication
         case (403, "insufficient_scope"), (401, "insufficient_scope"): demand = .scope
         // RFC 9110 section 15.5.2 requires `WWW-Authenticate` in a 401 response, but some servers omit it; the
-        // well-known URLs provide the rest.
+        // metadata is then found at the well-known URLs.
         case (401, _): demand = .token
         // Some servers respond with 403 to a request without a token; a 403 response without a challenge is only a denial.
         case (403, nil) where chosen != nil, (403, "invalid_token"): demand = .token

@@ -264,6 +264,29 @@ import Testing
         #expect(found?.dropped.isEmpty == true)
     }
 
+    /// They are newer by their time, but were not obtained with the unsaved tokens.
+    @Test func tokensOfAnEarlierSignInDoNotReplaceUnsavedTokens() {
+        var unsaved = Self.credential("unsaved")
+        unsaved.obtainedAt = unsaved.signedInAt + 50
+        var machine = CredentialMachine(account: nil)
+        machine.writeFailed(unsaved, replacing: .unknown, isSignIn: true, lostLease: nil, machine.epoch)
+        var earlier = Self.credential("stored")
+        earlier.signedInAt -= 3600
+        earlier.obtainedAt = Self.start + 100
+        let found = read(&machine, earlier, at: 1)
+        #expect(found?.known.entry(nil)?.credential?.tokens.accessToken == Secret("unsaved"))
+        #expect(machine.hasUnsaved)
+    }
+
+    /// A clock that was set back must not extend a backoff.
+    @Test func aFailureInTheFutureCausesNoBackoff() {
+        var machine = machine(.checked)
+        let alice = Backoffs.Subject(Self.credential("old"))
+        machine.failed(alice, AuthError(.networkFailed, "Down."), at: Self.start, random: 0)
+        #expect(machine.backoffError(for: alice, at: Self.start)?.code == .networkFailed)
+        #expect(machine.backoffError(for: alice, at: Self.start - 1) == nil)
+    }
+
     @Test(arguments: State.allCases) func aChangeOfUserClearsTheCacheAndBackoff(_ state: State) {
         var machine = machine(state)
         machine.failed(

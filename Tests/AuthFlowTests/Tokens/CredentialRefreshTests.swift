@@ -112,7 +112,7 @@ import Testing
             case .failure(let error): error.code.rawValue
             }
         let stored = consequence.stored.map {
-            $0.rejectedRefreshes == 0 ? $0.tokens.accessToken.exposed : "refusal \($0.rejectedRefreshes)"
+            $0.rejectedRefreshes == 0 ? $0.tokens.accessToken.exposed : "rejection count \($0.rejectedRefreshes)"
         }
         var words = [answer, "stores \(stored ?? "nothing")"]
         if consequence.backoff != nil { words.append("backs off") }
@@ -129,7 +129,7 @@ import Testing
         (.unchecked(credential("kept"), unavailable), 601, "temporarily_unavailable, stores kept, backs off"),
         (
             .rejected(credential("kept"), .init(.invalidIDToken, "")), 0,
-            "invalid_id_token, stores refusal 1, backs off, drops"
+            "invalid_id_token, stores rejection count 1, backs off, drops"
         ),
     ])
     func theRefreshOutcomeDeterminesTheStoredCredential(_ outcome: RefreshOutcome, _ time: Double, _ expected: String) {
@@ -139,7 +139,7 @@ import Testing
     @Test func requiresSignInAfterRefreshedTokensFailValidationTwice() {
         let kept = Self.credential("kept", refused: 1)
         let consequence = Self.refresh().consequence(of: .rejected(kept, .init(.invalidIDToken, "")), at: Self.start)
-        #expect(describe(consequence) == "login_required, stores refusal 2, backs off, drops, expired")
+        #expect(describe(consequence) == "login_required, stores rejection count 2, backs off, drops, expired")
         #expect(consequence.backoff?.code == .loginRequired)
     }
 
@@ -148,25 +148,25 @@ import Testing
         (unavailable, "temporarily_unavailable, stores nothing, backs off"),
         (rejection("invalid_client", 401), "provider_rejected, stores nothing, backs off"),
         (rejection("use_dpop_nonce", 400), "provider_rejected, stores nothing, backs off"),
-        (rejection("invalid_request", 400), "provider_rejected, stores refusal 1, backs off"),
-        (rejection("unauthorized_client", 400), "provider_rejected, stores refusal 1, backs off"),
-        (rejection("unauthorized_client", 403), "provider_rejected, stores refusal 1, backs off"),
-        (rejection("invalid_refresh_token", 200), "provider_rejected, stores refusal 1, backs off"),
+        (rejection("invalid_request", 400), "provider_rejected, stores rejection count 1, backs off"),
+        (rejection("unauthorized_client", 400), "provider_rejected, stores rejection count 1, backs off"),
+        (rejection("unauthorized_client", 403), "provider_rejected, stores rejection count 1, backs off"),
+        (rejection("invalid_refresh_token", 200), "provider_rejected, stores rejection count 1, backs off"),
         (AuthError(.invalidResponse, "", status: 403), "invalid_reply, stores nothing, backs off"),
         (rejection("Forbidden", 403), "provider_rejected, stores nothing, backs off"),
         (rejection("Not Found", 404), "provider_rejected, stores nothing, backs off"),
         (rejection("forbidden", 403), "provider_rejected, stores nothing, backs off"),
-        (rejection("invalid_target", 400), "provider_rejected, stores refusal 1, backs off"),
+        (rejection("invalid_target", 400), "provider_rejected, stores rejection count 1, backs off"),
         (AuthError(.discoveryFailed, "", status: 401), "discovery_failed, stores nothing, backs off"),
         (AuthError(.assertionUnusable, "", status: 400), "assertion_unusable, stores nothing, backs off"),
-        (rejection("interaction_required", 400), "login_required, stores refusal 2, backs off, expired"),
-        (rejection("mfa_required", 403), "login_required, stores refusal 2, backs off, expired"),
+        (rejection("interaction_required", 400), "login_required, stores rejection count 2, backs off, expired"),
+        (rejection("mfa_required", 403), "login_required, stores rejection count 2, backs off, expired"),
         (rejection("server_error", 400), "provider_rejected, stores nothing, backs off"),
         (rejection("an unknown code", 502), "provider_rejected, stores nothing, backs off"),
         (AuthError(.invalidResponse, "", status: 404), "invalid_reply, stores nothing, backs off"),
-        (AuthError(.invalidResponse, "", status: 400), "invalid_reply, stores refusal 1, backs off"),
-        (AuthError(.invalidUserInfo, ""), "invalid_user_info, stores refusal 1, backs off"),
-        (rejection("an unknown code", 401), "provider_rejected, stores refusal 1, backs off"),
+        (AuthError(.invalidResponse, "", status: 400), "invalid_reply, stores rejection count 1, backs off"),
+        (AuthError(.invalidUserInfo, ""), "invalid_user_info, stores rejection count 1, backs off"),
+        (rejection("an unknown code", 401), "provider_rejected, stores rejection count 1, backs off"),
     ])
     func oldTokensAreReturnedAfterAFailureUntilTheyExpireOrAreRejected(_ error: AuthError, _ expected: String) {
         func after(_ time: Double, rejected: String? = nil) -> String {
@@ -196,7 +196,7 @@ import Testing
         // Callers during the backoff receive the same error.
         #expect(last.backoff?.code == .loginRequired)
         #expect(last.backoff?.retryAfter == .seconds(30))
-        #expect(after(1) == "login_required, stores refusal 2, backs off, expired")
+        #expect(after(1) == "login_required, stores rejection count 2, backs off, expired")
         #expect(after(2) == "login_required, stores nothing, backs off, expired")
     }
 
@@ -224,8 +224,8 @@ import Testing
         }
         #expect(after(0) == "old, stores nothing, backs off")
         refresh.isConfirmation = true
-        #expect(after(0) == "invalid_reply, stores refusal 1, backs off")
-        #expect(after(1) == "login_required, stores refusal 2, backs off")
+        #expect(after(0) == "invalid_reply, stores rejection count 1, backs off")
+        #expect(after(1) == "login_required, stores rejection count 2, backs off")
     }
 
     private static let anotherUser = AuthError(.invalidIDToken, "", underlyingError: SubjectMismatch())

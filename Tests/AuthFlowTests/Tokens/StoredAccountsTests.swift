@@ -113,9 +113,39 @@ import Testing
         #expect(accounts == StoredAccounts())
     }
 
+    /// A record of a session's end without one of its members.
+    private static func endedWithout(_ name: String) -> String {
+        let account = AccountID(issuer: "https://id.example.com", subject: "1").json
+        var session: [String: JSON] = ["account": account, "reason": "invalid_grant", "ended_at": 1_800_000_000]
+        session[name] = nil
+        let json: JSON = [
+            "version": .integer(StoredAccounts.formatVersion), "accounts": [["ended": .object(session)]],
+            "current": account,
+        ]
+        return "\(json)"
+    }
+
+    @Test func theAccountsOfOneClientAreLimitedInSize() throws {
+        var accounts = StoredAccounts()
+        try accounts.requireSpace()
+        let data = Secret(String(repeating: "x", count: Credential.maximumSize - 4096))
+        var count = 0
+        while (try? accounts.requireSpace()) != nil {
+            count += 1
+            try #require(count < 1000)
+            var large = credential("\(count)")
+            large.applicationData = data
+            accounts.set(.signedIn(large), isCurrent: true)
+            _ = try accounts.serialized()
+        }
+        #expect(count > 1)
+        expectError(.storageFailed) { try accounts.requireSpace() }
+    }
+
     @Test(arguments: [
         "", "{}", #"{"version":5}"#, #"{"version":3}"#, #"{"version":4,"accounts":[{}]}"#, "not json",
         #"{"version":4,"accounts":[{"ended":{}}],"current":"1"}"#,
+        endedWithout("reason"), endedWithout("ended_at"), endedWithout("account"),
     ]) func reportsDamagedAccounts(_ text: String) {
         let error = #expect(throws: AuthError.self) { try StoredAccounts(serialized: Array(text.utf8)) }
         #expect(error?.code == .credentialUnusable)

@@ -391,7 +391,7 @@ extension ConformanceRow {
                 _ = try await environment.call(try client(bad))
             } catch {
                 let after = environment.emulator.requests.filter { $0 == "POST /token" }.count
-                return try require(after == before + 1, "A rejected assertion may be sent only once.")
+                return try require(after == before + 1, "A rejected assertion must not be sent again.")
             }
             throw Failure(description: "The assertion must be rejected.")
         }

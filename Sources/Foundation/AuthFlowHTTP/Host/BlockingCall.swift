@@ -1,4 +1,4 @@
-/// Runs a library call that blocks its thread for an unbounded time.
+/// Runs a library call that blocks the calling thread for an unbounded time.
 package enum BlockingCall {
     /// Runs a call on a separate thread. A cancelled caller returns immediately; the thread exits when the call returns,
     /// and the result is discarded.

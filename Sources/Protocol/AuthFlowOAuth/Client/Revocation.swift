@@ -93,7 +93,7 @@ extension OAuthClient {
                 // Section 2.2.1: "the authorization server does not support the revocation of the presented token type".
                 throw AuthError(
                     .unsupported,
-                    "\(endpoint.host) does not revoke tokens of type \(Self.words(for: token)).",
+                    "\(endpoint.host) does not support the revocation of this type of token: \(Self.words(for: token)).",
                     providerError: error.providerError
                 )
             }

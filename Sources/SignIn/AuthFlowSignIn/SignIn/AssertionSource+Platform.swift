@@ -38,7 +38,7 @@ extension AssertionSource {
         }
     }
 
-    /// The runner of a CI job, which issues ID Tokens on request: `ACTIONS_ID_TOKEN_REQUEST_URL` is the endpoint, and
+    /// The CI platform of a job, which issues ID Tokens on request: `ACTIONS_ID_TOKEN_REQUEST_URL` is the endpoint, and
     /// `ACTIONS_ID_TOKEN_REQUEST_TOKEN` authorizes the request.
     /// - Parameter audience: The audience to request; default: the authorization server's issuer identifier.
     public static func actionsRunner(audience: String? = nil) -> AssertionSource {

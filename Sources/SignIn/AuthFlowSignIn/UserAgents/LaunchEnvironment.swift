@@ -174,9 +174,9 @@ public struct LaunchEnvironment: Sendable {
         return isWSL ? "this is WSL" : nil
     }
 
-    /// The SSH port-forwarding command for a port of this machine, for the user's browser; nil when none is needed.
+    /// The SSH port-forwarding command for a port on this machine, for the user's browser; nil when none is needed.
     /// - Parameters:
-    ///   - port: The port of this machine.
+    ///   - port: The port to forward, on this machine.
     ///   - address: The loopback address on which this program listens, in URL notation.
     package func forwardingCommand(port: Int, host address: String = "127.0.0.1") -> String? {
         guard isRemoteShell, !isRemoteEditor else { return nil }

@@ -41,7 +41,7 @@ extension OIDCEmulator {
     /// The valid device secrets.
     public var deviceSecrets: [String] { Array(state.withLock { $0.deviceSecrets.keys }) }
 
-    /// Issues a device secret and a session for a grant that has all required scopes; nil for any other grant.
+    /// Issues a device secret and a session for a grant that has all required scopes; returns nil for any other grant.
     func deviceSecret(for grant: inout Grant) -> String? {
         guard settings.nativeSSO != nil, Set(["openid", "device_sso", "offline_access"]).isSubset(of: grant.scopes)
         else {
