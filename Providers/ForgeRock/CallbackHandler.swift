@@ -272,7 +272,7 @@ enum CallbackFormatter {
         }
     }
 
-    /// The choices, and the value of each. A confirmation without explicit options has the options of its type.
+    /// The choices, and the value of each. A confirmation without explicit options has the predefined options for its `optionType`.
     private static func choices(of callback: TreeCallback) -> [(label: String, value: Int)] {
         let own = (callback.output("choices") ?? callback.output("options"))?.strings ?? []
         guard own.isEmpty, callback.type == "ConfirmationCallback" else {

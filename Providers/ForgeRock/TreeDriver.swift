@@ -128,7 +128,7 @@ extension TreeDriver: LoginDriver {
     private func storeSessionCookie(_ json: JSON, _ response: TransportResponse, in browser: HeadlessBrowser)
         async throws
     {
-        guard let token = json["tokenId"]?.string, !token.isEmpty else { return }
+        guard let token = json["tokenId"]?.string else { return }
         let isSet = response.head.headerFields[values: .setCookie].contains { $0.contains("=\(token)") }
         guard !isSet else { return }
         guard let name = await sessionCookieName(in: browser) else {

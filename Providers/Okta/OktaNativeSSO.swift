@@ -107,8 +107,8 @@ extension OktaProvider {
         let sharedSignOut = try await context.sharedCredentials?.value(for: issuer).flatMap {
             SharedSignOut($0.exposed)
         }
-        guard let sharedSignOut, sharedSignOut.clientID == context.registration.clientID,
-            sharedSignOut.subject == subject
+        guard let sharedSignOut, sharedSignOut.clientID.isIdentical(to: context.registration.clientID),
+            let subject, sharedSignOut.subject.isIdentical(to: subject)
         else { return nil }
         return sharedSignOut.unrevoked
     }
@@ -119,12 +119,13 @@ extension OktaProvider {
         async throws
     {
         let idToken = credential.tokens.verifiedIDToken
-        // After a refresh, the ID Token may still be from the sign-in, and the shared device secret from a later sign-in.
+        // After a refresh, the ID Token may still be from the sign-in, while the shared device secret may be from a later sign-in.
         if let previous, previous.tokens.verifiedIDToken == idToken || credential.tokens.deviceSecret == nil { return }
         let claims = idToken?.claims
-        let hasOwnSecret = credential.tokens.deviceSecret != nil
-        // Tokens without a device secret come from an exchange, in the session of the shared device secret.
-        let shared = hasOwnSecret ? nil : try await sharedSecret(of: credential.identity?.subject, in: context)
+        // Tokens without a device secret come from an exchange, in the session of the shared device secret, unless the app does not share
+        // its sign-in.
+        let isExchanged = credential.tokens.deviceSecret == nil && isShared(context.registration)
+        let shared = isExchanged ? try await sharedSecret(of: credential.identity?.subject, in: context) : nil
         if let hash = claims?["ds_hash"], let secret = credential.tokens.deviceSecret ?? shared?.deviceSecret {
             guard let expected = idToken?.leftHash(of: secret), hash == .string(expected) else {
                 throw AuthError(.invalidIDToken, "The ID Token does not match the device secret (ds_hash).")
@@ -184,7 +185,7 @@ extension OktaProvider: SharedSignIn {
     public func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? {
         let shared = try? await context.sharedCredentials?.value(for: issuer)
         guard let sharedSignOut = shared.flatMap({ SharedSignOut($0.exposed) }),
-            sharedSignOut.subject == credential.identity?.subject
+            let subject = credential.identity?.subject, sharedSignOut.subject.isIdentical(to: subject)
         else { return nil }
         return "signed out in the app \(DisplayText.sanitized(sharedSignOut.clientID, limit: 60))"
     }

@@ -15,6 +15,29 @@ import Testing
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             let tokens = try await environment.client(acrValues: ["unmapped", "basic"]).signIn().credential.tokens
             #expect(tokens.verifiedIDToken?.claims["acr"] == "basic")
+            // Only the authorization request contains the values.
+            let request = try #require(environment.emulator.oauth.receivedRequests.last { $0.path.hasSuffix("/token") })
+            #expect(request.form["acr_values"] == nil)
+        }
+    }
+
+    @Test(
+        arguments: [
+            ([], false, nil, false), ([], true, nil, false),
+            (["basic", "other"], false, "basic other", false), (["basic", "other"], true, nil, true),
+        ] as [([String], Bool, String?, Bool)]
+    ) func requestsTheACRAsAnEssentialClaimOnlyIfItIsRequired(
+        _ acrValues: [String],
+        _ requiresACR: Bool,
+        _ parameter: String?,
+        _ hasClaim: Bool
+    ) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(acrValues: acrValues, requiresACR: requiresACR)
+            let request = try await client.client.authorizationRequest()
+            let query = FormURLEncoding.decode(request.url.drop { $0 != "?" }.dropFirst())
+            #expect(query?["acr_values"] == parameter)
+            #expect((query?["claims"] != nil) == hasClaim)
         }
     }
 
@@ -135,6 +158,13 @@ import Testing
 
     @Test(arguments: ["/..", "/a?b", "/a b", "/a#b", "/a%2fb"]) func rejectsInvalidRealmPaths(_ path: String) {
         expectError(.invalidConfiguration) { try ForgeRockRealm(baseURL: "https://a.example.com/am", path: path) }
+    }
+
+    /// The paths of the realm's endpoints are appended to the base URL.
+    @Test func rejectsABaseURLWithAQuery() {
+        let error = #expect(throws: AuthError.self) { try ForgeRockRealm(baseURL: "https://a.example.com/am?x=y") }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains("Use a base URL without a query") == true)
     }
 
     @Test func acceptsTheIssuerOfAnOlderServerWhenConfigured() async throws {

@@ -233,7 +233,7 @@ import Testing
     }
 }
 
-/// Responds to requests for a path with status 503.
+/// Responds to requests for a path with status 503, and with a body that must not be used.
 private final class UnavailablePath: HTTPTransport {
     let isUnavailable = Atomic(false)
     let paths = Mutex<[String]>([])
@@ -248,7 +248,10 @@ private final class UnavailablePath: HTTPTransport {
     func send(_ call: TransportRequest) async throws -> TransportResponse {
         paths.withLock { $0.append(call.head.path ?? "") }
         guard isUnavailable.load(ordering: .relaxed), call.url.contains(path) else { return try await base.send(call) }
-        return TransportResponse(head: HTTPResponse(status: .serviceUnavailable))
+        return TransportResponse(
+            head: HTTPResponse(status: .serviceUnavailable, headerFields: [.contentType: "application/json"]),
+            body: Array(#"{"cookieName": "iPlanetDirectoryPro"}"#.utf8)
+        )
     }
 }
 

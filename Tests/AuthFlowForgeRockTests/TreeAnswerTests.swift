@@ -185,11 +185,13 @@ import Testing
                             inputs: []
                         ),
                         Callback("TextOutputCallback", [("message", "alert(1)"), ("messageType", "4")], inputs: []),
+                        Callback("TextOutputCallback", [("message", "alert(2)"), ("messageType", 4)], inputs: []),
                         Callback(
                             "HiddenValueCallback",
                             [("value", "otpauth://totp/x?secret=Y"), ("id", "mfa")],
                             inputs: ["mfa"]
                         ),
+                        Callback("HiddenValueCallback", [("value", "internal"), ("id", "state")], inputs: ["state"]),
                         Callback("ChoiceCallback", [("prompt", "Sure?"), ("choices", ["No", "Yes"])], inputs: [0]),
                     ]
                 ) { $0.last == 1 ? .proceed : .fail("no") },
@@ -209,8 +211,25 @@ import Testing
             #expect(asked.withLock { $0 } == Array(repeating: "Sure?  1) No  2) Yes", count: 3))
             let texts = shown.withLock { $0 }
             #expect(texts.first == "Delete  [31meverything")
-            #expect(texts.contains("otpauth://totp/x?secret=Y") && !texts.contains("alert(1)"))
+            #expect(texts.contains("otpauth://totp/x?secret=Y"))
+            #expect(texts.allSatisfy { !$0.contains("alert") && $0 != "internal" })
             #expect(texts.count { $0.hasPrefix("The answer to \"Sure?\" is none of No, Yes") } == 2)
+        }
+    }
+
+    @Test func doesNotRepeatAQuestionAfterTheTerminalWasClosed() async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let count = Mutex(0)
+            let interactive = InteractiveCallbackHandler { _, _ in
+                count.withLock { $0 += 1 }
+                throw AuthError(.userAgentFailed, "The terminal was closed.")
+            }
+            let error = await #expect(throws: AuthError.self) {
+                try await environment.client(handlers: [interactive]).signIn()
+            }
+            #expect(error?.code == .userAgentFailed)
+            #expect(error?.message.contains("The terminal was closed.") == true)
+            #expect(count.withLock { $0 } == 1)
         }
     }
 
@@ -285,6 +304,17 @@ import Testing
         try await ForgeRockEnvironment.with(setting) { environment in
             environment.emulator.settings.setsNoCookie = true
             _ = try await environment.client().signIn()
+        }
+    }
+
+    @Test(arguments: [false, true])
+    func requestsTheNameOfTheSessionCookieOnlyIfTheServerSetsNoCookie(_ setsNoCookie: Bool) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.setsNoCookie = setsNoCookie
+            let urls = Mutex<[String]>([])
+            let transport = Listening(base: environment.transport) { call in urls.withLock { $0.append(call.url) } }
+            _ = try await environment.client(transport: transport).signIn()
+            #expect(urls.withLock { $0 }.contains { $0.contains("/serverinfo/") } == setsNoCookie)
         }
     }
 

@@ -83,6 +83,44 @@ import Testing
         }
     }
 
+    /// A tree can run without creating a session, as it does for requests with the parameter `noSession`.
+    @Test func failsIfTheTreeEndsWithoutASession() async throws {
+        struct Sessionless: HTTPTransport {
+            let base: any HTTPTransport
+            func send(_ call: TransportRequest) async throws -> TransportResponse {
+                guard call.url.contains("/authenticate") else { return try await base.send(call) }
+                return TransportResponse(
+                    head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+                    body: Array(#"{"tokenId": "", "successUrl": "/am/console", "realm": "/alpha"}"#.utf8)
+                )
+            }
+        }
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(transport: Sessionless(base: environment.transport))
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .userAgentFailed)
+            #expect(error?.message.contains("ended without creating a session") == true)
+        }
+    }
+
+    /// Each further attempt may count towards an account lockout.
+    @Test func doesNotSignInAgainIfTheProviderDoesNotAcceptTheNewSession() async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let count = Mutex(0)
+            let address = "https://id.example.com/am/XUI/?goto=https%3A%2F%2Fid.example.com%2Fauthorize%3Fx%3Dy"
+            let transport = DetouringTransport(environment.transport, to: address) { path in
+                if path.contains("/authenticate") { count.withLock { $0 += 1 } }
+            }
+            let error = await #expect(throws: AuthError.self) {
+                try await environment.client(transport: transport).signIn()
+            }
+            #expect(error?.code == .userAgentFailed)
+            #expect(error?.message.contains("asks for a second sign-in") == true)
+            // One request begins the tree, and the other contains the answers.
+            #expect(count.withLock { $0 } == 2)
+        }
+    }
+
     @Test func failsIfTheServerRejectsTheAuthID() async throws {
         struct ForgingTransport: HTTPTransport {
             let base: any HTTPTransport
@@ -332,6 +370,64 @@ import Testing
         }
     }
 
+    struct InvalidAnswer: CustomTestStringConvertible {
+        let callback: EmulatorTree.Callback
+        let answer: String
+        let problem: String
+        var testDescription: String { "\(callback)" }
+    }
+
+    static let invalidAnswers: [InvalidAnswer] = [
+        InvalidAnswer(
+            callback: .init(
+                "BooleanAttributeInputCallback",
+                [("name", "Pet"), ("prompt", "Any?")],
+                inputs: [false, false]
+            ),
+            answer: "maybe",
+            problem: "is neither yes nor no"
+        ),
+        InvalidAnswer(
+            callback: .init("TermsAndConditionsCallback", [("terms", "Be kind."), ("version", "1")], inputs: [false]),
+            answer: "maybe",
+            problem: "is neither yes nor no"
+        ),
+        InvalidAnswer(
+            callback: .init("NumberAttributeInputCallback", [("name", "Pet"), ("prompt", "How old?")], inputs: [0]),
+            answer: "nan",
+            problem: "is not a number"
+        ),
+        // Unlike a confirmation, a choice has no predefined options.
+        InvalidAnswer(
+            callback: .init("ChoiceCallback", [("prompt", "Pet"), ("choices", [])], inputs: [0]),
+            answer: "yes",
+            problem: "is none of "
+        ),
+    ]
+
+    @Test(arguments: invalidAnswers) func doesNotSendAConfiguredAnswerThatDoesNotFitTheQuestion(
+        _ test: InvalidAnswer
+    ) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let seen = Mutex<[JSON]>([])
+            environment.emulator.settings.trees["Login"] = tree([test.callback]) { answers in
+                seen.withLock { $0 += answers }
+                return .proceed
+            }
+            let answers = ConfiguredCallbackHandler(
+                username: "alice",
+                password: Secret("wonderland"),
+                answers: ["pet": Secret(test.answer), "terms": Secret(test.answer)]
+            )
+            let error = await #expect(throws: AuthError.self) {
+                try await environment.client(handlers: [answers]).signIn()
+            }
+            #expect(error?.code == .userAgentFailed)
+            #expect(error?.message.contains(test.problem) == true)
+            #expect(seen.withLock { $0 }.isEmpty)
+        }
+    }
+
     static let passive: [EmulatorTree.Callback] = [
         .init("TextOutputCallback", [("message", "Hello"), ("messageType", "0")], inputs: []),
         .init("TextOutputCallback", [("message", "alert(1)"), ("messageType", "4")], inputs: []),
@@ -404,6 +500,7 @@ import Testing
             )
             let error = await #expect(throws: AuthError.self) { try await environment.client(host: time.host).signIn() }
             #expect(error?.code == .timedOut)
+            #expect(error?.message.contains("longer than the maximum wait") == true)
             environment.emulator.settings.trees["Login"] = EmulatorTree([.polling(times: 1000, milliseconds: 0)])
             await expectError(.accessDenied) { try await environment.client(host: time.host).signIn() }
         }
@@ -501,7 +598,27 @@ import Testing
         "", "[]", #"{"callbacks": []}"#, #"{"authId": "x", "callbacks": [{}]}"#, #"{"authId": "x", "callbacks": 5}"#,
         #"{"authId": "x", "callbacks": [{"type": "ReCaptchaCallback", "output": []}]}"#,
     ]) func rejectsMessagesWithoutAnswerableCallbacks(_ message: String) async {
-        await #expect(throws: AuthError.self) { try await Self.page.answer(message) }
+        let isStep = message.contains("ReCaptchaCallback")
+        await expectError(isStep ? .unknownCallback : .invalidResponse) { try await Self.page.answer(message) }
+    }
+
+    @Test func rejectsAMessageThatIsTooLarge() async throws {
+        func message(_ size: Int) -> String {
+            #"{"authId": "\#(String(repeating: "x", count: size))", "callbacks": []}"#
+        }
+        _ = try await Self.page.answer(message(60_000))
+        await expectError(.invalidResponse) { try await Self.page.answer(message(65_536)) }
+    }
+
+    @Test(arguments: ["", #", "input": []"#])
+    func returnsACallbackWithoutInputsUnchanged(_ inputs: String) async throws {
+        let message = """
+            {"authId": "x", "callbacks": [
+              {"type": "NameCallback", "output": [{"name": "prompt", "value": "User Name"}]\(inputs)}
+            ]}
+            """
+        let answer = try await Self.page.answer(message)
+        #expect(try JSON(parsing: Array(answer.utf8)) == JSON(parsing: Array(message.utf8)))
     }
 }
 

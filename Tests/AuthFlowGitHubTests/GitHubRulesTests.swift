@@ -97,7 +97,8 @@ import Testing
     struct Document: CustomTestStringConvertible {
         let name: String
         let text: String
-        let isRead: Bool
+        /// A part of the error message; nil for a valid document.
+        let problem: String?
         var testDescription: String { name }
     }
 
@@ -105,29 +106,37 @@ import Testing
         Document(
             name: "plain",
             text: "<OAuth><access_token>gho_x</access_token><token_type>bearer</token_type></OAuth>",
-            isRead: true
+            problem: nil
         ),
         Document(
             name: "with an XML declaration",
             text:
                 "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<OAuth><access_token>gho_x</access_token><token_type>bearer</token_type></OAuth>",
-            isRead: true
+            problem: nil
         ),
         Document(
             name: "entities",
             text: "<!DOCTYPE OAuth [<!ENTITY a \"b\">]><OAuth><access_token>&a;</access_token></OAuth>",
-            isRead: false
+            problem: "not well-formed"
         ),
         Document(
             name: "twice",
             text: "<OAuth><access_token>a</access_token><access_token>b</access_token></OAuth>",
-            isRead: false
+            problem: "unexpected structure"
         ),
-        Document(name: "nested", text: "<OAuth><access_token><b>a</b></access_token></OAuth>", isRead: false),
-        Document(name: "another root", text: "<x><access_token>a</access_token></x>", isRead: false),
-        Document(name: "nothing", text: "", isRead: false),
-        Document(name: "no XML", text: "{}", isRead: false),
-        Document(name: "unfinished", text: "<OAuth><access_token>a", isRead: false),
+        Document(
+            name: "nested",
+            text: "<OAuth><access_token><b>a</b></access_token></OAuth>",
+            problem: "unexpected structure"
+        ),
+        Document(
+            name: "another root",
+            text: "<x><access_token>a</access_token></x>",
+            problem: "unexpected root"
+        ),
+        Document(name: "nothing", text: "", problem: "not well-formed"),
+        Document(name: "no XML", text: "{}", problem: "not well-formed"),
+        Document(name: "unfinished", text: "<OAuth><access_token>a", problem: "not well-formed"),
     ]
 
     @Test(arguments: documents) func parsesOnlyValidXMLTokenResponses(_ test: Document) throws {
@@ -139,7 +148,12 @@ import Testing
                 body: Array(test.text.utf8)
             )
         )
-        let members = try? GitHubProvider().parameters(of: response)
-        #expect((members?["access_token"] == "gho_x") == test.isRead)
+        guard let problem = test.problem else {
+            #expect(try GitHubProvider().parameters(of: response)["access_token"] == "gho_x")
+            return
+        }
+        let error = #expect(throws: AuthError.self) { try GitHubProvider().parameters(of: response) }
+        #expect(error?.code == .invalidResponse)
+        #expect(error?.message.contains(problem) == true, "\(error as Any)")
     }
 }

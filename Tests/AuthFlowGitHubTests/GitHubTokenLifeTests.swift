@@ -110,6 +110,29 @@ import Testing
         }
     }
 
+    @Test(arguments: ["{}", #"{"token": null}"#, #"{"token": ""}"#])
+    func rejectsATokenResetResponseWithoutAToken(_ body: String) async throws {
+        let transport = InProcessTransport(origin: "https://api.github.com") { _, _ in
+            TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+                body: Array(body.utf8)
+            )
+        }
+        let provider = GitHubProvider()
+        let client = OAuthClient(
+            server: AuthorizationServer(provider, transport: transport),
+            registration: try ClientRegistration(clientID: "c") {
+                $0.authentication = .clientSecretPost(Secret("s"))
+                $0.scopes = []
+            }
+        )
+        let error = await #expect(throws: AuthError.self) {
+            try await provider.resetToken(TokenSet(accessToken: Secret("t")), in: client.providerContext)
+        }
+        #expect(error?.code == .invalidResponse)
+        #expect(error?.message.contains("contains no token") == true)
+    }
+
     @Test func sendsATokenOnlyToTheHostThatIssuedIt() async throws {
         try await GitHubEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()
@@ -205,6 +228,69 @@ import Testing
             #expect(environment.emulator.accessTokens.isEmpty)
             #expect(environment.emulator.requests.last?.contains("DELETE") == true)
             #expect(environment.emulator.requests.last?.hasSuffix("/grant") == true)
+        }
+    }
+
+    @Test func reportsThatAnExpiredTokenWasNotRefreshedToRevokeItsGrant() async throws {
+        let time = VirtualTime()
+        try await GitHubEnvironment.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) {
+            environment in
+            let store = MemoryTokenStore()
+            _ = try await environment.client(store: store, host: time.host).signIn()
+            time.advance(by: .seconds(30_000))
+            let client = try environment.client(
+                registration: environment.settings(secret: "an earlier secret"),
+                adapter: environment.provider(signOut: .grant),
+                store: store,
+                host: time.host
+            )
+            guard case .failed(let error) = try await client.signOut().revocation else {
+                Issue.record("The grant is still valid.")
+                return
+            }
+            #expect(error.code == .providerRejected)
+            #expect(error.message.contains("did not refresh the token"))
+            #expect(error.providerError?.error == "incorrect_client_credentials")
+        }
+    }
+
+    @Test func sendsNoRevocationRequestWithoutATokenIfARefreshReturnsNone() async throws {
+        let time = VirtualTime()
+        try await GitHubEnvironment.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) {
+            environment in
+            let client = try environment.client(adapter: environment.provider(signOut: .grant), host: time.host)
+            _ = try await client.signIn()
+            time.advance(by: .seconds(30_000))
+            environment.emulator.settings.fault = .tokenResponse(.missingAccessToken)
+            guard case .unsupported(let advice) = try await client.signOut().revocation else {
+                Issue.record("The grant is still valid.")
+                return
+            }
+            #expect(advice.contains("No valid token remains"))
+            #expect(!environment.emulator.requests.contains { $0.hasSuffix("/grant") })
+        }
+    }
+
+    /// A refresh would only replace the tokens, because the revocation of the new ones also requires the client secret.
+    @Test(arguments: GitHubProvider.SignOut.allCases)
+    func doesNotRefreshAnExpiredTokenToRevokeItWithoutAClientSecret(_ what: GitHubProvider.SignOut) async throws {
+        let time = VirtualTime()
+        try await GitHubEnvironment.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) {
+            environment in
+            let client = try environment.client(
+                registration: environment.settings(secret: nil),
+                adapter: environment.provider(signOut: what),
+                flows: [.device],
+                host: time.host
+            )
+            _ = try await client.signIn()
+            time.advance(by: .seconds(30_000))
+            guard case .unsupported(let advice) = try await client.signOut().revocation else {
+                Issue.record("The refresh token remains valid.")
+                return
+            }
+            #expect(advice.contains("requires the client secret"))
+            #expect(environment.emulator.receivedRequests.allSatisfy { $0.form["grant_type"] != "refresh_token" })
         }
     }
 

@@ -292,6 +292,14 @@ import Testing
         }
     }
 
+    /// RFC 9110 section 9.3.2.
+    @Test func aResponseToAHEADRequestHasNoContent() async throws {
+        try await survives { port in
+            let response = try await Self.send("HEAD /favicon.ico HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
+            #expect(response.hasPrefix("HTTP/1.1 404 ") && response.hasSuffix("\r\n\r\n"))
+        }
+    }
+
     @Test func respondsOnlyToTheFirstOfSeveralPipelinedRequests() async throws {
         try await survives { port in
             let request = "GET /favicon.ico HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n"

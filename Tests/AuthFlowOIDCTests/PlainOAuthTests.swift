@@ -129,6 +129,23 @@ import Testing
         }
     }
 
+    @Test(arguments: [JSON.string(""), .null, .bool(true), .double(4.5)])
+    func doesNotIdentifyAUserByAClaimWithoutAnIdentifier(_ value: JSON) async throws {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .userInfo(.members { $0 = ["id": value, "username": "alice"] })
+            let adapter = OIDCProvider(
+                issuer: environment.emulator.issuer,
+                identitySource: .userInfo,
+                subjectClaim: "id"
+            )
+            let client = try environment.client(registration: Self.registration(), adapter: adapter)
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .invalidUserInfo)
+            #expect(error?.message.contains("do not contain \"id\"") == true)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
     /// X and Naver nest the user's claims in a member of the response.
     @Test func obtainsTheSubjectFromANestedUserInfoClaim() async throws {
         try await EmulatorEnvironment.with(.inProcess) { environment in

@@ -87,6 +87,30 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        (["authorization", "token", "jwks"], true), (["token", "jwks"], false), (["authorization", "jwks"], false),
+        (["authorization", "token"], false),
+    ]) func skipsDiscoveryOnlyIfTheConfiguredEndpointsAreSufficient(
+        _ names: [String],
+        _ areSufficient: Bool
+    ) async throws {
+        let environment = try environment()
+        let endpoints = names.map { #""\#($0)": "https://id.example.com/\#($0)""# }.joined(separator: ", ")
+        let text = """
+            {"profiles": {"a": {"provider": "oidc", "issuer": "https://id.example.com", "client_id": "c",
+             "endpoints": {\(endpoints)}, "store": "memory"}}}
+            """
+        let client = try AuthClient(
+            profile: try ConfigurationFile(text: Array(text.utf8)).profile(),
+            providers: [.oidc],
+            userAgents: [],
+            transport: environment.transport
+        )
+        let metadata = try await client.metadata()
+        #expect((metadata.userInfoEndpoint == nil) == areSufficient)
+        #expect(environment.emulator.requests.isEmpty == areSufficient)
+    }
+
     @Test func configuredEndpointsReplaceDiscoveredOnesAndChangeTheBinding() async throws {
         let environment = try environment()
         let store = MemoryTokenStore()

@@ -76,6 +76,16 @@ import Testing
         #expect(try await self.client().freshTokens().refreshToken == unsaved.refreshToken)
     }
 
+    @Test func tokensThatADrainCouldNotStoreRemainUnsaved() async throws {
+        let client = try client()
+        let unsaved = try await refreshedUnsaved(client)
+        #expect(await !client.drain())
+        #expect(client.hasUnfinishedWork)
+        store.fail(false)
+        #expect(await client.drain())
+        #expect(try await self.client().freshTokens().refreshToken == unsaved.refreshToken)
+    }
+
     /// The other process still has the used refresh token, and writes it back together with its change.
     @Test func aDataUpdateInAnotherProcessDoesNotOverwriteUnsavedTokens() async throws {
         let client = try client()

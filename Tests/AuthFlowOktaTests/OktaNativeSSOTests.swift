@@ -77,6 +77,39 @@ import Testing
         }
     }
 
+    /// The group has signed out since the first app's sign-in, and then signed in again.
+    @Test func aDeviceSecretFromARefreshIsNotAddedToALaterSharedSignIn() async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let mail = try environment.app("mail", user: .alice)
+            _ = try await mail.signIn()
+            let shared = SharedCredentialStore(group: "acme", store: environment.shared)
+            try await shared.change(for: environment.issuer) { _ in nil }
+            _ = try await environment.app("calendar", user: .alice).signIn()
+            let later = try #require(try await shared.value(for: environment.issuer))
+            environment.emulator.custom.fault = .tokenResponse(.member("device_secret", "late-secret"))
+            #expect(try await mail.refresh().tokens.deviceSecret == Secret("late-secret"))
+            #expect(await mail.drain())
+            #expect(try await shared.value(for: environment.issuer) == later)
+        }
+    }
+
+    /// A device secret may belong to a device, and so to all of its users.
+    @Test func aDeviceSecretFromARefreshDoesNotReplaceTheSharedSignInOfAnotherUser() async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            environment.emulator.custom.nativeSSO?.secretHash = { _ in nil }
+            environment.emulator.custom.fault = .tokenResponse(.member("device_secret", "secret-of-the-device"))
+            let mail = try environment.app("mail", user: .alice)
+            _ = try await mail.signIn()
+            _ = try await environment.app("calendar", user: .bob).signIn(.addAccount)
+            let shared = SharedCredentialStore(group: "acme", store: environment.shared)
+            let ofBob = try #require(try await shared.value(for: environment.issuer))
+            environment.emulator.custom.fault = .tokenResponse(.member("device_secret", "new-secret"))
+            #expect(try await mail.refresh().tokens.deviceSecret == Secret("new-secret"))
+            #expect(await mail.drain())
+            #expect(try await shared.value(for: environment.issuer) == ofBob)
+        }
+    }
+
     @Test func aRefreshedIDTokenForAnotherDeviceSecretIsRejected() async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
         try await OktaEnvironment.with(.inProcess, now: { time.now }) { environment in
@@ -237,6 +270,36 @@ import Testing
         }
     }
 
+    @Test(arguments: ["device_secret", "id_token", "sub"])
+    func aSharedRecordWithAMissingMemberIsNotUsed(_ name: String) async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            _ = try await environment.app("mail", user: .alice).signIn()
+            let shared = SharedCredentialStore(group: "acme", store: environment.shared)
+            try await shared.change(for: environment.issuer) { old in
+                old.map { RedactedJSON($0.exposed.replacing(name, with: nil)) }
+            }
+            await expectError(.userAgentFailed) { try await environment.app("calendar").signIn() }
+            #expect(environment.emulator.custom.receivedRequests.allSatisfy { $0.form["actor_token_type"] == nil })
+        }
+    }
+
+    @Test func anAppWithoutTheDeviceSSOScopeNeitherUsesNorEndsTheSharedSignIn() async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let mail = try environment.app("mail", user: .alice)
+            _ = try await mail.signIn()
+            var settings = try environment.settings("calendar")
+            settings.scopes = ["openid", "offline_access"]
+            let silent = try environment.app("calendar", settings: settings)
+            await expectError(.userAgentFailed) { try await silent.signIn() }
+            #expect(environment.emulator.custom.receivedRequests.allSatisfy { $0.form["subject_token"] == nil })
+            let calendar = try environment.app("calendar", settings: settings, user: .alice)
+            _ = try await calendar.signIn()
+            #expect(try await calendar.signOut().revocation == .done)
+            _ = try await mail.refresh()
+            _ = try await environment.app("calendar").signIn()
+        }
+    }
+
     @Test func promptsTheUserToAddAnotherAccount() async throws {
         try await OktaEnvironment.with(.inProcess) { environment in
             _ = try await environment.app("mail", user: .alice).signIn()
@@ -367,6 +430,18 @@ import Testing
         }
     }
 
+    @Test func aDamagedSharedRecordDoesNotPreventAnInteractiveSignIn() async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            try await environment.shared.set(
+                Array("{".utf8),
+                for: RecordKey(name: "acme", issuer: environment.issuer, clientID: "", kind: .shared)
+            )
+            let provider = environment.provider(.allAppsWithSecretInAddress)
+            let signIn = try await environment.app("mail", provider: provider, user: .alice).signIn()
+            #expect(signIn.sharingError?.code == .storageFailed)
+        }
+    }
+
     @Test func aSignOutDoesNotRevokeAnotherUsersDeviceSecret() async throws {
         try await OktaEnvironment.with(.inProcess) { environment in
             _ = try await environment.app("mail", user: .alice).signIn()
@@ -375,6 +450,63 @@ import Testing
             _ = try await environment.app("mail", user: .bob).signIn(.addAccount)
             #expect(try await calendar.signOut().revocation == .done)
             #expect(try await environment.app("mail").signIn().identity?.displayName == "Bob Example")
+        }
+    }
+
+    @Test func aSignOutDoesNotRevokeTheDeviceSecretThatAnotherUserSharedEarlier() async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let mail = try environment.app("mail", user: .alice)
+            let secret = try #require(try await mail.signIn().credential.tokens.deviceSecret)
+            let calendar = try environment.app("calendar", user: .bob)
+            _ = try await calendar.signIn(.addAccount)
+            #expect(try await calendar.signOut().revocation == .done)
+            #expect(environment.emulator.custom.deviceSecrets == [secret.exposed])
+            _ = try await mail.refresh()
+        }
+    }
+
+    /// The session ends for another reason, while the group is signed in or after another user has signed out.
+    @Test(arguments: [false, true])
+    func theEndOfASessionIsAttributedOnlyToTheSignOutOfTheSameUser(_ anotherUserSignsOut: Bool) async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let mail = try environment.app("mail", user: .alice)
+            _ = try await mail.signIn()
+            if anotherUserSignsOut {
+                let calendar = try environment.app("calendar", user: .bob)
+                _ = try await calendar.signIn(.addAccount)
+                #expect(try await calendar.signOut().revocation == .done)
+            }
+            environment.emulator.custom.endSessions()
+            let error = await #expect(throws: AuthError.self) { try await mail.refresh() }
+            #expect(error?.code == .loginRequired)
+            #expect(error?.message.contains("The refresh token is invalid or expired.") == true)
+            #expect(error?.message.contains("signed out in the app") == false)
+        }
+    }
+
+    /// None of the credentials has a device secret of its own.
+    @Test(arguments: [
+        ("calendar", OIDCEmulator.User.alice, true), ("mail", .alice, false), ("calendar", .bob, false),
+    ])
+    func onlyTheAppThatCouldNotRevokeADeviceSecretAddsItToTheLogoutRequestOfItsUser(
+        _ name: String,
+        _ user: OIDCEmulator.User,
+        _ isAdded: Bool
+    ) async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let secret = try await environment.app("mail", user: .alice).signIn().credential.tokens.deviceSecret
+            let provider = environment.provider(.allAppsWithSecretInAddress)
+            let calendar = try environment.app("calendar", provider: provider)
+            _ = try await calendar.signIn()
+            environment.emulator.remainingCalls = 0
+            _ = try await calendar.signOut()
+            environment.emulator.remainingCalls = nil
+            var settings = try environment.settings(name)
+            settings.scopes = ["openid", "offline_access"]
+            let app = try environment.app(name, settings: settings, provider: provider, user: user)
+            let page = try await app.client.endSessionRequest(for: try await app.signIn().credential).url
+            let query = FormURLEncoding.decode(page.split(separator: "?").last.map(String.init) ?? "")
+            #expect(query?["device_secret"] == (isAdded ? secret?.exposed : nil))
         }
     }
 
@@ -463,6 +595,19 @@ import Testing
             // This app cannot prompt the user, so the sign-in fails.
             await expectError(.userAgentFailed) { try await calendar.signIn() }
             #expect(try await calendar.credential() == nil)
+        }
+    }
+
+    /// The sign-in starts another session than that of the shared device secret.
+    @Test func anAppWithoutTheDeviceSSOScopeSignsInWhileAnotherAppSharesASession() async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            environment.emulator.custom.hasSessionIDs = true
+            _ = try await environment.app("mail", user: .alice).signIn()
+            var settings = try environment.settings("calendar")
+            settings.scopes = ["openid", "profile"]
+            let signIn = try await environment.app("calendar", settings: settings, user: .alice).signIn()
+            #expect(signIn.credential.identity?.displayName == "Alice Example")
+            #expect(signIn.credential.tokens.deviceSecret == nil)
         }
     }
 

@@ -187,6 +187,20 @@ import Testing
         }
     }
 
+    @Test func theStandardErrorCodeTakesPrecedenceOverTheErrorCodeOfOkta() throws {
+        let body = #"{"error": "invalid_grant", "errorCode": "E0000001", "errorSummary": "Api validation failed"}"#
+        let response = ProviderResponse(
+            purpose: .token,
+            endpoint: Endpoint("https://dev-1.okta.com/oauth2/default/v1/token"),
+            http: TransportResponse(
+                head: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
+                body: Array(body.utf8)
+            )
+        )
+        let provider = OktaProvider(issuer: "https://dev-1.okta.com/oauth2/default")
+        #expect(try provider.parameters(of: response)["error"] == "invalid_grant")
+    }
+
     /// An ID Token from an exchange whose `ds_hash` does not match the exchanged device secret.
     @Test func rejectsAnExchangedIDTokenWithAWrongDeviceSecretHash() async throws {
         try await OktaEnvironment.with(.inProcess) { environment in

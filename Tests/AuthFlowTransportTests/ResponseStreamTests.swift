@@ -1,6 +1,8 @@
 #if os(Linux)
 import AuthFlow
+import Expectations
 import HTTPTypes
+import Synchronization
 import Testing
 
 /// Responses that are read while they arrive.
@@ -64,16 +66,60 @@ import Testing
         let body = ResponseBody(limit: 10)
         let (room, hasRoom) = AsyncStream<Void>.makeStream()
         body.onSpaceAvailable { hasRoom.yield() }
-        #expect(body.offer(Array(repeating: 1, count: 8)) == .accepted)
+        #expect(body.offer(Array(repeating: 1, count: 5)) == .accepted)
+        #expect(body.offer(Array(repeating: 1, count: 5)) == .accepted)
         #expect(body.offer([2, 2, 2]) == .bufferFull)
         #expect(body.offer([2, 2, 2]) == .bufferFull)
         let iterator = body.makeAsyncIterator()
-        #expect(try await iterator.next()?.count == 8)
+        #expect(try await iterator.next()?.count == 10)
         for await _ in room { break }
         // A part of any size is accepted when the buffer is empty.
         #expect(body.offer(Array(repeating: 3, count: 100)) == .accepted)
         body.cancel()
         #expect(body.offer([4]) == .ended)
+    }
+
+    @Test func deliveryResumesOnceWhenAFullBufferHasBecomeHalfEmpty() async throws {
+        // Parts of this size are not joined.
+        let part = [UInt8](repeating: 1, count: 64 * 1024)
+        let body = ResponseBody(limit: 3 * part.count)
+        let resumptions = Mutex(0)
+        body.onSpaceAvailable { resumptions.withLock { $0 += 1 } }
+        for _ in 0..<3 { #expect(body.offer(part) == .accepted) }
+        #expect(body.offer(part) == .bufferFull)
+        let iterator = body.makeAsyncIterator()
+        for expected in [0, 1, 1] {
+            #expect(try await iterator.next()?.count == part.count)
+            #expect(resumptions.withLock { $0 } == expected)
+        }
+    }
+
+    @Test func aBodyLargerThanItsReaderAcceptsIsAborted() async throws {
+        #expect(try await ResponseBody([1, 2, 3]).collect(upTo: 3) == [1, 2, 3])
+        let body = ResponseBody(limit: 10)
+        body.append([1, 2, 3])
+        let error = await #expect(throws: AuthError.self) { try await body.collect(upTo: 2) }
+        #expect(error?.code == .invalidResponse)
+        #expect(error?.message == "The response is larger than 2 bytes.")
+        #expect(!body.append([4]))
+    }
+
+    /// Otherwise, a truncated body could be mistaken for a complete one.
+    @Test func onlyTheFirstEndOfABodyCounts() async throws {
+        let truncated = ResponseBody(limit: 10)
+        truncated.finish(throwing: AuthError(.networkFailed, "The connection was lost."))
+        truncated.finish()
+        await expectError(.networkFailed) { try await truncated.collect(upTo: 10) }
+        let complete = ResponseBody([1])
+        complete.cancel()
+        #expect(try await complete.collect(upTo: 10) == [1])
+    }
+
+    @Test func anEmptyPartIsNotAnElementOfABody() async throws {
+        let body = ResponseBody(limit: 10)
+        #expect(body.append([]))
+        body.finish()
+        #expect(try await body.makeAsyncIterator().next() == nil)
     }
 
     @Test func aResponseThatNeverStartsTimesOut() async throws {

@@ -52,6 +52,7 @@ public struct EncryptedTokenStore: Sendable {
         /// read or written before, so there are usually few salts.
         private static let limit = 64
         private let keys = Mutex<[[UInt8]: SymmetricKey]>([:])
+        private let salt = Mutex<[UInt8]?>(nil)
 
         subscript(salt: [UInt8]) -> SymmetricKey? {
             get { keys.withLock { $0[salt] } }
@@ -63,8 +64,12 @@ public struct EncryptedTokenStore: Sendable {
             }
         }
 
-        /// A salt whose key is cached, for a new record.
-        var knownSalt: [UInt8]? { keys.withLock { $0.keys.first } }
+        /// The salt for new records: the random salt of a record that this passphrase encrypts; nil if this process has neither read nor
+        /// written such a record. Whoever writes another record to the base store chooses its salt.
+        var trustedSalt: [UInt8]? {
+            get { salt.withLock { $0 } }
+            set { salt.withLock { $0 = newValue } }
+        }
     }
 }
 
@@ -208,8 +213,12 @@ extension EncryptedTokenStore {
         case .file, .store: return (WrappingKey(try await secret(salt: [], isNeeded: false)), [])
         case .passphrase:
             // The salt does not change for the lifetime of a record, so that a passphrase is stretched only once.
-            let known = try await base.bytes(for: key).flatMap { try? Envelope($0).salt }
-            let salt = known ?? derived.knownSalt ?? host.randomBytes(16)
+            if let envelope = try await base.bytes(for: key).flatMap({ try? Envelope($0) }) {
+                let wrapping = WrappingKey(try await secret(salt: envelope.salt, isNeeded: false))
+                if wrapping.id == envelope.keyID { return (wrapping, envelope.salt) }
+            }
+            let salt = derived.trustedSalt ?? host.randomBytes(16)
+            derived.trustedSalt = salt
             return (WrappingKey(try await secret(salt: salt, isNeeded: false)), salt)
         }
     }
@@ -228,6 +237,7 @@ extension EncryptedTokenStore {
                 "The key does not match the stored credential: \(wrongKeyHint) The credential's key ID is \"\(DisplayText.sanitized(envelope.keyID, limit: 60))\"."
             )
         }
+        derived.trustedSalt = envelope.salt
         do {
             return try AES.KeyWrap.unwrap(envelope.wrappedKey, using: wrapping.key)
         } catch {

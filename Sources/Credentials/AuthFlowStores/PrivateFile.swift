@@ -30,7 +30,12 @@ package struct PrivateFile {
             )
         }
         var status = stat()
-        guard unsafe lstat(directory, &status) == 0 else { throw PrivateFile(directory).failure("cannot be examined") }
+        // With a trailing slash, lstat(2) follows a symbolic link.
+        var name = Substring(directory)
+        while name.count > 1, name.hasSuffix("/") { name.removeLast() }
+        guard unsafe lstat(String(name), &status) == 0 else {
+            throw PrivateFile(directory).failure("cannot be examined")
+        }
         guard status.st_mode & S_IFMT != S_IFLNK else {
             throw AuthError(
                 .storageFailed,
@@ -229,7 +234,10 @@ package struct PrivateFile {
     /// Removes the file, if there is one.
     package func remove() throws(AuthError) {
         guard unsafe unlink(path) == 0 else {
-            if errno == ENOENT { return try syncDirectory() }
+            if errno == ENOENT {
+                guard PrivateFile(FilePath.directory(of: path)).exists else { return }
+                return try syncDirectory()
+            }
             throw failure("cannot be removed")
         }
         try syncDirectory()

@@ -1,4 +1,5 @@
 package import AuthFlowHTTP
+import AuthFlowJSON
 
 extension NetworkSettings {
     /// The keys of a profile for its network settings.
@@ -127,7 +128,7 @@ extension NetworkSettings {
         let allowed = Set("abcdefghijklmnopqrstuvwxyz0123456789.-".utf8)
         let host = String(parts[0])?.lowercased() ?? ""
         guard parts.count == 2, !host.isEmpty, !host.hasPrefix("-"), allowed.isSuperset(of: host.utf8),
-            String(parts[1]).flatMap({ UInt16($0) }) ?? 0 > 0
+            parts[1].allSatisfy(\.isDigit), String(parts[1]).flatMap({ UInt16($0) }) ?? 0 > 0
         else {
             throw AuthError(.invalidConfiguration, "this is not a host with a port, such as id.example.com:443")
         }

@@ -106,12 +106,13 @@ package struct HTTPMessageReader {
     }
 
     /// The bytes of a response, after which the connection is closed.
-    static func bytes(of response: TransportResponse) -> [UInt8] {
+    static func bytes(of response: TransportResponse, to method: HTTPRequest.Method?) -> [UInt8] {
         let status = response.head.status
         var head = "HTTP/1.1 \(status.code) \(status.reasonPhrase)\r\n"
         for field in response.head.headerFields { head += "\(field.name.rawName): \(field.value)\r\n" }
         head += "Content-Length: \(response.body.count)\r\nConnection: close\r\n\r\n"
-        return Array(head.utf8) + response.body
+        // RFC 9110 section 9.3.2: for HEAD, "the server MUST NOT send content in the response".
+        return Array(head.utf8) + (method == .head ? [] : response.body)
     }
 
     private static var host: HTTPField.Name { HTTPField.Name(known: "Host") }

@@ -125,9 +125,11 @@ private final class Connections: Sendable {
     private func respond(_ socket: AsyncSocket) async {
         let number = begin(socket.socket)
         let response: TransportResponse
+        var method: HTTPRequest.Method?
         do {
             let (request, body) = try await within(waitTimeout) { try await HTTPMessageReader.request(from: socket) }
             beginAnswer(number)
+            method = request.method
             response = await LoopbackServer.$peer.withValue(PeerOwner(of: socket.socket.file.rawValue)) {
                 await handler(request, body)
             }
@@ -137,7 +139,8 @@ private final class Connections: Sendable {
         } catch {
             return end(number, socket.socket)
         }
-        try? await within(waitTimeout) { try await socket.write(Data(HTTPMessageReader.bytes(of: response))) }
+        let bytes = Data(HTTPMessageReader.bytes(of: response, to: method))
+        try? await within(waitTimeout) { try await socket.write(bytes) }
         end(number, socket.socket)
         endAnswer()
     }

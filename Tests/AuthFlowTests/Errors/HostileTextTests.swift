@@ -53,6 +53,11 @@ import Testing
         #expect(!shown.contains("hunter2"))
     }
 
+    @Test func showsOnlyTheLengthOfAQueryThatCannotBeDecoded() {
+        let shown = RedactedMessage(visit: "https://id.example.com/cb?code=hunter2%zz").parameters
+        #expect(shown.map { "\($0.name) \($0.value)" } == ["(not a form) (15 characters)"])
+    }
+
     @Test func rejectsARedirectThatIsNotAValidURI() {
         #expect(RedirectResponse.encoded(in: "app.x:/cb?\u{0301}&state=s", at: "app.x:/cb", .query) == nil)
         #expect(RedirectResponse.encoded(in: "app.x:/cb?state=s", at: "app.x:/cb", .query) == "state=s")
@@ -193,10 +198,11 @@ import Testing
         )
     }
 
-    @Test func aTrailingEscapeDoesNotContinueIntoTheNextField() {
+    @Test(arguments: [("\", DPoP", ["bearer"]), ("DPoP", ["dpop", "bearer"])])
+    func aTrailingEscapeDoesNotContinueIntoTheNextField(_ next: String, _ schemes: [String]) {
         var fields = HTTPFields()
-        fields[values: .wwwAuthenticate] = ["Basic realm=\"x\\", "\", DPoP", "Bearer"]
-        #expect(AuthenticationChallenge.challenges(in: fields) == [.init(scheme: "bearer")])
+        fields[values: .wwwAuthenticate] = ["Basic realm=\"x\\", next, "Bearer"]
+        #expect(AuthenticationChallenge.challenges(in: fields) == schemes.map { AuthenticationChallenge(scheme: $0) })
     }
 
     @Test(arguments: [(16384, 1), (16385, 0)])
@@ -247,6 +253,14 @@ import Testing
         #expect(response.providerError.map { "\($0)" } == test.expected)
     }
 
+    @Test func theServersErrorAppearsOnlyOnceInADescription() {
+        let denied = ProviderError(error: "access_denied", errorDescription: "No.")
+        let error = AuthError(.accessDenied, "Nobody is signed in.", providerError: denied)
+        #expect("\(error)" == "Nobody is signed in. (the server returned: access_denied: No.)")
+        let quoted = AuthError(.accessDenied, "The server returned access_denied: No.", providerError: denied)
+        #expect("\(quoted)" == "The server returned access_denied: No.")
+    }
+
     @Test func reportsServerErrorsAndRateLimitsWithTheRetryDelay() throws {
         var limited = TransportResponse(
             head: HTTPResponse(status: .tooManyRequests),
@@ -279,6 +293,12 @@ import Testing
             body: Array(#"{"error": "invalid_grant"}"#.utf8)
         )
         .requireAvailable(from: "api", now: Date())
+        // A response without an error status is a result, whatever its members are called.
+        try TransportResponse(
+            head: HTTPResponse(status: .ok),
+            body: Array(#"{"error": "temporarily_unavailable"}"#.utf8)
+        )
+        .requireAvailable(from: "api", now: Date())
     }
 
     @Test(.timeLimit(.minutes(1)))
@@ -286,6 +306,7 @@ import Testing
         let marks = String(repeating: "\u{301}", count: 100_000) + String(repeating: "\u{323}", count: 100_000)
         #expect(FormURLEncoding.decode("\(marks)=1&access_token=a&\(marks)=2") == nil)
         #expect(FormURLEncoding.decode("a=\(FormURLEncoding.encode(marks))") == nil)
+        #expect(FormURLEncoding.decode("a=\(FormURLEncoding.encode(marks))", displaying: ["a"]) == nil)
         var head = ResponseHead()
         try head.read("HTTP/1.1 200 OK\r\n".utf8)
         try head.read(

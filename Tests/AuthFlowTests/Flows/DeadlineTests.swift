@@ -1,5 +1,6 @@
 import AuthFlow
 import Expectations
+import HTTPTypes
 import Testing
 
 /// A clock whose sleeps return immediately.
@@ -73,6 +74,22 @@ struct ImmediateClock: Clock {
         #expect(value == 5)
     }
 
+    /// The caller may send a request again once its timeout has expired.
+    @Test func aRequestIsNotSentAfterItsTimeoutForSending() async {
+        let request = TransportRequest(.get, Endpoint("https://id.example.com/"))
+        let error = await #expect(throws: AuthError.self) {
+            try await ExchangeLimits.send(request, by: LateTransport(), clock: ImmediateClock())
+        }
+        #expect(error?.code == .timedOut)
+    }
+
+    @Test func onlyTheFirstResultCounts() async throws {
+        let result = FirstResult<Int>()
+        result.finish(.success(1))
+        result.finish(.failure(CancellationError()))
+        #expect(try await result.value(begin: {}) == 1)
+    }
+
     @Test func returnsAResultThatIsInTime() async throws {
         let value = try await withDeadline(.seconds(60), clock: ContinuousClock(), orThrow: late) { 5 }
         #expect(value == 5)
@@ -112,5 +129,14 @@ struct ImmediateClock: Clock {
         }
         #expect(results.count == 300)
         #expect(results.allSatisfy { $0.error == ($0.isShort ? .timedOut : nil) })
+    }
+}
+
+/// A transport that sends a request only once the request has been cancelled.
+private struct LateTransport: HTTPTransport {
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        try? await Task.never()
+        try call.willSend()
+        return TransportResponse(head: HTTPResponse(status: .ok))
     }
 }

@@ -44,7 +44,14 @@ import Testing
         "Thu, 29 Feb 2100 00:00:00 GMT", "Sun, 06-Nov-94 08:49:37 GMT", "Sunday, 06-Nov-1994 08:49:37 GMT",
         "Sunday, 06-Nov-94 08:49:37", "Sun Nov 6 08:49:37 1994", "Sun Nov  16 08:49:37 1994",
         "Sun Nov 06 08:49:37 94", "Sun Nov  6 08:49:37 1994 GMT", "Sun Nov  6  08:49:37",
+        "Sunday, 06-Nov 08:49:37 GMT", "Sunday, 06-Nov-94-1 08:49:37 GMT", "Sun, 00 Nov 1994 08:49:37 GMT",
+        "Sun, 06 Nov 1994 +8:49:37 GMT", "Sun, 06 Nov 1994 08:60:37 GMT", "Sun, 06 Nov 1994 08:49:61 GMT",
+        "Mon, 06 Nov 1600 08:49:37 GMT",
     ]) func rejectsInvalidHTTPDates(_ text: String) {
         #expect(HTTPDate.date(text, now: Self.now) == nil)
+    }
+
+    @Test(arguments: [0, 13]) func rejectsAMonthThatDoesNotExist(_ month: Int) {
+        #expect(HTTPDate.date(year: 1994, month: month, day: 6, hour: 8, minute: 49, second: 37) == nil)
     }
 }

@@ -17,7 +17,7 @@ import Testing
     static let hosts: [Host] = [
         Host(host: "id.example.com", reach: .anywhere), Host(host: "8.8.8.8", reach: .anywhere),
         Host(host: "[2001:db8::1]", reach: .anywhere),
-        Host(host: "127.example.com", reach: .anywhere),
+        Host(host: "127.example.com", reach: .anywhere), Host(host: "127.0.0.1.example.com", reach: .anywhere),
         Host(host: "localhost.example.com", reach: .anywhere), Host(host: "172.32.0.1", reach: .anywhere),
         Host(host: "100.128.0.1", reach: .anywhere),
         Host(host: "10.1.2.3", reach: .privateNetwork), Host(host: "172.16.0.1", reach: .privateNetwork),

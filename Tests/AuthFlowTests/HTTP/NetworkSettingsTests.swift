@@ -27,10 +27,23 @@ import Testing
         #expect(server?.url == expected)
     }
 
+    @Test(arguments: [
+        ("ftp://proxy:3128", "does not begin with"), ("http:/x/proxy:3128", "does not begin with"),
+        ("http://alice@proxy:3128", "contains a user name"), ("http://proxy:0", "no valid port"),
+        ("http://proxy:65536", "no valid port"), ("http://proxy:+80", "no valid port"),
+        ("http://:3128", "does not consist of"), ("http://pro xy:3128", "does not consist of"),
+        ("http://proxy/path:3128", "does not consist of"), ("http://proxy\u{E9}:3128", "does not consist of"),
+    ]) func reportsWhyAProxyURLCannotBeUsed(_ url: String, _ reason: String) {
+        let error = #expect(throws: AuthError.self) { try NetworkSettings.ProxyServer(url: url) }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains(reason) == true, "\(error?.message ?? "")")
+    }
+
     @Test func loopbackRequestsDoNotUseAProxy() throws {
         let server = try NetworkSettings.ProxyServer(url: "http://proxy:3128")
         for host in [
-            "http://127.0.0.1:8080", "http://localhost", "http://[::1]:80", "https://127.0.0.1", "https://x.localhost",
+            "http://127.0.0.1:8080", "http://localhost", "http://[::1]:80", "http://[::1]", "https://127.0.0.1",
+            "https://x.localhost",
         ] {
             #expect(try proxy(.server(server), for: host) == nil, "\(host)")
         }
@@ -126,6 +139,7 @@ import Testing
         (#""client_certificate": {"certificate": "ca.pem", "key": "old.pem"}"#, "client_certificate.key", "passphrase"),
         (#""resolve": {"id.example.com": "127.0.0.1"}"#, "resolve", "not a host with a port"),
         (#""resolve": {"id.example.com:443": "other.example.com"}"#, "resolve", "not an IP address"),
+        (#""resolve": {"id.example.com:443": "127.0.0.1:8443"}"#, "resolve", "not an IP address"),
     ]) func reportsInvalidNetworkSettingsWithTheirKeyPathAndPosition(
         _ members: String,
         _ keyPath: String,

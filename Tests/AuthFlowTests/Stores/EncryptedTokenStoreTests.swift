@@ -110,6 +110,17 @@ import Testing
         #expect(await keys.leases == 1)
     }
 
+    /// The key may be restored, so no new key takes its place.
+    @Test func aKeyMissingFromItsStoreIsNotReplaced() async throws {
+        let (base, empty) = (MemoryTokenStore(), CountingStore())
+        try await EncryptedTokenStore(base, key: .store(MemoryTokenStore())).set(secret, for: key)
+        let error = await #expect(throws: AuthError.self) {
+            try await EncryptedTokenStore(base, key: .store(empty)).bytes(for: key)
+        }
+        #expect(error?.code == .storageFailed && error?.message.contains("Restore the key") == true)
+        #expect(await empty.leases == 0)
+    }
+
     @Test func decryptsOnlyWithTheRightPassphrase() async throws {
         let base = MemoryTokenStore()
         let store = EncryptedTokenStore(base, key: .passphrase(Secret("correct horse")))
@@ -166,6 +177,24 @@ import Testing
         let base = MemoryTokenStore()
         try await base.set(Array(text.utf8), for: key)
         _ = await failure(EncryptedTokenStore(base, key: .passphrase(Secret("x"))))
+    }
+
+    /// Every other value is that of a record that can be decrypted.
+    @Test(
+        arguments: [
+            ("encrypted", .integer(3)), ("key_id", nil), ("salt", .string("!")), ("key", nil), ("key", .string("!")),
+            ("sealed", nil), ("sealed", .string("!")),
+        ] as [(String, JSON?)]
+    )
+    func reportsARecordWithOneInvalidValueAsDamaged(_ name: String, _ value: JSON?) async throws {
+        let base = MemoryTokenStore()
+        let store = EncryptedTokenStore(base, key: .store(MemoryTokenStore()))
+        try await store.set(secret, for: key)
+        let stored = try #require(await base.bytes(for: key))
+        var record = try #require(try JSON(parsing: stored).object)
+        record[name] = value
+        try await base.set(try JSON.object(record).serialized(), for: key)
+        #expect(await failure(store).contains("is damaged, or was written by another version"))
     }
 
     @Test(arguments: ["", "short", "!!!!"]) func rejectsAKeyFileWithoutAValidKey(_ text: String) async throws {

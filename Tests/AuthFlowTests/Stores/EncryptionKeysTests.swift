@@ -7,7 +7,9 @@ import Testing
 @Suite struct EncryptionKeysTests {
     private let key = RecordKey(name: "session", issuer: "https://id.example.com", clientID: "client")
 
-    private static func text(_ byte: UInt8) -> Secret { Secret(Base64URL.encode([UInt8](repeating: byte, count: 32))) }
+    private static func text(_ byte: UInt8, count: Int = 32) -> Secret {
+        Secret(Base64URL.encode([UInt8](repeating: byte, count: count)))
+    }
 
     private func keys(_ names: String...) throws -> EncryptionKeys {
         try EncryptionKeys(names.map { ($0, Self.text($0.utf8.first ?? 0)) })
@@ -70,11 +72,20 @@ import Testing
         #expect(try #require(await base.bytes(for: key)) != first)
     }
 
-    @Test func rejectsInvalidEncryptionKeys() {
-        let lists: [[(id: String, key: Secret)]] = [
-            [], [("", Self.text(1))], [("a", Secret("short"))], [("a", Self.text(1)), ("a", Self.text(2))],
+    @Test func rejectsInvalidEncryptionKeys() throws {
+        let (id, size) = ("a unique ID of 1 to 60 bytes", "is not 32 random bytes in base64url")
+        let longestID = String(repeating: "a", count: 60)
+        let lists: [(words: String, keys: [(id: String, key: Secret)])] = [
+            ("is required", []), (id, [("", Self.text(1))]), (id, [(longestID + "a", Self.text(1))]),
+            (id, [("a", Self.text(1)), ("a", Self.text(2))]), (size, [("a", Secret("short"))]),
+            (size, [("a", Self.text(1, count: 31))]), (size, [("a", Self.text(1, count: 33))]),
         ]
-        for list in lists { #expect(throws: AuthError.self) { try EncryptionKeys(list) } }
+        for list in lists {
+            let error = #expect(throws: AuthError.self) { try EncryptionKeys(list.keys) }
+            #expect(error?.code == .invalidConfiguration)
+            #expect(error?.message.contains(list.words) == true, "\(error?.message ?? "")")
+        }
+        _ = try EncryptionKeys([(longestID, Self.text(1))])
     }
 
     @Test func printingEncryptionKeysShowsOnlyTheirIDs() throws {

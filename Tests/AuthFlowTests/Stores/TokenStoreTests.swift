@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowTesting
 import Expectations
 import Foundation
+import Synchronization
 import Testing
 
 @testable import AuthFlowStores
@@ -65,13 +66,18 @@ import Testing
             try await store.set([1], for: key)
             let file = try #require(try files(directory, ".json").first)
             let left = "\(directory)/\(file).\(process).abc.tmp"
-            let other = "\(directory)/other-\(file).\(process).abc.tmp"
-            for path in [left, other] { _ = FileManager.default.createFile(atPath: path, contents: Data([1])) }
+            // Temporary files of other records, one of which has a name of the same length, and another kind of file.
+            let others = [
+                "\(directory)/other-\(file).\(process).abc.tmp",
+                "\(directory)/home-\(file.dropFirst(5)).\(process).abc.tmp",
+                "\(directory)/\(file).\(process).abc.bak",
+            ]
+            for path in [left] + others { _ = FileManager.default.createFile(atPath: path, contents: Data([1])) }
             if !hasRecord { try FileManager.default.removeItem(atPath: "\(directory)/\(file)") }
             // Any lease on the record is sufficient.
             try await store.withLease(on: key) { _ in }
             #expect(!FileManager.default.fileExists(atPath: left))
-            #expect(FileManager.default.fileExists(atPath: other))
+            for other in others { #expect(FileManager.default.fileExists(atPath: other), "\(other)") }
             #expect(try files(directory, ".json").count == (hasRecord ? 1 : 0))
         }
     }
@@ -94,6 +100,25 @@ import Testing
             #expect(try await store.bytes(for: key) == [3])
             #expect(try files(directory, ".tmp").isEmpty)
             #expect(try mode("\(directory)/\(try #require(try files(directory, ".json").first))") == 0o600)
+        }
+    }
+
+    @Test func fileStoreReservesNoSpaceUnderALeaseThatHasEnded() async throws {
+        try await withDirectory { directory in
+            let store = FileTokenStore(directory: directory)
+            let ended = try await store.withLease(on: key) { $0 }
+            await expectError(.leaseLost) { try await store.reserve(100, under: ended) }
+        }
+    }
+
+    @Test func fileStoreDoesNotWriteACredentialThatWouldBeTooLargeToRead() async throws {
+        try await withDirectory { directory in
+            let store = FileTokenStore(directory: directory)
+            try await store.set([1], for: key)
+            let large = [UInt8](repeating: 2, count: 2 * RecordKey.maximumRecordSize + 1)
+            let error = await #expect(throws: AuthError.self) { try await store.set(large, for: key) }
+            #expect(error?.code == .storageFailed && error?.message.contains("exceeds the maximum size") == true)
+            #expect(try await store.bytes(for: key) == [1])
         }
     }
 
@@ -153,6 +178,19 @@ import Testing
             }
             #expect(error?.code == .storageFailed && error?.message.contains(".1.AAAA.tmp") == true)
             #expect(try await store.bytes(for: key) == nil)
+        }
+    }
+
+    @Test func aRemovalFailsIfTheCredentialCannotBeRemoved() async throws {
+        try await withDirectory { directory in
+            let store = FileTokenStore(directory: directory)
+            try await store.set([1], for: key)
+            let file = "\(directory)/\(try #require(try files(directory, ".json").first))"
+            // A directory cannot be removed like a file.
+            try FileManager.default.removeItem(atPath: file)
+            try FileManager.default.createDirectory(atPath: file, withIntermediateDirectories: false)
+            let error = await #expect(throws: AuthError.self) { try await store.set(nil, for: key) }
+            #expect(error?.code == .storageFailed && error?.message.contains("cannot be removed") == true)
         }
     }
 
@@ -279,18 +317,91 @@ import Testing
     @Test func theFileStoreLockTimeoutErrorNamesTheHoldingProcess() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory, clock: ImmediateClock(), waitTimeout: .milliseconds(500))
+            let time = VirtualTime()
+            let start = time.now
             let error = try await store.withLease(on: key) { _ in
                 await #expect(throws: AuthError.self) {
                     try await FileTokenStore(
                         directory: directory,
-                        clock: ImmediateClock(),
+                        clock: time.host.clock,
                         waitTimeout: .milliseconds(500)
                     )
                     .withLease(on: key) { _ in }
                 }
             }
             #expect(error?.description.contains("Process \(getpid())") == true)
+            #expect(time.now.timeIntervalSince(start) < 1)
             try await store.withLease(on: key) { _ in }
+        }
+    }
+
+    /// A clock on which other processes act during each sleep.
+    private struct ActingClock: Clock {
+        let act: @Sendable () throws -> Void
+        var now: ImmediateClock.Instant { ImmediateClock.Instant() }
+        var minimumResolution: Duration { .zero }
+
+        func sleep(until deadline: ImmediateClock.Instant, tolerance: Duration?) async throws {
+            try Task.checkCancellation()
+            try act()
+        }
+    }
+
+    /// Each new holder restarts the timeout, so the total wait has a limit of its own.
+    @Test(.timeLimit(.minutes(1))) func aLockHeldByManyProcessesInTurnIsReported() async throws {
+        try await withDirectory { directory in
+            let error = try await FileTokenStore(directory: directory).withLease(on: key) { _ in
+                let path = "\(directory)/\(try #require(try files(directory, ".lock").first))"
+                let holder = Atomic(1)
+                let clock = ActingClock {
+                    let text = "\(holder.add(1, ordering: .relaxed).newValue)\n"
+                    try FileHandle(forWritingAtPath: path)?.write(contentsOf: Data(text.utf8))
+                }
+                let waiting = FileTokenStore(directory: directory, clock: clock, waitTimeout: .milliseconds(500))
+                return await #expect(throws: AuthError.self) { try await waiting.withLease(on: key) { _ in } }
+            }
+            #expect(error?.code == .leaseBusy && error?.message.contains("in turn for 5 seconds") == true)
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aLockFileThatIsReplacedBeforeEachAttemptIsReported() async throws {
+        try await withDirectory { directory in
+            try PrivateFile.createDirectory(directory)
+            // Another process holds the directory until the store has opened the lock file, and removes that file.
+            let other = Mutex(try PrivateFile.lockDirectory(directory))
+            let clock = ActingClock {
+                try other.withLock { lock in
+                    guard let held = lock else {
+                        lock = try PrivateFile.lockDirectory(directory)
+                        return
+                    }
+                    for file in try FileManager.default.contentsOfDirectory(atPath: directory) {
+                        try FileManager.default.removeItem(atPath: "\(directory)/\(file)")
+                    }
+                    held.release()
+                    lock = nil
+                }
+            }
+            let store = FileTokenStore(directory: directory, clock: clock, waitTimeout: .milliseconds(500))
+            let error = await #expect(throws: AuthError.self) { try await store.withLease(on: key) { _ in } }
+            #expect(error?.code == .storageFailed && error?.message.contains("it is replaced each time") == true)
+        }
+    }
+
+    /// A process that was suspended during a write keeps the directory locked.
+    @Test(.timeLimit(.minutes(1))) func aDirectoryThatRemainsLockedIsReported() async throws {
+        try await withDirectory { directory in
+            try PrivateFile.createDirectory(directory)
+            let lock = try #require(try PrivateFile.lockDirectory(directory))
+            let time = VirtualTime()
+            let start = time.now
+            let store = FileTokenStore(directory: directory, clock: time.host.clock, waitTimeout: .seconds(5))
+            let error = await #expect(throws: AuthError.self) { try await store.set([1], for: key) }
+            #expect(error?.code == .storageFailed)
+            #expect(error?.message.contains("has locked \(directory) for 5 seconds") == true)
+            #expect(time.now.timeIntervalSince(start) < 6)
+            lock.release()
+            try await store.set([2], for: key)
         }
     }
 }

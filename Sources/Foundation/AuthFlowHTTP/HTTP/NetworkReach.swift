@@ -38,7 +38,6 @@ package enum NetworkReach: Int, Sendable, Comparable {
     /// Whether resolvers parse a host as an IPv4 address, because its last label is a number (WHATWG URL section 3.5), although it
     /// is not in dotted-decimal notation: `127.1`, `0x7f000001` and `2130706433` all mean 127.0.0.1.
     static func isNonCanonicalIPv4Address(_ host: String) -> Bool {
-        guard !host.hasPrefix("[") else { return false }
         let labels = (host.hasSuffix(".") ? String(host.dropLast()) : host).split(separator: ".")
         guard let last = labels.last else { return false }
         let isNumber = last.allSatisfy(\.isNumber) || last.hasPrefix("0x") && last.dropFirst(2).allSatisfy(\.isHexDigit)

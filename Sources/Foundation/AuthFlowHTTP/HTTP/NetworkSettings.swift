@@ -1,3 +1,4 @@
+import AuthFlowJSON
 import HTTPTypes
 
 /// The network settings for all of a client's requests: the proxy, the CA certificates, the client certificate, and the
@@ -82,10 +83,11 @@ public struct NetworkSettings: Sendable {
             }
             // If the URL had no port, libcurl would use port 1080.
             let digits = place.utf8.lastIndex(of: UInt8(ascii: ":")).map { place[place.utf8.index(after: $0)...] }
-            guard let port = digits.flatMap({ UInt16($0) }), port > 0 else {
+            guard let digits, digits.utf8.allSatisfy(\.isDigit), let port = UInt16(digits), port > 0 else {
                 throw rejection("its URL has no valid port; a valid example is http://proxy.example.com:3128")
             }
-            guard !place.isEmpty, place.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#\\".utf8.contains($0) }) else {
+            guard !place.hasPrefix(":"), place.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#\\".utf8.contains($0) })
+            else {
                 throw rejection("its URL does not consist of a scheme, a host and a port")
             }
             self.url = "\(parts[0].lowercased())//\(place)"

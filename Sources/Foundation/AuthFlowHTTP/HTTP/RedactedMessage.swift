@@ -79,7 +79,6 @@ package struct RedactedMessage: Sendable, Hashable {
     }
 
     private static func parameters(of form: String) -> [Parameter] {
-        guard !form.isEmpty else { return [] }
         guard let parameters = FormURLEncoding.decode(Substring(form)) else {
             return [Parameter(name: "(not a form)", value: length(form))]
         }

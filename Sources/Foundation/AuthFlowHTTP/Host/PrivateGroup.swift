@@ -2,7 +2,8 @@ package import AuthFlowSystem
 
 /// The user private group: many systems create one for each user, with the user's name.
 package enum PrivateGroup {
-    /// Whether a group is this user's private group, without any other members.
+    /// Whether a group is this user's private group, whose entry in the group database lists no other members. A user whose primary group
+    /// is this group would not be listed.
     package static func isUserPrivate(_ group: gid_t) -> Bool {
         var user = unsafe passwd()
         var found: UnsafeMutablePointer<passwd>?
