@@ -137,6 +137,41 @@ import Testing
         Document(name: "nothing", text: "", problem: "not well-formed"),
         Document(name: "no XML", text: "{}", problem: "not well-formed"),
         Document(name: "unfinished", text: "<OAuth><access_token>a", problem: "not well-formed"),
+        Document(
+            name: "a document type declaration without entities",
+            text: "<!DOCTYPE OAuth><OAuth><access_token>gho_x</access_token></OAuth>",
+            problem: "contains \"<!\""
+        ),
+        Document(
+            name: "a comment after a character that combines with the next",
+            text: "<OAuth><a>\u{0D4E}<!-- --></a><access_token>gho_x</access_token></OAuth>",
+            problem: "contains \"<!\""
+        ),
+        Document(
+            name: "a NUL character after the root element",
+            text: "<OAuth><access_token>gho_x</access_token></OAuth>\0",
+            problem: "not well-formed"
+        ),
+        Document(
+            name: "more than 64 KiB",
+            text: "<OAuth><access_token>gho_x</access_token>\(String(repeating: " ", count: 65_536))</OAuth>",
+            problem: "larger than 64 KiB"
+        ),
+        Document(
+            name: "nesting deeper than 16 elements",
+            text: String(repeating: "<a>", count: 17) + String(repeating: "</a>", count: 17),
+            problem: "not well-formed"
+        ),
+        Document(
+            name: "excessive combining marks in a name",
+            text: "<OAuth><a\(String(repeating: "\u{301}", count: 65))/><access_token>gho_x</access_token></OAuth>",
+            problem: "not well-formed"
+        ),
+        Document(
+            name: "excessive combining marks as character references",
+            text: "<OAuth><access_token>gho_x</access_token><a>\(String(repeating: "&#x301;", count: 65))</a></OAuth>",
+            problem: "not well-formed"
+        ),
     ]
 
     @Test(arguments: documents) func parsesOnlyValidXMLTokenResponses(_ test: Document) throws {

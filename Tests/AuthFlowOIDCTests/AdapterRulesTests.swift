@@ -19,12 +19,18 @@ import Testing
         var telling: @Sendable (JSON) -> JSON = { $0 }
         var reading: @Sendable (ProviderResponse) throws -> Void = { _ in }
         var revoking: (@Sendable () throws -> Void)?
+        var checking: @Sendable (_ previous: Credential?) throws -> Void = { _ in }
 
         var issuer: String { base.issuer }
         func metadata(in context: ServerContext) async throws -> ProviderMetadata {
             try await base.metadata(in: context)
         }
         func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws { preparing(&request) }
+        func check(
+            _ credential: Credential,
+            replacing previous: Credential?,
+            in context: ProviderContext
+        ) async throws { try checking(previous) }
         func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
             try await context.identity(for: tokens).map(naming)
         }
@@ -72,6 +78,30 @@ import Testing
         let client = try environment().client(registration: EmulatorEnvironment.registration(), adapter: provider)
         await expectError(.invalidUserInfo) { try await client.signIn() }
         #expect(try await client.credential() == nil)
+    }
+
+    @Test(
+        arguments: [
+            (AuthError(.storageFailed, "No space is left."), .temporarilyUnavailable),
+            (CancellationError(), .networkFailed),
+        ] as [(any Error, AuthError.Code)]
+    )
+    func refreshedTokensThatAnAdapterCannotCheckNowAreNotRejected(_ failure: any Error, _ code: AuthError.Code)
+        async throws
+    {
+        var settings = try EmulatorEnvironment.registration()
+        settings.scopes.append("offline_access")
+        var provider = Self.provider()
+        provider.checking = { previous in if previous != nil { throw failure } }
+        let client = try environment().client(registration: settings, adapter: provider)
+        let credential = try await client.signIn().credential
+        guard case .unchecked(let kept, let error) = try await client.client.refresh(credential) else {
+            Issue.record("The refreshed tokens were accepted or rejected.")
+            return
+        }
+        #expect(error.code == code)
+        #expect(kept.tokens.accessToken == credential.tokens.accessToken)
+        #expect(kept.tokens.expiresAt == credential.tokens.expiresAt)
     }
 
     @Test func addingTheOpenIDScopeInAnAdapterRequiresANonceAndAnIDToken() async throws {

@@ -114,6 +114,16 @@ import Testing
         }
     }
 
+    @Test(arguments: [SignatureAlgorithm.es256, .rs256, .edDSA])
+    func clientSecretJWTRequiresAnHMACAlgorithm(_ algorithm: SignatureAlgorithm) {
+        let secret = Secret(String(repeating: "s", count: 64))
+        let error = #expect(throws: AuthError.self) {
+            try ClientRegistration(registration(.clientSecretJWT(secret, algorithm: algorithm)))
+        }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains("HS256, HS384 or HS512") == true, "\(error as Any)")
+    }
+
     @Test func aRetryUsesANewClientAssertion() async throws {
         let key = try #require(Self.keys[.es256])
         try await EmulatorEnvironment.with(.inProcess, clients: [Self.client(key)]) { environment in

@@ -118,6 +118,22 @@ import Testing
         }
     }
 
+    /// A user, or an automated user agent with a password, would visit the URL.
+    @Test(
+        arguments: ["verification_uri", "verification_uri_complete"],
+        ["http://127.0.0.1:8080/", "http://localhost/", "https://192.168.1.1/"]
+    )
+    func aPublicProviderCannotDirectTheUserToALocalAddress(_ member: String, _ uri: String) async throws {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .deviceAuthorization(.member(member, .string(uri)))
+            let registration = try ClientRegistration(EmulatorEnvironment.registration())
+            let client = OAuthClient(server: environment.server(), registration: registration)
+            let error = await #expect(throws: AuthError.self) { try await client.deviceAuthorization() }
+            #expect(error?.code == .invalidResponse)
+            #expect(error?.message.contains("a loopback or private network address") == true)
+        }
+    }
+
     /// The user enters the code at `verification_uri` instead.
     @Test(arguments: ["file:///etc/passwd", "javascript:alert(1)", "", "http://id.example.com/device?user_code=1"])
     func anUnusableVerificationURIWithTheCodeIsNotShown(_ uri: String) async throws {

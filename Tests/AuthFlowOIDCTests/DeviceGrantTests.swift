@@ -54,6 +54,33 @@ import Testing
         }
     }
 
+    @Test(arguments: ["", 7, nil] as [JSON?]) func aDeviceSignInIsRejectedIfUserInfoDoesNotIdentifyTheUser(
+        _ subject: JSON?
+    ) async throws {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
+            emulator.fault = .tokenResponse(.missingIDToken)
+            emulator.customResponse = { exchange in
+                guard exchange.request.path == "/userinfo" else { return exchange.response }
+                return TransportResponse(
+                    head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+                    body: (try? (["name": "A"] as JSON).replacing("sub", with: subject).serialized()) ?? []
+                )
+            }
+            let client = try environment.client(
+                registration: Self.settings(),
+                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                flows: [.device],
+                host: time.host
+            )
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .invalidUserInfo)
+            #expect(error?.message.contains("has no \"sub\"") == true)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
     @Test(arguments: EmulatorEnvironment.Setting.allCases)
     func signsInWithTheDeviceGrantThroughTheProvidersPages(
         _ setting: EmulatorEnvironment.Setting
@@ -253,12 +280,12 @@ import Testing
         #expect(waits.count == 3)
     }
 
-    /// - Parameter interval: The interval in the only `slow_down` response, after which the user never approves the sign-in.
+    /// - Parameter response: The response to the first poll, after which the user never approves the sign-in.
     /// - Returns: The error, and the number of seconds before it was thrown.
-    private func failure(afterSlowDownTo interval: Int) async throws -> (error: AuthError?, seconds: Double) {
+    private func failure(after response: DevicePollResponse) async throws -> (error: AuthError?, seconds: Double) {
         let time = VirtualTime()
         return try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
-            environment.emulator.devicePollResponses = [.slowDown(interval: interval)]
+            environment.emulator.devicePollResponses = [response]
             let client = try environment.client(
                 registration: Self.settings(),
                 devicePresenter: DecidingPresenter { _ in },
@@ -273,15 +300,22 @@ import Testing
 
     /// The interval of an earlier `slow_down` may be longer than the rest of the code's lifetime.
     @Test func reportsTheExpiryOfACodeAfterASlowDown() async throws {
-        let error = try await failure(afterSlowDownTo: 200).error
+        let error = try await failure(after: .slowDown(interval: 200)).error
         #expect(error?.code == .timedOut)
         #expect(error?.message.hasPrefix("The code expired") == true, "\(error?.message ?? "")")
     }
 
     @Test func endsImmediatelyIfTheProviderRequestsALongerIntervalThanTheCodesLifetime() async throws {
-        let (error, seconds) = try await failure(afterSlowDownTo: 10_000)
+        let (error, seconds) = try await failure(after: .slowDown(interval: 10_000))
         #expect(error?.code == .timedOut)
         #expect(error?.message.contains("10000 s") == true)
+        #expect(seconds < 60)
+    }
+
+    @Test func endsImmediatelyIfTheProviderIsUnavailableUntilTheCodeExpires() async throws {
+        let (error, seconds) = try await failure(after: .unavailable(retryAfter: 3600))
+        #expect(error?.code == .temporarilyUnavailable)
+        #expect(error?.retryAfter == .seconds(3600))
         #expect(seconds < 60)
     }
 

@@ -67,6 +67,8 @@ import Testing
         var encryption = RequestObjectEncryption()
         var hasKey = true
         var metadata: MetadataFault?
+        /// Words of the message; nil for any message.
+        var words: String?
         var testDescription: String { name }
     }
 
@@ -76,17 +78,20 @@ import Testing
         Refusal(
             name: "an algorithm that is not advertised",
             encryption: .init(algorithm: .ecdhESA256KW),
-            metadata: .member("request_object_encryption_alg_values_supported", ["RSA-OAEP-256"])
+            metadata: .member("request_object_encryption_alg_values_supported", ["RSA-OAEP-256"]),
+            words: "does not advertise ECDH-ES+A256KW"
         ),
         Refusal(name: "no algorithm", metadata: .member("request_object_encryption_alg_values_supported", ["RSA1_5"])),
         Refusal(
             name: "no supported content encryption",
-            metadata: .member("request_object_encryption_enc_values_supported", ["X"])
+            metadata: .member("request_object_encryption_enc_values_supported", ["X"]),
+            words: "supports none of the implemented content encryption algorithms"
         ),
         Refusal(
             name: "a content encryption that is not advertised",
             encryption: .init(content: .a128GCM),
-            metadata: .member("request_object_encryption_enc_values_supported", ["A256GCM"])
+            metadata: .member("request_object_encryption_enc_values_supported", ["A256GCM"]),
+            words: "does not accept request objects encrypted with A128GCM"
         ),
     ]) func rejectsRequestObjectEncryptionThatTheProviderDoesNotSupport(_ refusal: Refusal) async throws {
         try await EmulatorEnvironment.with(.inProcess, clients: [client()]) { environment in
@@ -98,6 +103,7 @@ import Testing
             )
             let error = await #expect(throws: AuthError.self) { try await client.authorizationRequest() }
             #expect(error?.code == .unsupported)
+            if let words = refusal.words { #expect(error?.message.contains(words) == true, "\(error?.message ?? "")") }
         }
     }
 

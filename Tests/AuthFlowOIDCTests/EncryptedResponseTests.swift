@@ -90,6 +90,21 @@ import Testing
         #expect(try await client.userInfo()["name"] == "Alice Example")
     }
 
+    @Test func rejectsUnencryptedUserInfoIfEncryptionIsRequired() async throws {
+        let key = try #require(Self.keys[.ecdhES])
+        let registered = Self.client(key, .ecdhES, responses: [])
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        let values = try Self.registration([key]) {
+            $0.encryptedResponses = [.userInfo]
+            $0.requestsUserInfoAtSignIn = false
+        }
+        let client = try environment.client(registration: values)
+        _ = try await client.signIn()
+        let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
+        #expect(error?.code == .invalidUserInfo)
+        #expect(error?.message.contains("must be encrypted, but is not") == true)
+    }
+
     @Test(arguments: [ResponseMode.jwt, .formPostJWT]) func readsAnEncryptedAuthorizationResponse(_ mode: ResponseMode)
         async throws
     {

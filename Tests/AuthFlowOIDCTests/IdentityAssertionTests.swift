@@ -45,6 +45,7 @@ import Testing
         func machine(
             of other: AuthClient? = nil,
             dpop: Bool = false,
+            dpopKey: SigningKeySource? = nil,
             store: any TokenStore = MemoryTokenStore(),
             transport: (any HTTPTransport)? = nil,
             host: HostServices = .system
@@ -54,6 +55,7 @@ import Testing
             values.scopes = ["chat.read"]
             values.resources = ["https://chat.example.com/"]
             values.usesDPoP = dpop
+            values.dpopKey = dpopKey
             let user = other ?? user
             return try api.client(
                 registration: values,
@@ -87,6 +89,18 @@ import Testing
         _ = try await environment.user.signIn()
         let tokens = try await environment.machine(dpop: false).freshTokens()
         #expect(tokens.tokenType == "DPoP")
+    }
+
+    /// Otherwise, the tokens would be bound to the generated key of the first sign-in, which can be copied.
+    @Test func anAssertionIsNotUsedWithAKeyOtherThanTheConfiguredDPoPKey() async throws {
+        let environment = try Environment(dpop: true)
+        _ = try await environment.user.signIn()
+        let key = SigningKeySource(try PrivateKey(generatedFor: .es256))
+        let machine = try environment.machine(dpop: true, dpopKey: key)
+        let error = await #expect(throws: AuthError.self) { try await machine.freshTokens() }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains("bound to a DPoP key other than this client's") == true)
+        #expect(!environment.api.emulator.requests.contains("POST /token"))
     }
 
     /// No tokens are returned after a sign-out, and the next user who signs in gets separate tokens.

@@ -6,14 +6,32 @@ import HTTPTypes
 import Synchronization
 import Testing
 
+/// An API that responds to uploads with a stream.
+private struct StreamingAPI: HTTPTransport {
+    let base: any HTTPTransport
+    let body: String
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse { try await base.send(call) }
+
+    func stream(_ call: TransportRequest, body upload: UploadBody) async throws -> ResponseStream {
+        _ = try await upload.collected()
+        return ResponseStream(head: HTTPResponse(status: .ok), body: ResponseBody(Array(body.utf8)))
+    }
+}
+
 /// Uploads that the proxy forwards as a stream.
 @Suite struct ProxyUploadTests {
-    private static func proxy(_ server: SessionServer, duration: Duration = .seconds(900)) throws -> ResourceProxy {
+    private static func proxy(
+        _ server: SessionServer,
+        duration: Duration = .seconds(900),
+        maximumResponseSize: Int = 1024
+    ) throws -> ResourceProxy {
         let route = try ResourceProxy.Route(
             "/api/",
             to: Endpoint("https://api.example.com/"),
             methods: [.get, .post],
             maximumRequestSize: 10,
+            maximumResponseSize: maximumResponseSize,
             streamsRequests: true,
             maximumStreamDuration: duration
         )
@@ -104,6 +122,18 @@ import Testing
             let proxy = try Self.proxy(server, duration: duration)
             #expect(await proxy.streamedResponse(to: request, upload: body)?.head.status.code == status)
             #expect(!isAsked.withLock { $0 })
+        }
+    }
+
+    @Test(arguments: [("12345", 200), ("123456", 502)])
+    func aResponseToAnUploadThatExceedsTheMaximumSizeIsRejected(_ body: String, _ status: Int) async throws {
+        try await WebEnvironment.run { web in
+            let server = try web.process(transport: StreamingAPI(base: web.environment.transport, body: body))
+            let proxy = try Self.proxy(server, maximumResponseSize: 5)
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let response = await proxy.streamedResponse(to: Self.request(browser), upload: Self.upload("photo"))
+            #expect(response?.head.status.code == status)
         }
     }
 

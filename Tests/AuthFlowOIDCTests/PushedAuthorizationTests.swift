@@ -369,6 +369,18 @@ import Testing
         ),
         Grant(testDescription: "fewer actions", granted: [["type": "payment", "actions": []]], isCovered: false),
         Grant(testDescription: "another type", granted: [["type": "account"]], isCovered: false),
+        Grant(
+            testDescription: "a list instead of one action",
+            granted: [["type": "payment", "actions": ["status"]]],
+            isCovered: false,
+            requested: [["type": "payment", "actions": "initiate"]]
+        ),
+        Grant(
+            testDescription: "an action instead of an empty list",
+            granted: [["type": "payment", "actions": "initiate"]],
+            isCovered: false,
+            requested: [["type": "payment", "actions": []]]
+        ),
         Grant(testDescription: "nothing", granted: [], isCovered: false),
         Grant(testDescription: "no member", granted: nil, isCovered: false),
         Grant(testDescription: "not an array", granted: "payment", isCovered: false),
@@ -409,6 +421,15 @@ import Testing
         options.authorizationDetails = [["type": "unheard of"]]
         let error = await #expect(throws: AuthError.self) { try await client().authorizationRequest(options) }
         #expect(error?.code == .unsupported)
+    }
+
+    /// RFC 9396 section 10: the list of supported types is optional.
+    @Test func requestsAnyAuthorizationDetailsTypeIfTheProviderListsNone() async throws {
+        environment.emulator.fault = .metadata(.member("authorization_details_types_supported", nil))
+        var options = AuthorizationOptions()
+        options.authorizationDetails = [["type": "unheard of"]]
+        let request = try await client { $0.pushedRequests = .never }.authorizationRequest(options)
+        #expect(query(request.url)["authorization_details"]?.contains("unheard of") == true)
     }
 }
 

@@ -201,6 +201,50 @@ import Testing
         #expect(await code { try await client.refresh().tokens } == nil)
     }
 
+    @Test func theRefreshTokenInAnErrorResponseIsNotStored() async throws {
+        let client = try life.client()
+        let credential = try await client.signIn().credential
+        var response = Self.response(400, "invalid_request")
+        response.body = Array(#"{"error": "invalid_request", "refresh_token": "planted"}"#.utf8)
+        life.transport.respond(response)
+        let error = await #expect(throws: AuthError.self) { try await client.client.refresh(credential) }
+        #expect(error?.code == .providerRejected && error?.providerError?.error == "invalid_request")
+    }
+
+    /// There is nothing to store, and the old access token is still valid.
+    @Test func aRejectedResponseThatRepeatsTheRefreshTokenLeavesTheCredentialUnchanged() async throws {
+        let client = try life.client()
+        let credential = try await client.signIn().credential
+        let repeated = try #require(credential.tokens.refreshToken).exposed
+        var response = Self.response(200, "")
+        response.body = Array(
+            #"{"access_token": "a", "token_type": "mac", "refresh_token": "\#(repeated)"}"#.utf8
+        )
+        life.transport.respond(response)
+        let error = await #expect(throws: AuthError.self) { try await client.client.refresh(credential) }
+        #expect(error?.code == .unsupported && error?.message.contains("mac") == true)
+    }
+
+    /// The rotated refresh token must be kept, but a device secret that no request could contain would make the record too large.
+    @Test func aDeviceSecretThatIsTooLargeIsNotStoredWithTheNewRefreshToken() async throws {
+        let client = try life.client()
+        let credential = try await client.signIn().credential
+        let secret = String(repeating: "x", count: 200_000)
+        var response = Self.response(200, "")
+        response.body = Array(
+            #"{"access_token": "a", "token_type": "Bearer", "refresh_token": "new", "device_secret": "\#(secret)"}"#
+                .utf8
+        )
+        life.transport.respond(response)
+        guard case .rejected(let updated, let error) = try await client.client.refresh(credential) else {
+            Issue.record("The response was not rejected.")
+            return
+        }
+        #expect(error.code == .invalidResponse)
+        #expect(updated.tokens.refreshToken == Secret("new"))
+        #expect(updated.tokens.deviceSecret == nil)
+    }
+
     /// A response for another user (for example, from a gateway's cache) that also fails an earlier check.
     @Test func theRefreshTokenOfAnotherUserIsNeverStored() async throws {
         let client = try life.client()

@@ -127,6 +127,16 @@ private struct Basket: SessionData, Equatable {
         }
     }
 
+    /// The program upgrades older data, but cannot know what newer data means.
+    @Test func newerSessionDataIsNotPassedToTheUpgrade() async throws {
+        try await withSession { _, server, _, session in
+            try await server.updateData(of: session) { (data: inout NewSettings?) in data = NewSettings() }
+            let error = await #expect(throws: AuthError.self) { try await server.data(Settings.self, of: session) }
+            #expect(error?.code == .sessionDataUnusable)
+            #expect(error?.message.contains("newer than this program's version (2)") == true)
+        }
+    }
+
     @Test func dataOfAnEndedSessionCannotBeUpdated() async throws {
         try await withSession { web, server, browser, session in
             _ = try await browser.send(.post, "/logout", to: try web.process(), WebBrowser.ownPage)

@@ -40,6 +40,23 @@ import Testing
         }
     }
 
+    @Test func aLogoutRequestWithoutExactlyOneTokenIsRejected() async throws {
+        try await WebEnvironment.run { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            try await browser.signIn(web, at: server)
+            let emulator = web.environment.emulator
+            let token = try emulator.logoutToken(for: WebEnvironment.client.id, subject: "248289761001")
+            let path = "/backchannel-logout"
+            let one = "logout_token=\(token)"
+            for form in ["\(one)&\(one)", "\(one)&logout_token=", "a=b", ""] {
+                let response = try await WebBrowser().send(.post, path, to: server, body: Array(form.utf8))
+                #expect(response.status == 400)
+                #expect(String(decoding: response.body, as: UTF8.self).contains("exactly one logout_token"))
+            }
+            #expect(try await browser.session(at: server) != nil)
+        }
+    }
+
     /// One process records a logout token with its first key, and another process looks up the token with all of its keys.
     @Test(arguments: [([old, new], [new, old]), ([new, old], [old, new]), ([old], [new, old])])
     func aLogoutTokenAbortsAPendingSignInDuringATagKeyRotation(

@@ -187,6 +187,23 @@ import Testing
         }
     }
 
+    /// The application behind the proxy would receive another field, or another user's name.
+    @Test(arguments: [
+        ("Vertrieb S\u{FC}d", 204), ("staff\r\nX-User: admin", 403), ("staff\n", 403), ("st\u{7F}aff", 403),
+        (" staff", 403), ("staff ", 403), ("", 403),
+    ]) func forwardAuthRejectsAClaimThatIsNotTheValueOfAHeaderField(_ claim: String, _ status: Int) async throws {
+        try await WebEnvironment.run { web in
+            web.environment.emulator.fault = .idToken(.claim("team", .string(claim)))
+            let (server, browser) = (try web.process(), WebBrowser())
+            try await browser.signIn(web, at: server)
+            let name = try #require(HTTPField.Name("X-Team"))
+            let auth = ForwardAuth(server: server, fields: [name: .claim("team")])
+            let response = await auth.response(to: browser.request(.get, "/forward-auth"))
+            #expect(response?.status == status)
+            #expect(response?.head.headerFields[name] == (status == 204 ? claim : nil))
+        }
+    }
+
     /// With Lax cookies, a request from a cross-site page may contain the session cookie, so the method is checked.
     @Test(arguments: [
         ("POST", "cross-site", 403), ("GET", "cross-site", 204), ("HEAD", "cross-site", 204),

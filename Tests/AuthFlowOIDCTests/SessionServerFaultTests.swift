@@ -52,6 +52,8 @@ private final class WatchedStore: SessionTokenStore {
     func touch(_ key: RecordKey) async throws -> Bool { await base.touch(key) }
     /// Makes `size` concurrent record lookups wait for one another, both before and after reading.
     func meet(_ size: Int) { meeting.withLock { $0 = Meeting(size: size, rounds: 2) } }
+    /// The number of lookups that wait for the others.
+    var waiting: Int { meeting.withLock { $0.waiting.count } }
     func records(tagged tag: RecordTag) async throws -> [TaggedRecord] {
         await arrive()
         let found = await base.records(tagged: tag)
@@ -190,6 +192,7 @@ private final class WatchedStore: SessionTokenStore {
         #expect(SessionServer.path(of: request) == nil)
         let cookies = RequestCookies(request)
         #expect(cookies.named("").map(\.name) == ["a", "b"])
+        #expect(cookies.named("b").map(\.name) == ["b"])
         #expect(cookies["a"] == "" && cookies["b"] == "1")
         request.path = "/a?\(marks)"
         #expect(SessionServer.path(of: request) == "/a")
@@ -247,6 +250,55 @@ private final class WatchedStore: SessionTokenStore {
                 held.released.continuation.finish()
                 for try await status in group { #expect(status == 303) }
             }
+        }
+    }
+
+    /// Anyone can send such requests, and each of them writes to the store.
+    @Test(.timeLimit(.minutes(1))) func limitsConcurrentFrontChannelLogoutsPerProcess() async throws {
+        try await withWeb { web, _, store in
+            let path = "/frontchannel-logout"
+            let server = try web.process { $0.frontChannelLogoutPath = path }
+            let issuer = web.environment.emulator.issuer
+            @Sendable func logOut(_ session: Int) async throws -> TransportResponse {
+                let query = FormURLEncoding.encodeQuery(["iss": issuer, "sid": "\(session)"])
+                return try await WebBrowser().send(.get, "\(path)?\(query)", to: server)
+            }
+            // The lookups of 32 requests wait for one more lookup.
+            store.meet(33)
+            try await withThrowingTaskGroup(of: Int.self) { group in
+                for session in 0..<32 { group.addTask { try await logOut(session).status } }
+                while store.waiting < 32 { await Task.yield() }
+                let rejected = try await logOut(32)
+                #expect(rejected.status == 503)
+                #expect(rejected.head.headerFields[.retryAfter] == "2")
+                _ = try await store.records(tagged: RecordTag(["another lookup"]))
+                for try await status in group { #expect(status == 200) }
+            }
+        }
+    }
+
+    /// The record of a logout that arrived during the sign-in may have expired.
+    @Test(arguments: [(599.0, 200), (600.0, 400)])
+    func aSignInIsRejectedIfTheProcessWasPausedForTooLong(_ pause: Double, _ status: Int) async throws {
+        let time = TestTime()
+        try await EmulatorEnvironment.with(
+            .inProcess,
+            clients: [WebEnvironment.client],
+            now: { time.now }
+        ) { environment in
+            let web = WebEnvironment(environment)
+            let server = try web.process(
+                host: time.host,
+                options: { options in
+                    options.hooks.onSignIn = { _ in
+                        time.advance(pause)
+                        return .accept
+                    }
+                }
+            )
+            let browser = WebBrowser()
+            #expect(try await browser.signIn(web, at: server).status == status)
+            #expect((browser.session != nil) == (status == 200))
         }
     }
 

@@ -314,6 +314,147 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
+    /// A server calls this function before it reads the body of a request.
+    @Test func theProxyRejectsARequestWithoutASessionIdentifierBeforeItsBodyIsRead() async throws {
+        try await withWeb { web, server in
+            let route = try ResourceProxy.Route("/api/", to: "https://api.example.com/", methods: [.post])
+            let proxy = ResourceProxy(server: server, routes: [route])
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let identifier = try #require(browser.session)
+            func refusal(_ cookie: String?) -> Int? {
+                browser.cookies["__Host-Http-authflow"] = cookie
+                return proxy.refusal(of: browser.request(.post, "/api/photos", WebBrowser.ownPage))?.status
+            }
+            #expect(refusal(identifier) == nil)
+            let zeros = String(repeating: "A", count: 42)
+            // The last bits of a canonical identifier are zero.
+            let malformed = [zeros, "\(zeros)AA", "\(zeros)B", "\(zeros)!", "\(identifier).", "\(identifier).x", ""]
+            #expect(refusal(nil) == 401)
+            for cookie in malformed { #expect(refusal(cookie) == 401, "\(cookie)") }
+        }
+    }
+
+    /// Browsers send some characters that RFC 3986 does not allow, and Foundation would then encode the whole path or query again.
+    @Test(arguments: ["x", "x|y", "x%20y|z", "x?a|b", "x?filter[name]=J%C3%BCrgen", "x^y?{a}`b", "x?100%"])
+    func theProxyForwardsAURLAsTheBrowserSentIt(_ path: String) async throws {
+        try await withWeb { web, _ in
+            let paths = Mutex<[String]>([])
+            let api = APITransport(web.environment.transport) { request, _ in
+                paths.withLock { $0.append(request.path ?? "") }
+                return TransportResponse(head: HTTPResponse(status: .ok))
+            }
+            let server = try web.process(transport: api)
+            let route = try ResourceProxy.Route("/api/", to: "https://api.example.com/a%20b/")
+            let proxy = ResourceProxy(server: server, routes: [route])
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            _ = await proxy.response(to: browser.request(.get, "/api/\(path)", WebBrowser.ownPage))
+            #expect(paths.withLock { $0 } == ["/a%20b/\(path)"])
+        }
+    }
+
+    @Test(arguments: [
+        ("api/", "https://api.example.com/"), ("/api", "https://api.example.com/"),
+        ("/api/", "https://api.example.com"), ("/api/", "https://api.example.com/v1"),
+        ("/api/", "https://api.example.com/?key=1/"),
+    ]) func rejectsAProxyRouteWhosePrefixOrTargetDoesNotEndWithASlash(_ prefix: String, _ target: String) throws {
+        let target = try Endpoint(target)
+        let error = #expect(throws: AuthError.self) { try ResourceProxy.Route(prefix, to: target) }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains("must start and end with a slash") == true)
+    }
+
+    /// A frame with the `sandbox` attribute sends the origin "null", whichever site it is on.
+    @Test(arguments: [(nil, false), ("same-origin", true), ("none", false), ("same-site", false)])
+    func aRequestWithAnOpaqueOriginIsOwnOnlyIfTheBrowserIndicatesTheSameOrigin(_ site: String?, _ isOwn: Bool)
+        async throws
+    {
+        try await withWeb { _, server in
+            var request = WebBrowser().request(.post, "/", WebBrowser.ownPage)
+            request.headerFields[.origin] = "null"
+            request.headerFields[try #require(HTTPField.Name("Sec-Fetch-Site"))] = site
+            #expect(server.isFromOwnPage(request) == isOwn)
+            #expect(server.isFromOwnForm(request) == isOwn)
+        }
+    }
+
+    @Test func rejectsABodyOfMoreThan64KiB() async throws {
+        try await withWeb { web, server in
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            for (size, status) in [(65_537, 413), (65_536, 303)] {
+                let body = [UInt8](repeating: UInt8(ascii: "a"), count: size)
+                let response = try await browser.send(.post, "/logout", to: server, WebBrowser.ownPage, body: body)
+                #expect(response.status == status)
+                #expect((browser.session != nil) == (status == 413))
+            }
+        }
+    }
+
+    struct InvalidOption: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        let message: String
+        let change: @Sendable (inout SessionServerOptions) -> Void
+
+        init(_ name: String, _ message: String, _ change: @escaping @Sendable (inout SessionServerOptions) -> Void) {
+            self.testDescription = name
+            self.message = message
+            self.change = change
+        }
+    }
+
+    private static let invalidOptions = [
+        InvalidOption("no sessions", "sessionsPerUser must be at least 1") { $0.sessionsPerUser = 0 },
+        InvalidOption("an origin with a slash", "must be written as https://app.example.com.") {
+            $0.origin = "https://app.example.com/"
+        },
+        InvalidOption("an origin in upper case", "must be written as https://app.example.com.") {
+            $0.origin = "https://APP.example.com"
+        },
+        InvalidOption("an origin with the default port", "must be written as https://app.example.com.") {
+            $0.origin = "https://app.example.com:443"
+        },
+        InvalidOption("a field of every page", "Any page can send the field Accept.") { $0.headerName = "Accept" },
+        InvalidOption("a field of the browser", "Any page can send the field Sec-Fetch-Mode.") {
+            $0.headerName = "Sec-Fetch-Mode"
+        },
+        InvalidOption("a cookie name with a space", "cookie name is empty or contains") {
+            $0.cookieName = "__Host-a b"
+        },
+        InvalidOption("a cookie name with a semicolon", "cookie name is empty or contains") {
+            $0.cookieName = "__Host-a;Path"
+        },
+        // Without TLS, the prefix is removed.
+        InvalidOption("an empty cookie name", "cookie name is empty or contains") {
+            $0.origin = "http://127.0.0.1:8080"
+            $0.allowsPlainHTTPOnLoopback = true
+            $0.cookieName = "__Host-"
+        },
+        InvalidOption("a route without a slash", "path that starts with a slash") { $0.loginPath = "login" },
+        InvalidOption("an empty route", "path that starts with a slash") { $0.frontChannelLogoutPath = "" },
+    ]
+
+    @Test(arguments: invalidOptions)
+    func rejectsOptionsThatWouldBeUnsafeOrIneffective(_ option: InvalidOption) async throws {
+        try await withWeb { web, _ in
+            let error = #expect(throws: AuthError.self) { _ = try web.process(options: option.change) }
+            #expect(error?.code == .invalidConfiguration)
+            #expect(error?.message.contains(option.message) == true)
+        }
+    }
+
+    @Test(arguments: [ResponseMode.fragment, .fragmentJWT])
+    func rejectsAResponseModeWhoseResponsesDoNotReachTheServer(_ mode: ResponseMode) async throws {
+        try await withWeb { web, _ in
+            let error = #expect(throws: AuthError.self) {
+                _ = try web.process(registration: { $0.responseMode = mode })
+            }
+            #expect(error?.code == .invalidConfiguration)
+            #expect(error?.message.contains("Browsers do not send fragments to a server") == true)
+        }
+    }
+
     /// Users rely on the message that all sessions have ended.
     @Test func signingOutEverywhereFailsIfTheSessionHasAlreadyEnded() async throws {
         try await withWeb { web, server in

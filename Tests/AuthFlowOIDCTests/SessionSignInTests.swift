@@ -266,20 +266,46 @@ import Testing
         }
     }
 
+    /// Starts a silent sign-in at a provider where the user is signed in, and returns the response to the callback.
+    private func signInSilently(
+        _ browser: WebBrowser,
+        _ web: WebEnvironment,
+        at server: SessionServer,
+        returnTo page: String
+    ) async throws -> TransportResponse {
+        var options = SessionSignInOptions(returnPath: page)
+        options.authorization.prompt = AuthorizationOptions.Prompt.none
+        let response = await server.signIn(browser.request(.get, "/"), options)
+        browser.keep(response)
+        let url = try #require(response.head.headerFields[.location])
+        let redirect = try web.environment.emulator.redirect(for: url, as: OIDCEmulator.User.alice.username)
+        return try await browser.send(.get, String(redirect.dropFirst(WebEnvironment.origin.count)), to: server)
+    }
+
+    /// The user has not started this sign-in, so no page about it is displayed.
+    @Test func aSilentSignInThatTheApplicationRefusesReturnsToTheAppAndPreservesTheSession() async throws {
+        try await WebEnvironment.run { web in
+            let server = try web.process(options: { options in
+                options.hooks.onSignIn = { $0.returnPath == "/inbox" ? .refuse("Not now.") : .accept }
+            })
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let before = browser.session
+            let page = try await signInSilently(browser, web, at: server, returnTo: "/inbox")
+            #expect(page.status == 200)
+            #expect(String(decoding: page.body, as: UTF8.self).contains("url=/inbox?silent_sign_in=failed\""))
+            #expect(browser.session == before)
+            #expect(try await browser.session(at: server) != nil)
+        }
+    }
+
     @Test func aSilentSignInThatSucceedsReplacesTheSession() async throws {
         try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             let before = browser.session
-            var options = SessionSignInOptions(returnPath: "/inbox?folder=1")
-            options.authorization.prompt = AuthorizationOptions.Prompt.none
-            let response = await server.signIn(browser.request(.get, "/"), options)
-            browser.keep(response)
-            let url = try #require(response.head.headerFields[.location])
-            let redirect = try web.environment.emulator.redirect(for: url, as: OIDCEmulator.User.alice.username)
-            let callback = String(redirect.dropFirst(WebEnvironment.origin.count))
-            let page = String(decoding: try await browser.send(.get, callback, to: server).body, as: UTF8.self)
-            #expect(page.contains("url=/inbox?folder=1\""))
+            let page = try await signInSilently(browser, web, at: server, returnTo: "/inbox?folder=1")
+            #expect(String(decoding: page.body, as: UTF8.self).contains("url=/inbox?folder=1\""))
             let session = try #require(try await browser.session(at: server))
             #expect(browser.session != before)
             #expect(try await server.sessions(ofUserOf: session).count == 1)
@@ -337,6 +363,15 @@ import Testing
             #expect(response.status == 303)
             let lax = try web.process(options: { $0.sameSite = .lax })
             #expect(try await WebBrowser().send(.get, "/login", to: lax, Self.fromElsewhere).status == 303)
+        }
+    }
+
+    /// The browser cannot send the form again with the Strict cookie, so there is no page that continues the sign-in.
+    @Test func aSignInStartedByAFormOnAnotherSiteRedirectsToTheProvider() async throws {
+        try await WebEnvironment.run { web in
+            let request = WebBrowser().request(.post, "/subscribe", Self.fromElsewhere)
+            let response = try await web.process().signIn(request)
+            #expect(try parameters(response, web)["client_id"] == WebEnvironment.client.id)
         }
     }
 
@@ -405,6 +440,17 @@ import Testing
                 at: server
             )
             #expect(String(decoding: response.body, as: UTF8.self).contains("content=\"0;url=/\""))
+        }
+    }
+
+    @Test(arguments: [
+        ("/app/orders?id=7", "/app/orders?id=7"), ("/help/", "/help/"), ("/admin", "/"), ("/apps", "/"),
+        ("/a?/app/", "/"), ("/app/../admin", "/"), ("/app/%2e%2e/admin", "/"),
+    ]) func theSignInReturnsOnlyToAPathWithAnAllowedPrefix(_ path: String, _ expected: String) async throws {
+        try await WebEnvironment.run { web in
+            let server = try web.process(options: { $0.returnPrefixes = ["/app/", "/help/"] })
+            let response = try await WebBrowser().signIn(web, at: server, returnTo: path)
+            #expect(String(decoding: response.body, as: UTF8.self).contains("content=\"0;url=\(expected)\""))
         }
     }
 

@@ -256,8 +256,8 @@ import Testing
         }
     }
 
-    @Test(arguments: [["a", "a"], ["A"], [""], ["a.b"], [String(repeating: "a", count: 33)]])
-    func duplicateOrInvalidProviderNamesAreRejected(_ names: [String]) async throws {
+    @Test(arguments: [[], ["a", "a"], ["A"], [""], ["a.b"], [String(repeating: "a", count: 33)]] as [[String]])
+    func missingDuplicateOrInvalidProviderNamesAreRejected(_ names: [String]) async throws {
         try await withEnvironment { environment in
             let client = try environment.process().credentials.client
             let error = #expect(throws: AuthError.self) {
@@ -268,6 +268,7 @@ import Testing
                 )
             }
             #expect(error?.code == .invalidConfiguration)
+            #expect(error?.message.contains("each with a unique name") == true)
         }
     }
 }

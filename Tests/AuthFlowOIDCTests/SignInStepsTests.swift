@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowJSON
+import AuthFlowOIDC
 import AuthFlowTesting
 import Expectations
 import Foundation
@@ -44,14 +45,16 @@ import Testing
     @Test(arguments: [
         "version", "url", "redirect_uri", "issuer", "expires_at", "client_id", "state", "code_verifier",
         "response_mode", "scopes", "resources", "binding", "nonce", "max_age", "acr_values", "dpop_key",
+        "authorization_details", "iss_required",
     ]) func aDamagedStoredAuthorizationRequestIsRejected(_ member: String) async throws {
         let request = try await client { $0.usesDPoP = true }
             .authorizationRequest(.init(maxAge: .seconds(60)))
         let stored = try JSONDecoder().decode(String.self, from: try JSONEncoder().encode(request))
         var json = try #require(try JSON(parsing: Array(stored.utf8)).object)
-        #expect(json[member] != nil || member == "acr_values")
+        #expect(json[member] != nil || ["acr_values", "authorization_details"].contains(member))
         // An empty state would match an empty state in the response.
-        for damage in [JSON.bool(true), .null, ["x": 1]] + (member == "state" ? [""] : []) {
+        let isBoolean = member == "iss_required"
+        for damage in [isBoolean ? 1 : JSON.bool(true), .null, ["x": 1]] + (member == "state" ? [""] : []) {
             json[member] = damage
             let text = String(decoding: try JSON.object(json).serialized(), as: UTF8.self)
             let bytes = try JSONEncoder().encode(text)
@@ -159,8 +162,41 @@ import Testing
         for client in [elsewhere, try client { $0.clientID = "another" }] {
             let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
             #expect(error?.code == .invalidCallback)
+            #expect(error?.message.contains("belongs to another client or server") == true, "\(error as Any)")
         }
         #expect(!other.emulator.requests.contains("POST /token"))
+    }
+
+    /// The author of a configuration could combine another party's issuer with their own token endpoint.
+    @Test func doesNotSendTheCodeToOtherEndpointsThanThoseOfTheRequest() async throws {
+        let request = try await client().authorizationRequest()
+        let callback = try await environment.visit(request.url)
+        let endpoints = ProviderMetadata(
+            issuer: environment.emulator.issuer,
+            tokenEndpoint: Endpoint("https://evil.example.com/token")
+        )
+        let elsewhere = OAuthClient(
+            server: environment.server(OIDCProvider(issuer: environment.emulator.issuer, endpoints: endpoints)),
+            registration: try ClientRegistration(EmulatorEnvironment.registration())
+        )
+        let error = await #expect(throws: AuthError.self) { try await elsewhere.exchange(callback, for: request) }
+        #expect(error?.code == .invalidCallback)
+        #expect(error?.message.contains("The authorization code was not sent") == true, "\(error as Any)")
+    }
+
+    @Test func rejectsAResponseThatArrivedAtAnotherRedirectURI() async throws {
+        let client = try client()
+        let request = try await client.authorizationRequest()
+        let parameters = try await environment.visit(request.url).drop { $0 != "?" }.dropFirst()
+        let response = try #require(
+            try RedirectResponse(encoded: parameters, at: "https://app.example.com/callback", decrypt: nil)
+        )
+        let error = await #expect(throws: AuthError.self) {
+            _ = try await client.exchange(.response(response), for: request, reporter: FlowReporter())
+        }
+        #expect(error?.code == .invalidCallback)
+        #expect(error?.message.contains("did not arrive at the requested redirect URI") == true, "\(error as Any)")
+        #expect(!environment.emulator.requests.contains("POST /token"))
     }
 
     @Test func authorizationOptionsApplyToASingleRequest() async throws {

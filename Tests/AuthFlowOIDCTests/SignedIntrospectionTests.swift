@@ -121,6 +121,22 @@ import Testing
         #expect(error?.message.contains("not signed") == true, "\(error?.message ?? "")")
     }
 
+    /// RFC 7662 section 2.2 and RFC 9701 section 5 define only responses with status 200.
+    @Test(arguments: [nil, SignedIntrospection()] as [SignedIntrospection?])
+    func rejectsAnIntrospectionResponseWithoutStatus200(_ demand: SignedIntrospection?) async throws {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        environment.emulator.customResponse = { exchange in
+            var response = exchange.response
+            if exchange.request.path == "/introspect" { response.head.status = .created }
+            return response
+        }
+        let client = try environment.client(registration: Self.registration(demand))
+        _ = try await client.signIn()
+        let error = await #expect(throws: AuthError.self) { try await client.introspect() }
+        #expect(error?.code == .providerRejected && error?.status == 201)
+        #expect(error?.message.contains("did not report whether the token is active") == true, "\(error as Any)")
+    }
+
     /// Some providers set the response's `aud` to the audience of the token.
     @Test func acceptsAnIntrospectionResponseForTheConfiguredAudience() async throws {
         let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))

@@ -73,6 +73,38 @@ import Testing
         #expect(try await client.exchange(callback, for: request).identity != nil)
     }
 
+    @Test func aNullErrorInASignedResponseIsNotAnError() async throws {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        environment.emulator.fault = .signedResponse(.claim("error", .null))
+        let client = try client(environment)
+        let request = try await client.authorizationRequest()
+        let callback = try environment.emulator.redirect(for: request.url, as: "alice")
+        #expect(try await client.exchange(callback, for: request).identity != nil)
+    }
+
+    /// The receiver of the redirect, such as a user agent, might not know that the client requires encryption.
+    @Test func rejectsADecodedResponseThatIsNotEncryptedIfTheClientRequiresEncryption() async throws {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        var values = try EmulatorEnvironment.registration()
+        values.responseMode = .jwt
+        values.decryptionKeys = DecryptionKeySource([try DecryptionKey()])
+        values.encryptedResponses = [.authorizationResponse]
+        let client = OAuthClient(server: environment.server(), registration: try ClientRegistration(values))
+        let request = try await client.authorizationRequest()
+        let response = try RedirectResponse(
+            try environment.emulator.redirect(for: request.url, as: "alice"),
+            at: request.redirectURI,
+            ResponseMode.jwt.delivery,
+            decrypt: { $0 }
+        )
+        let error = await #expect(throws: AuthError.self) {
+            _ = try await client.exchange(.response(response), for: request, reporter: FlowReporter())
+        }
+        #expect(error?.code == .invalidCallback)
+        #expect(error?.message.contains("it is not encrypted") == true, "\(error as Any)")
+        #expect(!environment.emulator.requests.contains("POST /token"))
+    }
+
     @Test func reportsTheErrorInASignedAuthorizationResponse() async throws {
         let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
         var values = try EmulatorEnvironment.registration()

@@ -7,27 +7,52 @@ import Testing
 
 /// Token exchange (RFC 8693).
 @Suite struct TokenExchangeTests {
-    private static func response(_ tokenType: String, _ issued: TokenExchange.TokenType) -> TransportResponse {
-        TransportResponse(
+    private static func response(
+        _ tokenType: String,
+        _ issued: TokenExchange.TokenType?,
+        idToken: String? = "e30.e30.AAAA"
+    ) -> TransportResponse {
+        var members: [String: JSON] = ["access_token": "issued", "token_type": .string(tokenType)]
+        members["issued_token_type"] = issued.map { .string($0.rawValue) }
+        members["id_token"] = idToken.map(JSON.string)
+        return TransportResponse(
             head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
-            body: Array(
-                #"{"access_token": "issued", "token_type": "\#(tokenType)", "issued_token_type": "\#(issued.rawValue)", "id_token": "e30.e30.AAAA"}"#
-                    .utf8
-            )
+            body: (try? JSON.object(members).serialized()) ?? []
         )
+    }
+
+    private func client(_ response: TransportResponse) throws -> OAuthClient {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        let network = FlakyTransport(environment.transport)
+        network.respond(response)
+        return try environment.client(transport: network).client
     }
 
     private func exchange(
         for requested: TokenExchange.TokenType?,
         _ response: TransportResponse = response("N_A", .jwt)
     ) async throws -> TokenSet {
-        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
-        let network = FlakyTransport(environment.transport)
-        network.respond(response)
-        let client = try environment.client(transport: network)
         var exchange = TokenExchange(Secret("subject"), type: .accessToken)
         exchange.requestedTokenType = requested
-        return try await client.client.tokenExchange(exchange)
+        return try await client(response).tokenExchange(exchange)
+    }
+
+    /// RFC 8693 section 2.2.1 requires it, but some providers omit it.
+    @Test func acceptsAResponseWithoutTheTypeOfTheIssuedToken() async throws {
+        let tokens = try await exchange(for: .accessToken, Self.response("Bearer", nil, idToken: nil))
+        #expect(tokens.accessToken.exposed == "issued")
+    }
+
+    /// The tokens may belong to any user.
+    @Test func aSharedSignInIsRejectedIfTheIssuedTokensDoNotIdentifyTheUser() async throws {
+        var exchange = TokenExchange(Secret("subject"), type: .idToken, scopes: ["profile"])
+        exchange.subject = "alice"
+        let client = try client(Self.response("Bearer", .accessToken, idToken: nil))
+        let error = await #expect(throws: AuthError.self) {
+            try await client.signIn(by: exchange, reporter: FlowReporter())
+        }
+        #expect(error?.code == .invalidIDToken)
+        #expect(error?.message.contains("do not belong to the user whose sign-in was shared") == true)
     }
 
     @Test(arguments: [nil, TokenExchange.TokenType.accessToken])

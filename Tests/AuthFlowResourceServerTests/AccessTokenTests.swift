@@ -5,6 +5,13 @@ import Testing
 
 typealias Change = @Sendable (inout [String: JSON]) -> Void
 
+/// A change that makes a valid input invalid, and a part of the reason for its rejection.
+struct Flaw: Sendable {
+    let reason: String
+    let change: Change
+    init(_ reason: String, _ change: @escaping Change) { (self.reason, self.change) = (reason, change) }
+}
+
 /// JWT access tokens (RFC 9068 section 4).
 @Suite struct AccessTokenTests {
     @Test(arguments: [SignatureAlgorithm.es256, .es384, .es512, .rs256, .ps256, .edDSA])
@@ -186,6 +193,29 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         #expect(try await refusal(api, ResourceServerEnvironment.request("Bearer \(token)")).error == "invalid_token")
     }
 
+    static let otherKinds: [Case<Flaw>] = [
+        Case(
+            "azp that is one of several audiences",
+            Flaw("its authorized party is its audience") {
+                let resource = JSON.string(ResourceServerEnvironment.resource)
+                ($0["azp"], $0["aud"]) = (resource, [resource, "https://api.example.com/invoices"])
+            }
+        ),
+        Case("token_use of an ID Token", Flaw("it is a different kind of JWT (token_use)") { $0["token_use"] = "id" }),
+        Case("an introspection response", Flaw("it is a different kind of JWT.") { $0["token_introspection"] = [:] }),
+    ]
+
+    @Test(arguments: otherKinds) func riskyAnyJWTRejectsOtherKindsOfJWTsAndNamesTheClaim(_ kind: Case<Flaw>)
+        async throws
+    {
+        let environment = try ResourceServerEnvironment()
+        let api = try environment.api(issuer: { TrustedIssuer($0, tokenType: .riskyAnyJWT) })
+        let token = try environment.token(kind.value.change, header: { $0["typ"] = "JWT" })
+        let rejection = try await refusal(api, ResourceServerEnvironment.request("Bearer \(token)"))
+        #expect(rejection.error == "invalid_token")
+        #expect(rejection.reason.contains(kind.value.reason), "\(rejection.reason)")
+    }
+
     /// Some Keycloak installations add the nonce to access tokens.
     @Test(arguments: ["Bearer", "DPoP"]) func riskyAnyJWTAcceptsANonceInATokenThatIsMarkedAsAnAccessToken(
         _ type: String
@@ -295,6 +325,16 @@ typealias Change = @Sendable (inout [String: JSON]) -> Void
         let token = try environment.token { $0["auth_time"] = 1_800_000_000_000 }
         let requirement = Requirement(scopes: [], maximumAge: .seconds(300))
         let request = ResourceServerEnvironment.request("Bearer \(token)")
+        let rejection = try await refusal(environment.api(), request, requiring: requirement)
+        #expect(rejection.error == "insufficient_user_authentication")
+    }
+
+    /// Even a maximum age that every authentication meets requires that the token states its time.
+    @Test func aTokenWithoutAnAuthTimeDoesNotSatisfyAnyMaximumAge() async throws {
+        let environment = try ResourceServerEnvironment()
+        environment.advance(1_000_000_000)
+        let requirement = Requirement(scopes: [], maximumAge: .seconds(3_000_000_000))
+        let request = ResourceServerEnvironment.request("Bearer \(try environment.token())")
         let rejection = try await refusal(environment.api(), request, requiring: requirement)
         #expect(rejection.error == "insufficient_user_authentication")
     }

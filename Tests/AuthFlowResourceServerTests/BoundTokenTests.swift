@@ -79,6 +79,68 @@ import Testing
         Case("a critical extension") { $0["crit"] = ["x"] },
     ]
 
+    static let flaws: [Case<Flaw>] =
+        ["jti", "htm", "htu", "iat"].map { claim in
+            Case("no \(claim)", Flaw("a required claim is missing or invalid") { $0[claim] = nil })
+        } + [
+            Case(
+                "larger than 8 KiB",
+                Flaw("it is too large") { $0["a"] = .string(String(repeating: "a", count: 8 * 1024)) }
+            )
+        ]
+
+    @Test(arguments: flaws) func theReasonForARejectedDPoPProofNamesItsFlaw(_ flaw: Case<Flaw>) async throws {
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let token = try bound(environment, key)
+        let proof = try key.proof(of: token, at: environment.now, flaw.value.change)
+        let request = ResourceServerEnvironment.request("DPoP \(token)", proof: proof)
+        let rejection = try await refusal(environment.api(), request)
+        #expect(rejection.error == "invalid_dpop_proof")
+        #expect(rejection.reason.contains(flaw.value.reason), "\(rejection.reason)")
+    }
+
+    static let refusedAlgorithms: [([SignatureAlgorithm], String)] = [
+        ([.es384], "ES256"), ([.es256, .hs256], "HS256"),
+    ]
+
+    @Test(arguments: refusedAlgorithms) func rejectsADPoPProofWhoseAlgorithmIsNotAcceptedOrNotAsymmetric(
+        _ accepted: [SignatureAlgorithm],
+        _ algorithm: String
+    ) async throws {
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let token = try bound(environment, key)
+        let proof = try key.proof(of: token, at: environment.now, header: { $0["alg"] = .string(algorithm) })
+        let api = try environment.api { $0.dpop.algorithms = accepted }
+        let rejection = try await refusal(api, ResourceServerEnvironment.request("DPoP \(token)", proof: proof))
+        #expect(rejection.error == "invalid_dpop_proof")
+        #expect(rejection.reason.contains("its algorithm is not accepted (alg)"), "\(rejection.reason)")
+    }
+
+    @Test(arguments: ["d", "p", "q", "dp", "dq", "qi", "oth", "k"])
+    func rejectsADPoPProofWhoseKeyHasAPrivateMember(_ member: String) async throws {
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let token = try bound(environment, key)
+        let jwk = key.jwk.merging([member: "AAAA"]) { $1 }
+        let proof = try key.proof(of: token, at: environment.now, header: { $0["jwk"] = .object(jwk) })
+        let request = ResourceServerEnvironment.request("DPoP \(token)", proof: proof)
+        let rejection = try await refusal(environment.api(), request)
+        #expect(rejection.error == "invalid_dpop_proof")
+        #expect(rejection.reason.contains("its key is not a usable public key (jwk)"), "\(rejection.reason)")
+    }
+
+    /// The URL of the request would otherwise begin with `https://api.example.com.evil.example`.
+    @Test func rejectsARequestTargetThatExtendsTheHostName() async throws {
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let token = try bound(environment, key)
+        let proof = try key.proof(of: token, at: environment.now) {
+            $0["htu"] = "https://api.example.com.evil.example/orders"
+        }
+        let request = ResourceServerEnvironment.request("DPoP \(token)", ".evil.example/orders", proof: proof)
+        let rejection = try await refusal(environment.api(), request)
+        #expect(rejection.error == "invalid_request")
+        #expect(rejection.reason.contains("cannot be compared with the proof's htu"), "\(rejection.reason)")
+    }
+
     @Test(arguments: refusedHeaders) func rejectsADPoPProofWithAnInvalidHeader(_ header: Case<Change>) async throws {
         let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
         let token = try bound(environment, key)
@@ -189,6 +251,19 @@ import Testing
         _ = try await api.authorize(try request())
     }
 
+    /// The proofs that were used before each step are all retained, so their number is limited as well.
+    @Test func rejectsNewProofsAfterTheClockWasSetBackRepeatedly() throws {
+        let cache = MemoryReplayCache(limit: 1)
+        func isFirstUse(_ name: String, at time: Double) throws -> Bool {
+            let proof = ProofIdentifier(thumbprint: "key", identifier: name)
+            return try cache.isFirstUse(of: proof, at: Date(timeIntervalSince1970: time), within: .seconds(120))
+        }
+        for step in 0..<3 { #expect(try isFirstUse("\(step)", at: 1_800_000_000 - 121 * Double(step))) }
+        let error = #expect(throws: AuthError.self) { try isFirstUse("3", at: 1_800_000_000 - 363) }
+        #expect(error?.code == .temporarilyUnavailable)
+        #expect(error?.message.contains("The replay cache is full") == true)
+    }
+
     /// RFC 9449 section 11.1: a proof is accepted only once, even if the clock of the API was ahead when it was used.
     @Test(arguments: [1.0, 60, 600, 86_400])
     func aProofIsNotAcceptedAgainAfterTheClockWasSetBack(_ step: Double) throws {
@@ -246,6 +321,16 @@ import Testing
         #expect(api.metadata["dpop_bound_access_tokens_required"] == true)
     }
 
+    @Test func anAPIThatDoesNotAcceptDPoPRejectsABoundTokenWithItsProof() async throws {
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let api = try environment.api { $0.dpop.isAccepted = false }
+        let token = try bound(environment, key)
+        let proof = try key.proof(of: token, at: environment.now)
+        let rejection = try await refusal(api, ResourceServerEnvironment.request("DPoP \(token)", proof: proof))
+        #expect(rejection.error == "invalid_token")
+        #expect(rejection.reason.contains("this API does not accept DPoP proofs"), "\(rejection.reason)")
+    }
+
     // MARK: - Nonces
 
     @Test func requiresAndRenewsTheDPoPNonceOfTheResourceServer() async throws {
@@ -273,6 +358,26 @@ import Testing
         }
     }
 
+    /// The clock of the instance that issued the nonce may be ahead.
+    @Test(arguments: [(30.0, true), (31.0, false)])
+    func aNonceWithAFutureTimeIsAcceptedOnlyWithinTheAllowedClockSkew(_ lead: Double, _ isAccepted: Bool) async throws {
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let api = try environment.api { $0.dpop.nonces = .random() }
+        let token = try bound(environment, key)
+        func request(_ nonce: String?) throws -> HTTPRequest {
+            let proof = try key.proof(of: token, at: environment.now) { $0["nonce"] = nonce.map(JSON.string) }
+            return ResourceServerEnvironment.request("DPoP \(token)", proof: proof)
+        }
+        let name = try #require(HTTPField.Name("DPoP-Nonce"))
+        let nonce = try #require(try await refusal(api, try request(nil)).response.head.headerFields[name])
+        environment.advance(-lead)
+        if isAccepted {
+            _ = try await api.authorize(try request(nonce))
+        } else {
+            #expect(try await refusal(api, try request(nonce)).error == "use_dpop_nonce")
+        }
+    }
+
     private enum NonceKeyText { static let other = Base64URL.encode([UInt8](repeating: 7, count: 24)) }
 }
 
@@ -292,6 +397,56 @@ import Testing
         #expect(authorization.isCertificateBound)
         #expect(try await refusal(environment.api(), request).error == "invalid_token")
         #expect(try await refusal(environment.api(), request, clientCertificate: [1, 2]).error == "invalid_token")
+    }
+
+    /// A value that is not in the field's encoding, although it contains the client's certificate.
+    struct UnreadableField: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let value: String
+        var encoding = ClientCertificateField.Encoding.structured
+    }
+
+    static let unreadableFields: [UnreadableField] = {
+        let base64 = Data(certificate).base64EncodedString()
+        func pem(_ label: String) -> String {
+            let text = "-----BEGIN \(label)-----\n\(base64)\n-----END \(label)-----\n"
+            return text.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
+        }
+        let (one, key) = (pem("CERTIFICATE"), pem("PUBLIC KEY"))
+        return [
+            UnreadableField(testDescription: "no colon at the start", value: "x\(base64):"),
+            UnreadableField(testDescription: "no colon at the end", value: ":\(base64)x"),
+            UnreadableField(testDescription: "a single colon", value: ":"),
+            UnreadableField(testDescription: "an empty byte sequence", value: "::"),
+            UnreadableField(testDescription: "several certificates", value: one + one, encoding: .escapedPEM),
+            UnreadableField(testDescription: "another label", value: key, encoding: .escapedPEM),
+            UnreadableField(testDescription: "no PEM block", value: "certificate", encoding: .escapedPEM),
+        ]
+    }()
+
+    @Test(arguments: unreadableFields)
+    func rejectsAClientCertificateFieldThatCannotBeDecoded(_ field: UnreadableField) async throws {
+        let environment = try ResourceServerEnvironment()
+        let name = try #require(HTTPField.Name("X-Client-Cert"))
+        let api = try environment.api {
+            $0.certificateField = ClientCertificateField(name, encoding: field.encoding)
+        }
+        var request = ResourceServerEnvironment.request("Bearer \(try token(environment))")
+        request.headerFields[name] = field.value
+        let rejection = try await refusal(api, request)
+        #expect(rejection.error == "invalid_request")
+        #expect(rejection.reason.contains("client certificate in the request cannot be decoded"), "\(rejection.reason)")
+    }
+
+    /// Some proxies add an empty field for a client without a certificate.
+    @Test func anEmptyClientCertificateFieldMeansThatTheClientHasNoCertificate() async throws {
+        let environment = try ResourceServerEnvironment()
+        let field = try #require(ClientCertificateField.clientCert)
+        var request = ResourceServerEnvironment.request("Bearer \(try token(environment))")
+        request.headerFields[field.name] = ""
+        let rejection = try await refusal(environment.api { $0.certificateField = field }, request)
+        #expect(rejection.error == "invalid_token")
+        #expect(rejection.reason.contains("did not present a certificate"), "\(rejection.reason)")
     }
 
     @Test func trustsTheProxysClientCertificateFieldOnlyIfConfigured() async throws {

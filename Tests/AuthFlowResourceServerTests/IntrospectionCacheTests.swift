@@ -73,6 +73,29 @@ import Testing
         _ = try await ask("one more", waits: false)
     }
 
+    @Test func atMost256IntrospectionRequestsRunConcurrently() async throws {
+        let (cache, gate) = (IntrospectionCache(limit: 1000), Gate())
+        let time = Clock()
+        @Sendable func ask(_ token: String, waits: Bool) async throws -> JSON {
+            try await cache.claims(TokenDigest(Secret(token)), Self.times, isVerified: true, now: { time.now }) {
+                if waits { await gate.wait() }
+                return ["active": true]
+            }
+        }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for number in 0..<256 {
+                group.addTask { @Sendable in _ = try await ask("\(number)", waits: true) }
+            }
+            while gate.count < 256 { await Task.yield() }
+            let error = await #expect(throws: AuthError.self) { _ = try await ask("one more", waits: false) }
+            #expect(error?.code == .temporarilyUnavailable)
+            #expect(error?.message.contains("256 introspection requests are already in progress") == true)
+            gate.open()
+            try await group.waitForAll()
+        }
+        _ = try await ask("one more", waits: false)
+    }
+
     @Test func sendsNoIntrospectionRequestUntilRetryAfterHasElapsed() async throws {
         let cache = IntrospectionCache(limit: 1000)
         let time = Clock()

@@ -62,6 +62,29 @@ import Testing
         #expect(members["active"]?.bool == nil || rejection.response.status == 401)
     }
 
+    /// The clock is far behind or ahead, so that a default value would be accepted.
+    @Test(arguments: ["exp", "nbf"], [-1e9, 1e9])
+    func rejectsAnIntrospectedTimeThatIsNotANumber(_ member: String, _ offset: Double) async throws {
+        let environment = try ResourceServerEnvironment()
+        environment.advance(offset)
+        var members = Self.active
+        members["exp"] = 4_000_000_000
+        members[member] = "soon"
+        environment.provider.introspect(as: .object(members))
+        let rejection = try await refusal(try api(environment), ResourceServerEnvironment.request("Bearer opaque"))
+        #expect(rejection.error == "invalid_token")
+        #expect(rejection.reason.contains("(\(member))"), "\(rejection.reason)")
+    }
+
+    /// Some servers send null instead of omitting a member.
+    @Test func aNullMemberOfAnIntrospectionResponseIsAbsent() async throws {
+        let environment = try ResourceServerEnvironment()
+        var members = Self.active
+        for name in ["nbf", "token_use", "iss", "cnf"] { members[name] = .null }
+        environment.provider.introspect(as: .object(members))
+        _ = try await api(environment).authorize(ResourceServerEnvironment.request("Bearer opaque"))
+    }
+
     @Test func anInactiveIntrospectionResultIsCached() async throws {
         let environment = try ResourceServerEnvironment()
         let api = try api(environment)
@@ -82,6 +105,29 @@ import Testing
         environment.provider.introspect(as: ["active": false])
         environment.advance(6)
         #expect(try await refusal(api, ResourceServerEnvironment.request("Bearer opaque")).error == "invalid_token")
+    }
+
+    /// The result would otherwise be used for longer than the cache time.
+    @Test func anIntrospectionResultIsNotUsedAfterTheClockWasSetBack() async throws {
+        let environment = try ResourceServerEnvironment()
+        let api = try api(environment)
+        environment.provider.introspect(as: .object(Self.active))
+        _ = try await api.authorize(ResourceServerEnvironment.request("Bearer opaque"))
+        environment.advance(-100)
+        environment.provider.introspect(as: ["active": false])
+        let rejection = try await refusal(api, ResourceServerEnvironment.request("Bearer opaque"))
+        #expect(rejection.error == "invalid_token")
+        #expect(introspections(environment) == 2)
+    }
+
+    @Test func aLimitOfZeroTokensDisablesTheCache() async throws {
+        let environment = try ResourceServerEnvironment()
+        let api = try environment.api({ $0.cachedTokens = 0 }) {
+            TrustedIssuer($0, introspector: try environment.introspector($0))
+        }
+        environment.provider.introspect(as: .object(Self.active))
+        for _ in 0..<2 { _ = try await api.authorize(ResourceServerEnvironment.request("Bearer opaque")) }
+        #expect(introspections(environment) == 2)
     }
 
     @Test func anUnavailableIssuerResultsInStatus503() async throws {
@@ -137,6 +183,58 @@ import Testing
             TrustedIssuer($0, introspector: try environment.introspector($0), trustsIssuerToCheckAudience: true)
         })
         #expect(try await api.authorize(ResourceServerEnvironment.request("Bearer opaque")).subject == "alice")
+    }
+
+    @Test func aJWTWithoutAnIssuerIsIntrospectedAtTheOnlyIssuer() async throws {
+        let environment = try ResourceServerEnvironment()
+        environment.provider.introspect(as: .object(Self.active))
+        let request = ResourceServerEnvironment.request("Bearer \(try environment.token { $0["iss"] = nil })")
+        #expect(try await api(environment).authorize(request).subject == "alice")
+        #expect(introspections(environment) == 1)
+        let rejection = try await refusal(environment.api(), request)
+        #expect(rejection.error == "invalid_token")
+        #expect(rejection.reason.contains("it has no issuer (iss)"), "\(rejection.reason)")
+    }
+
+    @Test func aJWTIsNotIntrospectedAtAnotherIssuer() async throws {
+        let environment = try ResourceServerEnvironment()
+        let server = environment.server
+        let tenants = try TokenIssuerTemplate("https://id.example.com/{tenantid}/v2.0", claim: "tid", tenants: ["one"])
+        let introspector = try environment.introspector(server)
+        let api = try ResourceServer(
+            ResourceServerEnvironment.resource,
+            issuers: [
+                TrustedIssuer(server, introspector: introspector, introspectsJWTs: true),
+                TrustedIssuer(server, tenants: tenants),
+            ],
+            host: environment.host
+        )
+        let token = try environment.token { ($0["iss"], $0["tid"]) = ("https://id.example.com/one/v2.0", "one") }
+        _ = try await api.authorize(ResourceServerEnvironment.request("Bearer \(token)"))
+        #expect(introspections(environment) == 0)
+        let own = ResourceServerEnvironment.request("Bearer \(try environment.token())")
+        #expect(try await refusal(api, own).error == "invalid_token")
+        #expect(introspections(environment) == 1)
+    }
+
+    /// The token may belong to the issuer that encrypts its tokens.
+    @Test func anEncryptedTokenThatCannotBeDecryptedIsNotSentToAnotherIssuer() async throws {
+        let environment = try ResourceServerEnvironment()
+        let (first, second) = (environment.server, AuthorizationServer(issuer: "https://two.example.com"))
+        let keys = DecryptionKeySource([try DecryptionKey()])
+        let api = try ResourceServer(
+            ResourceServerEnvironment.resource,
+            issuers: [
+                TrustedIssuer(first, introspector: try environment.introspector(first)),
+                TrustedIssuer(second, decryptionKeys: keys),
+            ],
+            host: environment.host
+        )
+        environment.provider.introspect(as: .object(Self.active))
+        let rejection = try await refusal(api, ResourceServerEnvironment.request("Bearer a.b.c.d.e"))
+        #expect(rejection.error == "invalid_token")
+        #expect(rejection.reason.contains("none of the configured keys can decrypt it"), "\(rejection.reason)")
+        #expect(introspections(environment) == 0)
     }
 
     /// One issuer encrypts its tokens or issues malformed tokens. The other issuer provides introspection of opaque tokens,

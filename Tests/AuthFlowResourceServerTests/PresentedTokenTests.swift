@@ -36,7 +36,8 @@ import Testing
     }
 
     @Test(arguments: [
-        "Bearer \(marks)", "Bearer", "Bearer ", "Bearer a b", "Bearer a,b", "Bearer \"a\"", "Bearer =", "Bearer ä",
+        "Bearer \(marks)", "Bearer", "Bearer ", "Bearer a b", "Bearer a,b", "Bearer \"a\"", "Bearer =", "Bearer a=b",
+        "Bearer ä",
         "DPoP",
         "Bearer " + String(repeating: "a", count: 40_000),
     ])
@@ -184,11 +185,20 @@ import Testing
         let tenants = try TokenIssuerTemplate("https://two.example.com/{t}/v2", claim: "t", tenants: ["a"])
         let tenant = AuthorizationServer(issuer: "https://two.example.com/a/v2")
         let overlapping = [TrustedIssuer(two, tenants: tenants), TrustedIssuer(tenant)]
-        for issuers in [[], both, overlapping, [TrustedIssuer(one), TrustedIssuer(one)]] {
+        let same = try TokenIssuerTemplate("https://two.example.com/{tenant}/v2", claim: "tenant")
+        let overlappingTemplates = [TrustedIssuer(one, tenants: tenants), TrustedIssuer(two, tenants: same)]
+        let cases: [(issuers: [TrustedIssuer], reason: String)] = [
+            ([], "needs at least one issuer"), (both, "Only one issuer can have an introspector"),
+            (overlapping, "also a tenant of another issuer"), (overlappingTemplates, "also a tenant of another issuer"),
+            ([TrustedIssuer(one), TrustedIssuer(one)], "lists an issuer more than once"),
+            ([TrustedIssuer(one, introspectsJWTs: true)], "enabled for an issuer with no introspector"),
+        ]
+        for (issuers, reason) in cases {
             let error = #expect(throws: AuthError.self) {
                 _ = try ResourceServer(ResourceServerEnvironment.resource, issuers: issuers)
             }
             #expect(error?.code == .invalidConfiguration)
+            #expect(error?.message.contains(reason) == true, "\(error as Any)")
         }
         expectError(.invalidConfiguration) {
             _ = try ResourceServer("http://api.example.com", issuers: [TrustedIssuer(one)])

@@ -32,6 +32,10 @@ import Testing
     }
 
     static let faults: [Case<Fault>] = [
+        Case(
+            "larger than 32 KiB",
+            Fault(claims: { $0["a"] = .string(String(repeating: "a", count: 32 * 1024)) }, check: .form)
+        ),
         Case("another issuer", Fault(claims: { $0["iss"] = "https://evil.example.com" }, check: .issuer)),
         Case("an ID Token's type", Fault(header: { $0["typ"] = "JWT" }, check: .header)),
         Case("a critical extension", Fault(header: { $0["crit"] = ["x"] }, check: .header)),

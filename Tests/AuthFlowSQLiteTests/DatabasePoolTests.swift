@@ -12,6 +12,7 @@ import Testing
         struct State {
             var failures: [DatabaseFailure] = []
             var links: [Link] = []
+            var requests: [String] = []
             var running = 0
             var maximumRunning = 0
         }
@@ -53,6 +54,7 @@ import Testing
 
         func response(to request: String) throws(DatabaseFailure) -> Result<String, DatabaseFailure> {
             server.state.withLock { state in
+                state.requests.append(request)
                 state.running += 1
                 state.maximumRunning = max(state.maximumRunning, state.running)
             }
@@ -269,6 +271,50 @@ import Testing
         #expect(server.links.count == 1)
     }
 
+    @Test(.timeLimit(.minutes(1))) func aRequestAfterThePoolWasClosedOpensNoConnection() async throws {
+        let server = Server()
+        let pool = Self.pool(server, connections: 1)
+        pool.close()
+        let (job, outcome) = Self.send("a", pool)
+        while pool.pending < 1 { await Task.yield() }
+        #expect(pool.threadCount == 0)
+        pool.expire(job)
+        #expect(await outcome.value == .unreachable)
+        #expect(server.links.isEmpty)
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aRequestThatEndedWhileItWasWaitingIsNotSent() async throws {
+        let server = Server()
+        let pool = Self.pool(server, connections: 1)
+        let first = Task { try await pool.response(to: "block") }
+        while server.state.withLock({ $0.running }) == 0 { await Task.yield() }
+        let (cancelled, answered) = (DatabaseJob<Link>("cancelled"), DatabaseJob<Link>("answered"))
+        for job in [cancelled, answered] { pool.begin(job) }
+        #expect(cancelled.cancel())
+        // The caller was cancelled, and is about to end the request.
+        answered.result.finish(.failure(CancellationError()))
+        server.gate.signal()
+        #expect(try await pool.response(to: "last") == "last")
+        #expect(try await first.value == "block")
+        #expect(server.state.withLock { $0.requests } == ["block", "last"])
+        pool.close()
+    }
+
+    @Test(.timeLimit(.minutes(1))) func rejectsARequestWhileTenThousandAreWaiting() async throws {
+        let server = Server()
+        let pool = Self.pool(server, connections: 1)
+        let first = Task { try await pool.response(to: "block") }
+        while server.state.withLock({ $0.running }) == 0 { await Task.yield() }
+        for _ in 0..<10_000 { pool.begin(DatabaseJob<Link>("a")) }
+        let job = DatabaseJob<Link>("one more")
+        pool.begin(job)
+        #expect(job.result.isFinished)
+        server.gate.signal()
+        #expect(await Self.kind { try await job.result.value(begin: {}) } == .unreachable)
+        _ = try await first.value
+        pool.close()
+    }
+
     @Test func aCancelledRequestReturnsImmediately() async throws {
         let server = Server()
         let database = server.database(connections: 1)
@@ -288,6 +334,80 @@ import Testing
         pool.close()
     }
 
+    /// A pool whose requests do not wait for an unavailable database.
+    private static func impatientPool(
+        open: @escaping @Sendable (DatabaseLinkUse) throws(DatabaseFailure) -> Link
+    ) -> DatabasePool<Link> {
+        DatabasePool(
+            connections: 2,
+            requestTimeout: .seconds(60),
+            patience: .zero,
+            open: open,
+            onMessage: { _ in }
+        )
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aRequestWaitsWhileAnotherConnectionIsOpen() async throws {
+        let server = Server()
+        let pool = Self.impatientPool { (use) throws(DatabaseFailure) in try server.open(use) }
+        let first = Task { try await pool.response(to: "block") }
+        while server.state.withLock({ $0.running }) == 0 { await Task.yield() }
+        server.state.withLock { $0.failures = [DatabaseFailure(.unreachable, "Refused.")] }
+        #expect(await Self.kind { try await pool.response(to: "a") } == nil)
+        #expect(server.state.withLock { $0.failures.isEmpty })
+        server.gate.signal()
+        #expect(try await first.value == "block")
+        pool.close()
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aRequestWaitsForAConnectionThatIsBeingOpenedWhenAnotherFails() async throws {
+        let server = Server()
+        let failing = DispatchSemaphore(value: 0)
+        let isFirst = Atomic(true)
+        let pool = Self.impatientPool { (use) throws(DatabaseFailure) in
+            if isFirst.exchange(false, ordering: .sequentiallyConsistent) {
+                failing.wait()
+                throw DatabaseFailure(.unreachable, "Refused.")
+            }
+            server.gate.wait()
+            return try server.open(use)
+        }
+        let requests = ["a", "b"].map { text in Task { try await pool.response(to: text) } }
+        while pool.threadCount < 2 { await Task.yield() }
+        failing.signal()
+        while pool.threadCount > 1 { await Task.yield() }
+        for _ in 0..<2 { server.gate.signal() }
+        for (request, text) in zip(requests, ["a", "b"]) { #expect(try await request.value == text) }
+        pool.close()
+    }
+
+    @Test(.timeLimit(.minutes(1))) func oneConnectionAtATimeIsOpenedWhileTheDatabaseIsUnavailable() async throws {
+        let server = Server()
+        let attempts = Atomic(0)
+        let pool = DatabasePool<Link>(
+            connections: 4,
+            requestTimeout: .seconds(60),
+            patience: .seconds(60),
+            open: { (use) throws(DatabaseFailure) in
+                guard attempts.add(1, ordering: .sequentiallyConsistent).oldValue > 0 else {
+                    throw DatabaseFailure(.unreachable, "Refused.")
+                }
+                server.gate.wait()
+                return try server.open(use)
+            },
+            onMessage: { _ in }
+        )
+        let first = Task { try await pool.response(to: "a") }
+        while attempts.load(ordering: .sequentiallyConsistent) < 2 { await Task.yield() }
+        let second = Task { try await pool.response(to: "b") }
+        while pool.pending < 2 { await Task.yield() }
+        #expect(pool.threadCount == 1)
+        for _ in 0..<4 { server.gate.signal() }
+        #expect(try await first.value == "a")
+        #expect(try await second.value == "b")
+        pool.close()
+    }
+
     @Test func requestsFailImmediatelyIfOnlyAConfigurationChangeCouldHelp() async throws {
         let server = Server()
         server.state.withLock { $0.failures = Array(repeating: DatabaseFailure(.unusable, "No such user."), count: 5) }
@@ -304,6 +424,23 @@ import Testing
             while server.links.count < 2 { await Task.yield() }
         }()
         while !server.links.allSatisfy({ $0.isClosed.load(ordering: .sequentiallyConsistent) }) { await Task.yield() }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func severalListenersShareOneConnection() async throws {
+        let server = Server()
+        let connected = AsyncStream<Void>.makeStream()
+        let database = server.database { if case .connected = $0 { connected.continuation.yield() } }
+        for _ in 0..<20 { database.listen() }
+        var events = connected.stream.makeAsyncIterator()
+        _ = await events.next()
+        _ = try await database.response(to: "a")
+        #expect(server.links.count == 2)
+    }
+
+    @Test func aSocketThatCannotBeDuplicatedIsRejected() {
+        let failure = #expect(throws: DatabaseFailure.self) { try DatabaseSocket(-1) }
+        #expect(failure?.kind == .unreachable)
+        #expect(failure?.message.contains("too many open files") == true)
     }
 
     @Test(.timeLimit(.minutes(1))) func aLostListeningConnectionIsReplaced() async throws {

@@ -9,6 +9,16 @@ import Testing
 
 /// Leases whose messages are lost, delayed or duplicated.
 @Suite struct LeaseFaultTests {
+    @Test func onlySixtyFourHexadecimalDigitsAreADigest() {
+        let text = String(repeating: "0f", count: 32)
+        #expect(RecordMessage.digest(ofHex: text.utf8) == [UInt8](repeating: 15, count: 32))
+        for invalid in [
+            "\(text)0", "\(text.dropLast())", "\(text.dropLast())g", "0-\(text.dropFirst())", text.uppercased(),
+        ] {
+            #expect(RecordMessage.digest(ofHex: invalid.utf8) == nil, "\(invalid)")
+        }
+    }
+
     private let folder: SQLiteTokenStoreTests.Folder
     private let clock = SQLiteTokenStoreTests.WallClock()
     private let key = RecordKey(name: "user", issuer: "https://id.example.com", clientID: "client")
@@ -29,6 +39,8 @@ import Testing
         let base: SQLiteRecords
         var isRefusing: FailingWrites?
         var firstAttempt: FirstAttempt?
+        var pausedAttempt: PausedAttempt?
+        var lostResponse: LostResponse?
 
         func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
             if isRefusing?.value.load(ordering: .relaxed) == true {
@@ -40,7 +52,9 @@ import Testing
         func bytes(under lease: HeldLease) async throws -> [UInt8]? { try await base.bytes(under: lease) }
         func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease {
             if let result = firstAttempt?.take(key) { return result }
-            return try await base.take(key, by: owner, for: duration)
+            let result = try await base.take(key, by: owner, for: duration)
+            await pausedAttempt?.pause()
+            return result
         }
         func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool {
             try await base.renew(lease, for: duration)
@@ -50,7 +64,9 @@ import Testing
         func records(tagged tag: [UInt8]) async throws -> [TaggedRecord] { try await base.records(tagged: tag) }
         func remove(_ digests: [[UInt8]]) async throws -> [TaggedRecord] { try await base.remove(digests) }
         func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
-            try await base.claim(key, for: lifetime)
+            let isFirst = try await base.claim(key, for: lifetime)
+            try lostResponse?.lose()
+            return isFirst
         }
         func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
             try await base.keys(after: digest, limit: limit)
@@ -66,6 +82,27 @@ import Testing
 
     private final class FailingWrites: Sendable {
         let value = Atomic(true)
+    }
+
+    /// An acquisition whose result arrives when the test allows it.
+    private final class PausedAttempt: Sendable {
+        let began = AsyncStream<Void>.makeStream()
+        let released = AsyncStream<Void>.makeStream()
+
+        func pause() async {
+            began.continuation.yield()
+            for await _ in released.stream { break }
+        }
+    }
+
+    /// The response to the first call is lost.
+    private final class LostResponse: Sendable {
+        private let isLost = Atomic(false)
+
+        func lose() throws {
+            guard !isLost.exchange(true, ordering: .relaxed) else { return }
+            throw DatabaseFailure(.unknownOutcome, "The connection was lost.")
+        }
     }
 
     /// An attempt during which the holder releases the lease.
@@ -97,6 +134,40 @@ import Testing
             )
         }
         try await records.withLease(on: key) { #expect($0.key == key) }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aTaskThatIsCancelledWhileItAcquiresALeaseReleasesIt() async throws {
+        let attempt = PausedAttempt()
+        let records = LeasedRecords(times: .init(), host: clock.host) {
+            FaultyTable(base: table($0), pausedAttempt: attempt)
+        }
+        let task = Task { [key] in
+            try await records.withLease(on: key) { _ in Issue.record("The cancelled task holds the lease.") }
+        }
+        for await _ in attempt.began.stream { break }
+        task.cancel()
+        attempt.released.continuation.yield()
+        await #expect(throws: CancellationError.self) { try await task.value }
+        let other = LeasedRecords(times: .init(waitTimeout: .zero), host: clock.host) { table($0) }
+        try await other.withLease(on: key) { #expect(!$0.isAfterAbandonedLease) }
+    }
+
+    /// A second attempt would find the claim of the first, as if another process had made it.
+    @Test func aClaimWhoseOutcomeIsUnknownIsNotRepeated() async throws {
+        let records = LeasedRecords(times: .init(), host: clock.host) {
+            FaultyTable(base: table($0), lostResponse: LostResponse())
+        }
+        await expectError(.storageFailed) { try await records.claim(key, for: .seconds(60)) }
+        #expect(try await !records.claim(key, for: .seconds(60)))
+    }
+
+    private static let hex = String(repeating: "a", count: 64)
+
+    static let otherMessages = ["", "r", "r ", "r abc", "r \(hex)0", "r-\(hex)", "x \(hex)"]
+
+    @Test(arguments: otherMessages) func ignoresAMessageInAnotherFormat(_ text: String) {
+        #expect(RecordMessage(text) == nil)
+        #expect(RecordMessage("r \(Self.hex)") == .released([UInt8](repeating: 0xAA, count: 32)))
     }
 
     @Test func aDuplicateAcquisitionByTheSameOwnerKeepsTheLeaseValid() async throws {

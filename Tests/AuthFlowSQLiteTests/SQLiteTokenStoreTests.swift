@@ -166,6 +166,8 @@ import Glibc
     @Test func deallocatingAStoreClosesItsDatabase() async throws {
         var store: SQLiteTokenStore? = try store()
         _ = try await store?.claim(key("claim"), for: .seconds(60))
+        // All observers share one task that polls for messages, which ends with the store.
+        for _ in 0..<2 { store?.observeRemovals { _ in } }
         #expect(FileManager.default.fileExists(atPath: "\(folder.file)-wal"))
         store = nil
         // The last connection to close removes the write-ahead log, on a separate thread.
@@ -186,6 +188,30 @@ import Glibc
         try await store.withLease(on: key) { try await store.write([1], under: $0) }
         #expect(try await store.remove([key]).map(\.bytes) == [[1]])
         #expect(await messages.next() == key.digest)
+    }
+
+    @Test func theRemovalOfAMissingRecordIsNotAnnounced() async throws {
+        let store = try store()
+        #expect(try await store.remove([key("missing")]).isEmpty)
+        #expect(try SQLiteFiles(folder.file).number("SELECT count(*) FROM messages") == 0)
+    }
+
+    @Test(.timeLimit(.minutes(1)), arguments: ["clock set forward", "clock set back", "database removed"])
+    func observersLearnThatTheyMayHaveMissedARemoval(_ cause: String) async throws {
+        let store = try store()
+        let (heard, report) = AsyncStream<[UInt8]?>.makeStream()
+        store.observeRemovals { report.yield($0) }
+        var messages = heard.makeAsyncIterator()
+        #expect(await messages.next() == .some(nil))
+        switch cause {
+        case "clock set forward": clock.advance(by: .seconds(31))
+        case "clock set back": clock.advance(by: .seconds(-31))
+        default:
+            // The messages are in another file from now on.
+            let old = "\(folder.path).old"
+            #expect(unsafe rename(folder.path, old) == 0)
+        }
+        #expect(await messages.next() == .some(nil))
     }
 
     @Test func onlyTheOwnerCanReadTheFiles() async throws {
@@ -268,7 +294,7 @@ import Glibc
         #expect(FileManager.default.contents(atPath: file) == before)
     }
 
-    @Test(arguments: [(1 << 16 | 7, true), (2 << 16 | 7, false), (1, true)])
+    @Test(arguments: [(1 << 16 | 7, true), (2 << 16 | 7, false), (1, true), (-1, false)])
     func usesANewerSchemaOnlyIfItIsCompatible(_ userVersion: Int, _ isUsable: Bool) async throws {
         let key = key("user")
         let first = try store()
@@ -305,6 +331,13 @@ import Glibc
         let path = try await damaged.setDamagedDatabaseAside()
         #expect(FileManager.default.contents(atPath: path)?.first == 0x5A)
         #expect(try await store().bytes(for: key) == nil)
+    }
+
+    @Test func aMissingDatabaseIsNotSetAside() async throws {
+        let error = await #expect(throws: AuthError.self) { try await store().setDamagedDatabaseAside() }
+        #expect(error?.code == .storageFailed)
+        #expect(error?.message.contains("is missing: there is nothing to reset") == true, "\(error as Any)")
+        #expect(!FileManager.default.fileExists(atPath: folder.file))
     }
 
     @Test(arguments: ["sessions.sqlite", "", "/", "/tmp/", "/tmp/a\u{0}b"]) func rejectsAnInvalidDatabasePath(

@@ -239,6 +239,12 @@ import Testing
         ),
         Case(name: "a body after HEAD", steps: [.send(response)], method: .head, body: ""),
         Case(
+            name: "the size of a large body after HEAD",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n")],
+            method: .head,
+            body: ""
+        ),
+        Case(
             name: "a four-digit status",
             steps: [.send("HTTP/1.1 2000 OK\r\nContent-Length: 2\r\n\r\n{}")],
             code: .invalidResponse

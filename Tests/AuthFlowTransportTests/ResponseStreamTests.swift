@@ -140,6 +140,21 @@ import Testing
         server.stop()
     }
 
+    @Test func theTimeoutDoesNotApplyToAStreamWhoseHeadersHaveArrived() async throws {
+        let server = try ScriptedServer([.receive, .send(Self.head), .hold], [.receive, .hold])
+        defer { server.stop() }
+        let stream = try await SystemTransport().stream(try Self.request(server, timeout: .seconds(1)))
+        // The first of these requests times out later than the stream would. The second begins after that has been handled.
+        for timeout in [Duration.seconds(1), .milliseconds(1)] {
+            await expectError(.timedOut) {
+                try await SystemTransport().send(try Self.request(server, timeout: timeout))
+            }
+        }
+        // An ended body accepts no more data.
+        #expect(stream.body.append([0]))
+        stream.body.cancel()
+    }
+
     @Test func aTruncatedBodyIsAnError() async throws {
         let server = try ScriptedServer([
             .receive, .send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"), .reset,

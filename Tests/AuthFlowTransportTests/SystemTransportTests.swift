@@ -4,6 +4,8 @@ import Expectations
 import HTTPTypes
 import Testing
 
+@testable import AuthFlowTransport
+
 /// The transport over real sockets, and the actions that it must not take automatically.
 @Suite struct SystemTransportTests {
     private func response(_ status: Int, _ fields: HTTPFields = [:], body: [UInt8] = []) -> TransportResponse {
@@ -223,6 +225,21 @@ import Testing
         }
     }
 
+    /// Nobody would receive the tokens in the response.
+    @Test func aRequestThatIsCancelledWhileItIsBeingStartedIsNotSent() async throws {
+        try await ScriptedServer.run([.receive, .send(Self.response), .receive, .send(Self.response)]) { server in
+            var settings = NetworkSettings()
+            settings.connectionsPerHost = 1
+            let loop = CurlLoop()
+            let cancelled = CurlTransfer(try request(server), settings: settings, proxy: nil)
+            let next = CurlTransfer(try request(server), settings: settings, proxy: nil)
+            cancelled.result.finish(.failure(CancellationError()))
+            loop.begin(cancelled)
+            #expect(try await next.result.value(begin: { loop.begin(next) }).status == 200)
+            #expect(server.requests.flatMap(\.self).count == 1)
+        }
+    }
+
     @Test func aFailedCheckBeforeSendingPreventsTheRequest() async throws {
         try await ScriptedServer.run([.receive, .send(Self.response)]) { server in
             var call = try request(server)
@@ -231,6 +248,77 @@ import Testing
             let error = await #expect(throws: AuthError.self) { try await CurlTransport().send(checked) }
             #expect(error?.code == .leaseLost)
             #expect(server.requests.flatMap(\.self).isEmpty)
+        }
+    }
+}
+
+/// Requests that must not reach addresses on this machine or in a private network.
+@Suite(.timeLimit(.minutes(1))) struct AllowedAddressTests {
+    private static let response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+    private func limited(_ url: String) throws -> TransportRequest {
+        var request = TransportRequest(.get, try Endpoint(url))
+        request.allowedReach = .anywhere
+        return request
+    }
+
+    @Test func noConnectionIsOpenedOutsideTheAllowedReach() async throws {
+        try await ScriptedServer.run([.receive, .send(Self.response), .hold]) { server in
+            let error = await #expect(throws: AuthError.self) {
+                try await CurlTransport().send(try limited(server.origin))
+            }
+            #expect(error?.code == .networkFailed)
+            #expect(error?.message.contains("resolves to a loopback") == true, "\(error as Any)")
+            // The server accepts connections in the order in which they were opened.
+            _ = try await CurlTransport().send(TransportRequest(.get, Endpoint(server.origin)))
+            #expect(server.requests.map(\.count) == [1])
+        }
+    }
+
+    @Test func doesNotReuseAConnectionOutsideTheAllowedReach() async throws {
+        // With these settings, the transport does not share connections with other tests, which could close them.
+        var settings = NetworkSettings()
+        settings.addresses = ["unused.example.com:443": "127.0.0.1"]
+        let transport = CurlTransport(settings)
+        let answer = [ScriptedServer.Step.receive, .send(Self.response)]
+        try await ScriptedServer.run(answer + answer) { server in
+            let first = try await transport.send(TransportRequest(.get, Endpoint(server.origin)))
+            #expect(first.reach == .loopback)
+            let error = await #expect(throws: AuthError.self) { try await transport.send(try limited(server.origin)) }
+            #expect(error?.code == .networkFailed)
+            #expect(error?.message.contains("resolves to a loopback") == true, "\(error as Any)")
+            #expect(server.requests.map(\.count) == [1])
+        }
+    }
+
+    /// A proxy is often in a private network, and it resolves the names of servers itself.
+    @Test func theAllowedReachDoesNotApplyToTheAddressOfAProxy() async throws {
+        let refusal = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
+        try await ScriptedServer.run([.receive, .send(refusal)]) { proxy in
+            var settings = NetworkSettings()
+            settings.proxy = .server(try NetworkSettings.ProxyServer(url: proxy.origin))
+            let transport = CurlTransport(settings)
+            let error = await #expect(throws: AuthError.self) {
+                try await transport.send(try limited("https://id.example.com/"))
+            }
+            #expect(error?.code == .networkFailed)
+            #expect(error?.message.contains("refused to connect to id.example.com (status 403)") == true)
+            #expect(proxy.requests.first?.first?.hasPrefix("CONNECT id.example.com:443 HTTP/1.1\r\n") == true)
+        }
+    }
+
+    @Test func nothingIsSentWhenLibcurlRejectsASetting() async throws {
+        var settings = NetworkSettings()
+        // libcurl rejects texts of more than 8,000,000 bytes.
+        settings.certificateAuthorities = String(repeating: "a", count: 8_000_001)
+        let transport = CurlTransport(settings)
+        try await ScriptedServer.run([.receive, .send(Self.response)]) { server in
+            let error = await #expect(throws: AuthError.self) {
+                try await transport.send(TransportRequest(.get, Endpoint(server.origin)))
+            }
+            #expect(error?.code == .networkFailed)
+            #expect(error?.message.contains("libcurl rejects a setting") == true, "\(error as Any)")
+            #expect(server.requests.isEmpty)
         }
     }
 }

@@ -27,5 +27,22 @@ import AuthFlow
         #expect(queue.releaseSlot(busy[1]).map(ObjectIdentifier.init) == [ObjectIdentifier(other)])
         #expect(queue.releaseSlot(other).map(ObjectIdentifier.init) == [ObjectIdentifier(busy[3])])
     }
+
+    @Test func cancellingAWaitingRequestNeitherLosesOtherRequestsNorRaisesALimit() throws {
+        var settings = NetworkSettings()
+        (settings.maximumConnections, settings.connectionsPerHost) = (2, 1)
+        var queue = TransferQueue()
+        let transfers = try ["a", "b", "a", "c", "c"].map { try transfer("\($0).example.com", settings) }
+        let isStarted = transfers.map { queue.add($0) != nil }
+        #expect(isStarted == [true, true, false, false, false])
+        let areRemoved = [2, 3].map { queue.remove(transfers[$0]) }
+        #expect(areRemoved == [true, true])
+        #expect(queue.waiting.map(ObjectIdentifier.init) == [ObjectIdentifier(transfers[4])])
+        #expect(queue.releaseSlot(transfers[1]).map(ObjectIdentifier.init) == [ObjectIdentifier(transfers[4])])
+        #expect(queue.releaseSlot(transfers[4]).isEmpty)
+        // The first request still uses the only connection to its host.
+        let next = try transfer("a.example.com", settings)
+        #expect(queue.add(next) == nil)
+    }
 }
 #endif

@@ -4,6 +4,8 @@ import HTTPTypes
 import Synchronization
 import Testing
 
+@testable import AuthFlowTransport
+
 /// Requests whose bodies are streamed.
 @Suite(.timeLimit(.minutes(1))) struct UploadTests {
     private typealias Parts = AsyncThrowingStream<[UInt8], any Error>
@@ -158,6 +160,76 @@ import Testing
             #expect(error?.code == .networkFailed)
             #expect(error?.message.contains("ended early") == true)
         }
+    }
+
+    /// The server would parse the excess bytes as its next request.
+    @Test func aPartThatExceedsTheDeclaredLengthIsNotSent() async throws {
+        let server = try ScriptedServer([.receiveHead, .receiveBytes(3), .receiveBytes(1), .hold])
+        defer { server.stop() }
+        let (parts, continuation) = Parts.makeStream()
+        let response = Task { try await Self.send(parts, length: 4, to: server).status }
+        continuation.yield(Array("one".utf8))
+        await server.untilReceived(2)
+        continuation.yield(Array("two".utf8))
+        continuation.finish()
+        let error = await #expect(throws: AuthError.self) { _ = try await response.value }
+        #expect(error?.code == .networkFailed)
+        #expect(error?.message.contains("ended early") == true)
+        await server.allClosed()
+        #expect(server.requests.map { $0.dropFirst() } == [["one"]])
+    }
+
+    /// libcurl takes such a part in several steps.
+    @Test func aPartLargerThanTheSendBufferIsSentCompletely() async throws {
+        let parts = ["a", "b"].map { String(repeating: $0, count: 250_000) }
+        try await ScriptedServer.run([.receiveHead, .receiveBytes(500_000), Self.ok, .hold]) { server in
+            let reply = try await Self.send(Self.whole(parts[0], parts[1]), length: 500_000, to: server)
+            #expect(reply == Reply(status: 200, body: "ok"))
+            let isWhole = server.requests.first?.last == parts.joined()
+            #expect(isWhole)
+        }
+    }
+
+    /// Takes the next bytes of a body, as libcurl does, but at most four.
+    private static func take(from upload: CurlUpload) -> String {
+        let piece = unsafe withUnsafeTemporaryAllocation(byteCount: 4, alignment: 1) { buffer in
+            unsafe upload.take(into: buffer)
+        }
+        return switch piece {
+        case .bytes(let count): "\(count) bytes"
+        case .none: "nothing yet"
+        case .end: "the end"
+        case .failure(let error): "\(error)"
+        }
+    }
+
+    /// The server must not mistake the part that it has received for the whole body.
+    @Test func theRestOfARejectedBodyIsReadButItsEndIsNotSent() async {
+        let upload = CurlUpload(UploadBody(Self.whole("first", "second")))
+        upload.reject()
+        await upload.read {}
+        #expect(upload.failure == nil)
+        #expect(Self.take(from: upload) == "nothing yet")
+    }
+
+    @Test func aBodyThatHasBeenSentCompletelyIsNotRejected() async {
+        let upload = CurlUpload(UploadBody(Self.whole("body"), length: 4))
+        let reading = Task { await upload.read {} }
+        while Self.take(from: upload) != "4 bytes" { await Task.yield() }
+        await reading.value
+        upload.reject()
+        #expect(!upload.isRejected)
+        #expect(Self.take(from: upload) == "the end")
+    }
+
+    @Test func anUploadThatIsAlreadyCancelledDoesNotWaitForTheServer() async {
+        let upload = CurlUpload(UploadBody(Self.whole("first")))
+        let reading = Task {
+            unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
+            await upload.read {}
+        }
+        await reading.value
+        #expect(upload.failure is CancellationError)
     }
 
     @Test func appliesBackpressureAndTimesOutIfTheServerStopsReading() async throws {

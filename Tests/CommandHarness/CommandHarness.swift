@@ -167,6 +167,20 @@ public enum CommandHarness {
         return try await body(path, folder)
     }
 
+    #if os(Linux)
+    /// Calls a function with environment variables for programs that cannot load some libraries.
+    public static func withoutLibraries(
+        _ names: [String],
+        _ body: (_ environment: [String: String]) async throws -> Void
+    ) async throws {
+        try await withConfiguration("") { _, folder in
+            // The loader finds these empty files first, and does not search further.
+            for name in names { try Data().write(to: URL(fileURLWithPath: "\(folder)/\(name)")) }
+            try await body(["LD_LIBRARY_PATH": folder])
+        }
+    }
+    #endif
+
     /// A configuration with one profile for an emulator; `changes` sets its keys; nil removes a key.
     public static func profile(_ issuer: String, _ changes: [String: String?] = [:]) -> String {
         var keys: [String: String?] = [

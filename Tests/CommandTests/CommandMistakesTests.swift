@@ -353,6 +353,22 @@ import Testing
     }
 
     #if os(Linux)
+    @Test func saysThatLibcurlIsMissing() async throws {
+        try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:9")) { path, _ in
+            try await CommandHarness.withoutLibraries(["libcurl.so.4", "libcurl-gnutls.so.4"]) { environment in
+                let outcome = try await CommandHarness.run(
+                    ["login", "--config", path],
+                    environment: environment.merging(["PASSWORD": "wonderland"]) { $1 }
+                )
+                #expect(outcome.status == 7)
+                #expect(
+                    outcome.standardError.contains("libcurl is required for network access, but is not installed."),
+                    "\(outcome.standardError)"
+                )
+            }
+        }
+    }
+
     /// Two processes crash in the same way. The system writes a core dump of the first, unprotected process, but not
     /// of the second.
     @Test func leavesNoCoreDumpWhenItCrashes() async throws {

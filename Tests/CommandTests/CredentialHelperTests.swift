@@ -106,6 +106,18 @@ import Testing
         }
     }
 
+    private static let credentials = """
+        <Credentials><AccessKeyId>a</AccessKeyId><SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken>\
+        <Expiration>2100-01-01T00:00:00Z</Expiration></Credentials>
+        """
+
+    private static func sessionCredentials(_ credentials: String) -> String {
+        """
+        <AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult>\(credentials)\
+        </AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>
+        """
+    }
+
     struct STSResponse: CustomTestStringConvertible {
         let testDescription: String
         let status: HTTPResponse.Status
@@ -136,6 +148,12 @@ import Testing
                 """,
             message: "contains no credentials"
         ),
+        STSResponse(
+            testDescription: "the credentials of two roles",
+            status: .ok,
+            body: sessionCredentials(String(repeating: credentials, count: 2)),
+            message: "contains no credentials"
+        ),
     ]) func anAWSResponseWithoutCredentialsIsAnError(_ response: STSResponse) async throws {
         try await EmulatorServer.run {
             SecurityTokenService(origins: [$0], response: response)
@@ -149,6 +167,30 @@ import Testing
             }
         }
     }
+
+    #if os(Linux)
+    @Test func saysWhichLibraryIsMissingForAnAWSResponse() async throws {
+        let response = STSResponse(
+            testDescription: "",
+            status: .ok,
+            body: Self.sessionCredentials(Self.credentials),
+            message: "libxml2 is not installed"
+        )
+        try await EmulatorServer.run {
+            SecurityTokenService(origins: [$0], response: response)
+        } _: { service in
+            let helpers = #"{"aws": {"role_arn": "arn:aws:iam::1:role/a", "endpoint": "\#(service.origins[0])/"}}"#
+            try await signedIn(["helpers": helpers]) { _, tool in
+                _ = try await tool(["login"], "", [:])
+                try await CommandHarness.withoutLibraries(["libxml2.so.2", "libxml2.so.16"]) { environment in
+                    let outcome = try await tool(["credential", "aws"], "", environment)
+                    #expect(outcome.status > 0 && outcome.output.isEmpty)
+                    #expect(outcome.standardError.contains(response.message), "\(outcome.standardError)")
+                }
+            }
+        }
+    }
+    #endif
 
     @Test func gitEraseCausesTheNextGetToReturnANewToken() async throws {
         try await signedIn(Self.helpers) { emulator, tool in

@@ -127,12 +127,34 @@ struct PKCS11Tests {
         ),
     ]
 
-    @Test(arguments: failing) func reportsWhyAPKCS11KeyCannotBeUsed(_ failing: Failing) throws {
+    /// Keys that only the software token contains.
+    private static let failingInSoftware = [
+        Failing(testDescription: "several tokens", attributes: "object=signing", words: "several tokens match"),
+        Failing(
+            testDescription: "several keys",
+            attributes: "token=AuthFlow;object=twin",
+            words: "several such keys"
+        ),
+        Failing(
+            testDescription: "RSA with 1024 bits",
+            attributes: "token=AuthFlow;object=short",
+            words: "fewer than 2048 bits"
+        ),
+    ]
+
+    @Test(arguments: failing + (isSoftware ? failingInSoftware : []))
+    func reportsWhyAPKCS11KeyCannotBeUsed(_ failing: Failing) throws {
         let source = try source(failing.attributes, module: failing.module, pin: failing.pin)
         let error = #expect(throws: AuthError.self) { try source.key() }
         #expect(error?.code == .keyUnavailable)
         #expect(error?.message.contains(failing.words) == true, "\(error?.message ?? "")")
         #expect(error?.message.contains(pin) == false)
+    }
+
+    @Test func rejectsAnAlgorithmThatThePKCS11KeyDoesNotSupport() async throws {
+        let key = try source().key()
+        let error = await #expect(throws: AuthError.self) { try await key.signature(over: [1], by: .rs256) }
+        #expect(error?.code == .unsupported && error?.message.contains("cannot sign with RS256") == true)
     }
 
     @Test(.enabled(if: isSoftware)) func requiresAPINAndDoesNotRetryAWrongPIN() throws {
@@ -215,15 +237,5 @@ struct PKCS11Tests {
         #expect(try source.key().publicJWK["crv"] == "P-256")
         let other = try self.source("model=Other;token=AuthFlow;object=signing")
         #expect(throws: AuthError.self) { try other.key() }
-    }
-
-    @Test(arguments: [
-        "pkcs11:token=x", "pkcs11:object=x;type=public", "pkcs11:object=x?pin-value=1", "pkcs11:object=x;object=y",
-        "pkcs11:object=%zz", "pkcs11:object=x;id=%+5", "pkcs11:object=", "pkcs11:object=x;color=red", "pkcs12:object=x",
-        "object=x",
-        "pkcs11:object=x?module-name=y",
-    ]) func rejectsInvalidOrUnsupportedPKCS11URIs(_ uri: String) {
-        let error = #expect(throws: AuthError.self) { try SigningKeySource.pkcs11(uri) }
-        #expect(error?.code == .invalidConfiguration)
     }
 }

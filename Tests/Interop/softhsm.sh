@@ -5,8 +5,8 @@
 #
 # Creates a token with non-exportable keys, runs the command, and removes the token. The command's environment contains:
 #   AUTHFLOW_PKCS11_MODULE  the token's library
-#   AUTHFLOW_PKCS11_PIN     the PIN of the token "AuthFlow", whose keys are "signing" (P-256), "rsa" (RSA) and "large" (P-384),
-#                          and whose secret key is "sessions"
+#   AUTHFLOW_PKCS11_PIN     the PIN of the token "AuthFlow", whose keys are "signing" (P-256), "rsa" (RSA), "large" (P-384),
+#                          "short" (RSA with 1024 bits) and "twin" (two keys), and whose secret key is "sessions"
 #   AUTHFLOW_PKCS11_FOLDER  a directory with the public key set of "signing" (signing.json), as printed by the tool
 # A second token, "Fragile", has the PIN 0000 and no keys. It is used to test wrong PINs.
 set -euo pipefail
@@ -34,6 +34,9 @@ printf 'directories.tokendir = %s/tokens\nobjectstore.backend = file\nlog.level 
   make_key EC:prime256v1 signing 01
   make_key rsa:2048 rsa 02
   make_key EC:secp384r1 large 03
+  make_key rsa:1024 short 05
+  make_key EC:prime256v1 twin 06
+  make_key EC:prime256v1 twin 07
   pkcs11-tool --module "$AUTHFLOW_PKCS11_MODULE" --token-label AuthFlow --login --pin "$AUTHFLOW_PKCS11_PIN" \
     --keygen --key-type GENERIC:32 --usage-sign --sensitive --label sessions --id 04
 } >/dev/null 2>"$work/log" || { cat "$work/log" >&2; exit 1; }

@@ -150,7 +150,7 @@ extension StoredAccounts {
 
     /// Parses the output of ``serialized()``.
     /// - Throws: ``AuthError`` with `credential_unusable` when the bytes are damaged or have an unknown version.
-    init(serialized bytes: [UInt8]) throws(AuthError) {
+    package init(serialized bytes: [UInt8]) throws(AuthError) {
         func damaged(_ reason: String, _ cause: (any Error)? = nil) -> AuthError {
             AuthError(
                 .credentialUnusable,
@@ -165,7 +165,10 @@ extension StoredAccounts {
             throw damaged("is damaged: \(error)", error)
         }
         guard json["encrypted"] == nil else {
-            throw damaged("is encrypted: it was stored by another kind of store")
+            throw AuthError(
+                .credentialUnusable,
+                "The stored credential is encrypted: it was stored by another kind of store, or by a store with encryption keys. Configure that store and its key. Only if the key is lost, sign out locally, which removes the credential, and sign in again."
+            )
         }
         guard json["version"]?.integer == Self.formatVersion else {
             throw damaged("was written by another version of AuthFlow")

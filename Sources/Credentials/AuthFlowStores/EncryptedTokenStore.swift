@@ -150,8 +150,9 @@ extension EncryptedTokenStore: TokenStore {
             guard let bytes = try await base.bytes(under: lease) else { return false }
             var envelope = try Envelope(bytes)
             let (wrapping, salt) = try await currentKey(for: key)
-            guard envelope.keyID != wrapping.id else { return false }
+            // Unwrapping also shows whether a key with the same ID is the key of this record.
             let dataKey = try await dataKey(of: envelope)
+            guard envelope.keyID != wrapping.id else { return false }
             envelope.wrappedKey = Array(try AES.KeyWrap.wrap(dataKey, using: wrapping.key))
             (envelope.keyID, envelope.salt) = (wrapping.id, salt)
             try await base.write(try envelope.serialized(), under: lease)

@@ -210,7 +210,7 @@ extension DecryptionKey {
             guard keyID == nil || member["kid"]?.string == keyID,
                 own.map(KeyManagementAlgorithm.all.contains) ?? true,
                 own == nil || algorithm == nil || own == algorithm,
-                isRSA == nil || isRSA == (member["kty"] == "RSA")
+                isRSA == nil || isRSA == (member["kty"] == "RSA"), member["crv"] != "Ed25519"
             else { continue }
             keys.append(try read(member))
         }

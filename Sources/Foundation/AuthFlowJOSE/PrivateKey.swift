@@ -201,8 +201,11 @@ extension PrivateKey {
             return
         case .set(let found): keys = found
         }
+        // The set may also contain decryption keys.
         let candidates = keys.filter {
             $0["d"] != nil && Self.isForSigning($0) && (keyID == nil || $0["kid"]?.string == keyID)
+                && $0["crv"] != "X25519"
+                && ($0["alg"]?.string.map { SignatureAlgorithm(rawValue: $0).definition != nil } ?? true)
         }
         guard let first = candidates.first else {
             throw Self.rejection(

@@ -62,6 +62,13 @@ public struct TokenIssuerTemplate: Sendable, Hashable {
         return tenants?.contains(String(tenant)) ?? !tenant.contains("/")
     }
 
+    /// Whether an issuer may belong to accepted tenants of both templates.
+    package func overlaps(_ other: Self) -> Bool {
+        guard parts == other.parts else { return false }
+        guard let tenants, let others = other.tenants else { return true }
+        return !tenants.isDisjoint(with: others)
+    }
+
     public static func == (left: Self, right: Self) -> Bool {
         left.text.isIdentical(to: right.text) && left.claim == right.claim && left.tenants == right.tenants
     }

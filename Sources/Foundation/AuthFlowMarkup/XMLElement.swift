@@ -28,7 +28,7 @@ package struct XMLElement: Sendable {
         }
         // Declarations can define entities, which such a response does not need.
         guard let text = String(validating: bytes, as: UTF8.self), !text.hasTooManyCombiningMarks,
-            !text.contains("<!"), !bytes.contains(0), let root = read(bytes)
+            !bytes.contains("<!".utf8), !bytes.contains(0), let root = read(bytes)
         else {
             throw AuthError(
                 .invalidResponse,

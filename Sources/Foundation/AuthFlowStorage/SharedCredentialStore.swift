@@ -24,7 +24,7 @@ public struct SharedCredentialStore: Sendable {
     /// The shared document for an issuer; nil when there is none.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func value(for issuer: String) async throws -> RedactedJSON? {
-        try await read(key(issuer)).map(RedactedJSON.init)
+        try await store.bytes(for: key(issuer)).map { try decode($0) }.map(RedactedJSON.init)
     }
 
     /// Changes the document for an issuer under an exclusive lease.
@@ -38,7 +38,7 @@ public struct SharedCredentialStore: Sendable {
     ) async throws {
         let key = key(issuer)
         try await store.withLease(on: key) { lease in
-            let old = try await read(key)
+            let old = try await store.bytes(under: lease).map { try decode($0) }
             let new = try await body(old.map(RedactedJSON.init))?.exposed
             guard old != new else { return }
             let bytes = try new?.serialized()
@@ -53,8 +53,7 @@ public struct SharedCredentialStore: Sendable {
         RecordKey(name: group, issuer: issuer, clientID: "", kind: .shared)
     }
 
-    private func read(_ key: RecordKey) async throws -> JSON? {
-        guard let bytes = try await store.bytes(for: key) else { return nil }
+    private func decode(_ bytes: [UInt8]) throws(AuthError) -> JSON {
         do throws(JSONError) {
             return try JSON(parsing: bytes)
         } catch {

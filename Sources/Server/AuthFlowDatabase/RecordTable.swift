@@ -103,7 +103,11 @@ package enum RecordMessage: Sendable, Hashable {
 
     /// Decodes a hexadecimal digest; nil when it is invalid.
     package static func digest(ofHex text: some Sequence<UInt8>) -> [UInt8]? {
-        let values = text.compactMap { Self.digits.firstIndex(of: $0) }
+        var values: [Int] = []
+        for character in text {
+            guard let value = Self.digits.firstIndex(of: character), values.count < 64 else { return nil }
+            values.append(value)
+        }
         guard values.count == 64 else { return nil }
         return stride(from: 0, to: 64, by: 2).map { UInt8(values[$0] * 16 + values[$0 + 1]) }
     }

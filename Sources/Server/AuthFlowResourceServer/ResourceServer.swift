@@ -67,7 +67,8 @@ public final class ResourceServer: Sendable {
             throw AuthError(.invalidConfiguration, "The resource server lists an issuer more than once.")
         }
         let templates = issuers.compactMap(\.tenants)
-        guard issuers.allSatisfy({ issuer in issuer.tenants != nil || !templates.contains { $0.covers(issuer.name) } })
+        guard issuers.allSatisfy({ issuer in issuer.tenants != nil || !templates.contains { $0.covers(issuer.name) } }),
+            templates.indices.allSatisfy({ index in !templates[..<index].contains { $0.overlaps(templates[index]) } })
         else {
             throw AuthError(
                 .invalidConfiguration,

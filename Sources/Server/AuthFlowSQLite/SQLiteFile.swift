@@ -65,27 +65,33 @@ struct SQLiteFile: Sendable {
         guard PrivateFile(path).exists else {
             throw AuthError(.storageFailed, "\(path) is missing: there is nothing to reset.")
         }
-        guard !isReadable else {
-            throw AuthError(.storageFailed, "The database at \(path) is not damaged, and was left unchanged.")
-        }
+        try requireDamage()
         // The log is renamed first: a database without its log merely lacks the latest changes, but a log next to a
         // different database would corrupt that database.
-        for end in ["-wal", "-shm", ""] where PrivateFile(path + end).exists {
+        for end in ["-wal", "-shm", ""] where end.isEmpty || PrivateFile(path + end).exists {
             guard unsafe rename(path + end, path + suffix + end) == 0 else {
-                throw AuthError(.storageFailed, "\(path + end) could not be renamed (error \(errno)).")
+                let reason = unsafe String(cString: strerror(errno))
+                throw AuthError(.storageFailed, "\(path + end) could not be renamed: \(reason).")
             }
         }
         return path + suffix
     }
 
-    /// Whether the database passes SQLite's quick check, or is not known to be damaged.
-    private var isReadable: Bool {
+    /// Requires that the database fails SQLite's quick check.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` if it does not, or if another error prevents the check: the database may be busy,
+    ///   belong to another program, or have the wrong permissions.
+    private func requireDamage() throws(AuthError) {
         do throws(DatabaseFailure) {
             let connection = try open()
-            return try connection.run("PRAGMA quick_check").first?.first?.bytes == Array("ok".utf8)
+            guard try connection.run("PRAGMA quick_check").first?.first?.bytes == Array("ok".utf8) else { return }
         } catch {
-            // Other errors do not indicate damage: the database may be busy, or belong to another program.
-            return error.kind != .damaged
+            guard error.kind != .damaged else { return }
+            throw AuthError(
+                .storageFailed,
+                "The database at \(path) could not be examined, and was left unchanged: \(error.message)",
+                underlyingError: error
+            )
         }
+        throw AuthError(.storageFailed, "The database at \(path) is not damaged, and was left unchanged.")
     }
 }

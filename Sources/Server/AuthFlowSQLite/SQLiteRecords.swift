@@ -384,6 +384,8 @@ final class SQLiteRecords: RecordTable {
             .integer(position.last)
         )
         next.last = rows.last?[0].integer ?? position.last
+        // The oldest messages of a large removal may have been deleted.
+        guard rows.first.map({ $0[0].integer == position.last + 1 }) ?? true else { return ([], next, false) }
         return (rows.compactMap { $0[1].bytes.map { String(decoding: $0, as: UTF8.self) } }, next, true)
     }
 

@@ -67,7 +67,8 @@ extension SQLiteTokenStore {
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` if the database is missing, is not damaged, or cannot be
     ///   renamed.
     public func setDamagedDatabaseAside() async throws -> String {
-        let suffix = ".damaged-\(Int64(host.now().timeIntervalSince1970))"
+        // The random part keeps a database that was renamed within the same second.
+        let suffix = ".damaged-\(Int64(host.now().timeIntervalSince1970))-\(Base64URL.encode(host.randomBytes(6)))"
         return try await BlockingCall.run { [file] in
             try file.setAside(suffix)
         }

@@ -110,7 +110,9 @@ public final class SessionServer: Sendable {
         guard Set(clients).count == clients.count else {
             throw AuthError(.invalidConfiguration, "Two providers have the same issuer and client ID.")
         }
-        guard let start = ReturnAddress(options.startPath, prefixes: nil), !paths.contains(start.path) else {
+        guard let start = ReturnAddress(options.startPath, prefixes: nil),
+            !paths.contains(String(start.path.prefix { $0 != "?" }))
+        else {
             throw AuthError(
                 .invalidConfiguration,
                 "The start page must be a path of the application, not a route of the session server."
@@ -149,7 +151,8 @@ public final class SessionServer: Sendable {
         let unsafeNames = [
             "accept", "accept-language", "content-language", "content-type", "range", "user-agent", "origin", "referer",
             "cookie",
-            "host", "connection", "accept-encoding", "cache-control", "pragma",
+            "host", "connection", "accept-encoding", "cache-control", "pragma", "content-length", "last-event-id",
+            "upgrade-insecure-requests", "priority", "dnt",
         ]
         guard !unsafeNames.contains(headerName.canonicalName), !headerName.canonicalName.hasPrefix("sec-") else {
             throw refused(

@@ -64,9 +64,13 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         guard json["client_secret"] == nil, json["client_secret_expires_at"] == nil else {
             throw refuse("it contains \"client_secret\" or \"client_secret_expires_at\", but the document is public")
         }
-        if let method = json["token_endpoint_auth_method"]?.string,
-            ["client_secret_post", "client_secret_basic", "client_secret_jwt"].contains(method)
-        {
+        // RFC 7591 section 2: "If unspecified or omitted, the default is "client_secret_basic"".
+        guard let method = json["token_endpoint_auth_method"]?.string else {
+            throw refuse(
+                "it has no \"token_endpoint_auth_method\", so servers use the default, \"client_secret_basic\", which requires a secret"
+            )
+        }
+        if ["client_secret_post", "client_secret_basic", "client_secret_jwt"].contains(method) {
             throw refuse("its \"token_endpoint_auth_method\" requires a secret, but the document is public")
         }
         guard (try? json.serialized())?.count ?? .max <= Self.maximumSize else {

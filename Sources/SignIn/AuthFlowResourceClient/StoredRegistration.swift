@@ -105,7 +105,7 @@ public struct StoredRegistration: Sendable {
 
 extension StoredRegistration {
     /// Deletes the registration at the authorization server (RFC 7592 section 2.3).
-    /// - Throws: ``AuthError`` with `unsupported` when the server returned no client configuration endpoint, `provider_rejected` when it
+    /// - Throws: ``AuthError`` with `unsupported` when the server has no client configuration endpoint, `provider_rejected` when it
     ///   rejects the request.
     /// - Returns: Whether the server has confirmed the deletion; false when it rejected the registration access token, for example after a deletion.
     @discardableResult
@@ -129,8 +129,17 @@ extension StoredRegistration {
         )
         let response = try await ExchangeLimits.send(request, by: transport, clock: host.clock)
         try response.requireAvailable(from: management.endpoint.host, now: host.now())
+        // Section 2.3: "If the server does not support the delete method, the server MUST respond with HTTP 405 (Not Supported)". Some servers
+        // respond with 404 to every request to this URL.
+        guard ![404, 405].contains(response.status) else {
+            throw AuthError(
+                .unsupported,
+                "\(management.endpoint.host) has no client configuration endpoint at the URL of the registration (status \(response.status)).",
+                status: response.status
+            )
+        }
         // RFC 7592 section 2.3: "204 No Content". If the registration no longer exists, the response is 401.
-        guard [200, 204, 401, 404].contains(response.status) else {
+        guard [200, 204, 401].contains(response.status) else {
             throw AuthError(
                 .providerRejected,
                 "\(issuer) did not delete the registration (status \(response.status)).",

@@ -134,7 +134,13 @@ import Testing
         ),
     ]
 
-    @Test(arguments: orders, [(404, "<html>"), (403, "<html>"), (302, "<html>"), (200, "<html>"), (200, "{}")])
+    @Test(
+        arguments: orders,
+        [
+            (404, "<html>"), (403, "<html>"), (302, "<html>"), (200, "<html>"), (200, "{}"),
+            (200, #"{"issuer": ""}"#),
+        ]
+    )
     func requestsTheWellKnownURLsOfAnIssuerInOrder(
         _ order: Order,
         _ page: (status: Int, body: String)
@@ -169,6 +175,64 @@ import Testing
         let error = await #expect(throws: AuthError.self) { try await server.metadata() }
         #expect(error?.code == .temporarilyUnavailable)
         #expect(requests.withLock { $0 } == 1)
+    }
+
+    /// Microsoft Entra publishes such a document for the users of all tenants.
+    @Test func reportsTheMissingSettingIfTheIssuerInTheMetadataIsATemplate() async throws {
+        let server = server { _ in Self.response(.ok, ["issuer": "https://id.example.com/{tenantid}/v2.0"]) }
+        let error = await #expect(throws: AuthError.self) { try await server.metadata() }
+        #expect(error?.code == .issuerMismatch)
+        #expect(error?.message.contains("Set \"token_issuer\"") == true, "\(error as Any)")
+    }
+
+    /// An endpoint that fails again and again must not cause a request for the metadata every time.
+    @Test func metadataThatIsMarkedStaleIsFetchedAgainAtMostOncePerMinute() async throws {
+        let time = Mutex(Self.now)
+        let requests = Mutex(0)
+        let server = AuthorizationServer(
+            Described(),
+            transport: InProcessTransport(origin: Self.issuer) { _, _ in
+                requests.withLock { $0 += 1 }
+                return Self.response(.ok, Self.document)
+            },
+            host: HostServices(now: { time.withLock { $0 } })
+        )
+        _ = try await server.metadata()
+        for (seconds, expected) in [(59.0, 1), (1.0, 2), (1.0, 2)] {
+            time.withLock { $0 += seconds }
+            server.markMetadataStale()
+            _ = try await server.metadata()
+            #expect(requests.withLock { $0 } == expected)
+        }
+    }
+
+    @Test func aLateSecondDocumentDoesNotReplaceMetadataThatWasFetchedAgain() async throws {
+        let time = Mutex(Self.now)
+        let current = Mutex<AuthorizationServer?>(nil)
+        let requests = Mutex(0)
+        let server = AuthorizationServer(
+            Described(),
+            transport: InProcessTransport(origin: Self.issuer) { request, _ in
+                guard request.path == "/.well-known/oauth-authorization-server" else {
+                    let number = requests.withLock { requests in
+                        requests += 1
+                        return requests
+                    }
+                    var members = Self.document.object ?? [:]
+                    members["token_endpoint"] = .string("\(Self.issuer)/token\(number)")
+                    return Self.response(.ok, .object(members))
+                }
+                // While the second document is awaited, the first one expires and is fetched again.
+                time.withLock { $0 += 7200 }
+                _ = try await current.withLock { $0 }?.metadata()
+                return TransportResponse(head: HTTPResponse(status: .notFound))
+            },
+            host: HostServices(now: { time.withLock { $0 } })
+        )
+        current.withLock { $0 = server }
+        _ = try await server.metadata(with: \.revocationEndpoint)
+        #expect(requests.withLock { $0 } == 2)
+        #expect(try await server.metadata().tokenEndpoint?.url == "https://id.example.com/token2")
     }
 
     @Test func rejectsAdapterMetadataOfAnotherIssuer() async throws {

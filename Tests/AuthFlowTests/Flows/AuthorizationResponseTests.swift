@@ -77,6 +77,8 @@ import Testing
 
     @Test(arguments: [
         "?state=z634l182&code=1", "?x=1#state=z634l182&code=1", "/x#state=z634l182&code=1", "#state=x&code=1", "#", "",
+        // A fragment contains no second number sign (RFC 3986 section 3.5).
+        "#code=1&state=z634l182#",
     ]) func rejectsResponsesOutsideTheFragmentInFragmentMode(_ response: String) {
         let error = #expect(throws: AuthError.self) {
             try check("http://127.0.0.1:8400/callback\(response)", to: pending(mode: .fragment))

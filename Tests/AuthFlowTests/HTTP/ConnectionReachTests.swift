@@ -3,7 +3,6 @@ import AuthFlowJSON
 import AuthFlowLoopback
 import AuthFlowOIDC
 import AuthFlowTesting
-import Expectations
 import HTTPTypes
 import Synchronization
 import Testing
@@ -43,18 +42,6 @@ import Testing
             #expect(error?.message.contains("resolves to a loopback") == true, "\(error as Any)")
         }
         #expect(requests == 0)
-    }
-
-    @Test func doesNotReuseAConnectionOutsideTheAllowedReach() async throws {
-        let (_, requests) = try await serve { port in
-            let transport = CurlTransport()
-            let url = "http://localhost:\(port)/"
-            let first = try await transport.send(TransportRequest(.get, Endpoint(url)))
-            #expect(first.reach == .loopback)
-            let request = try limited(url, to: .anywhere)
-            await expectError(.networkFailed) { try await transport.send(request) }
-        }
-        #expect(requests == 1)
     }
 
     @Test func connectsToAConfiguredAddressDespiteTheAllowedReach() async throws {

@@ -289,6 +289,29 @@ import Testing
         expectError(.invalidIDToken) { try refresh(change) }
     }
 
+    /// In another tenant, the same `sub` identifies another user.
+    @Test(arguments: [("one", true), ("two", false)])
+    func aRefreshedIDTokenMustComeFromTheTenantOfTheSignIn(_ tenant: String, _ isAccepted: Bool) throws {
+        func claims(_ tenant: String) -> [String: JSON] {
+            Self.good.merging(["iss": .string("https://id.example.com/\(tenant)/v2.0"), "tid": .string(tenant)]) { $1 }
+        }
+        let original = try #require(IDToken(stored: ["header": ["alg": "ES256"], "claims": .object(claims("one"))]))
+        var expectation = Self.expectation(.refresh(of: original, nonce: "n-0S6_WzA2Mj"))
+        expectation.issuerTemplate = try TokenIssuerTemplate("https://id.example.com/{tenantid}/v2.0", claim: "tid")
+        do {
+            _ = try validate(claims(tenant), expectation)
+            #expect(isAccepted)
+        } catch let error as AuthError {
+            #expect(!isAccepted && error.code == .invalidIDToken && error.isSubjectMismatch, "\(error)")
+            #expect(error.message.contains("another issuer (iss)"))
+        }
+    }
+
+    @Test(arguments: ["iss", "sub", "exp", "iat"]) func aStoredIDTokenWithoutARequiredClaimIsNotRead(_ name: String) {
+        let claims = Self.good.filter { $0.key != name }
+        #expect(IDToken(stored: ["header": ["alg": "ES256"], "claims": .object(claims)]) == nil)
+    }
+
     @Test(arguments: ["", "a.b", "a.b.c.d", "!!.e30.AA", "e30.e30.AA", "W10.W10.AA", "eyJhbGciOiJFUzI1NiJ9.e30=.AA"])
     func rejectsMalformedIDTokens(_ text: String) {
         let token = Secret(text)

@@ -180,6 +180,63 @@ import Testing
         #expect(messages.count == 1)
     }
 
+    /// A tag that is compared only up to its own length could be guessed byte by byte; an empty tag would be valid.
+    @Test(arguments: EncryptedTokens.all, [0, 1, 8]) func rejectsATruncatedTag(
+        _ token: EncryptedTokens.Token,
+        _ count: Int
+    ) throws {
+        let parts = token.text.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
+        let tag = try #require(Base64URL.decode(parts[4]))
+        let text = (parts.dropLast() + [Base64URL.encode(tag.prefix(count))]).joined(separator: ".")
+        try expectUndecryptable(text, with: try key(token))
+    }
+
+    /// The sender chooses both, and could make the encryption weaker than the header declares.
+    @Test(
+        arguments: [
+            (.a256GCM, 32, 16), (.a128GCM, 16, 32), (.a256CBCHS512, 64, 32), (.a128CBCHS256, 32, 64),
+            (.a256GCM, 12, 16),
+        ] as [(ContentEncryption, Int, Int)]
+    ) func rejectsAContentKeyOrInitializationVectorOfTheWrongSize(
+        _ content: ContentEncryption,
+        _ size: Int,
+        _ wrongSize: Int
+    ) throws {
+        let key = try DecryptionKey(generatedFor: .ecdhESA256KW)
+        let text = try #require(EncryptionKey(key.publicJWK)).encrypted(
+            EncryptedTokens.content,
+            .ecdhESA256KW,
+            content,
+            randomBytes: { HostServices.systemRandomBytes($0 == size ? wrongSize : $0) }
+        )
+        try expectUndecryptable(text, with: key)
+    }
+
+    /// The encrypted key is not authenticated, so anyone could otherwise change the token without invalidating it.
+    @Test func rejectsAnEncryptedKeyInDirectKeyAgreement() throws {
+        let token = try #require(EncryptedTokens.all.first { $0.algorithm == "ECDH-ES" })
+        try expectUndecryptable(token.text.replacing("..", with: ".AAAA."), with: try key(token))
+    }
+
+    @Test(arguments: ["apu", "apv"], ["!", 1] as [JSON])
+    func rejectsPartyInformationThatIsNotBase64URL(_ name: String, _ value: JSON) throws {
+        let key = try DecryptionKey(generatedFor: .ecdhES)
+        let text = try #require(EncryptionKey(key.publicJWK)).encrypted(
+            EncryptedTokens.content,
+            .ecdhES,
+            .a256GCM,
+            header: { $0[name] = value }
+        )
+        try expectUndecryptable(text, with: key)
+    }
+
+    private func expectUndecryptable(_ text: String, with key: DecryptionKey) throws {
+        let token = try JWE(Secret(text))
+        let error = #expect(throws: AuthError.self) { try token.decrypted(with: [key]) }
+        #expect(error?.code == .invalidIDToken)
+        #expect(error?.message.contains("cannot be decrypted with the client's key") == true)
+    }
+
     struct Header: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let members: [String: JSON]
@@ -238,7 +295,21 @@ import Testing
     }
 
     @Test func rejectsAnOversizedEncryptedToken() {
-        expectError(.invalidIDToken) { try JWE(Secret(String(repeating: "A", count: 70_000) + ".a.a.a.a")) }
+        let error = #expect(throws: AuthError.self) {
+            try JWE(Secret(String(repeating: "A", count: 70_000) + ".a.a.a.a"))
+        }
+        #expect(error?.code == .invalidIDToken && error?.message.contains("larger than") == true)
+    }
+
+    @Test(arguments: ["AA", "!"]) func rejectsAValidTokenWithASixthPart(_ part: String) throws {
+        let token = try #require(EncryptedTokens.all.first)
+        let error = #expect(throws: AuthError.self) { try JWE(Secret("\(token.text).\(part)")) }
+        #expect(error?.code == .invalidIDToken && error?.message.contains("five parts") == true)
+    }
+
+    @Test func encryptsOnlyWithTheAlgorithmsOfTheKey() throws {
+        let key = try #require(EncryptionKey(DecryptionKey(generatedFor: .ecdhES).publicJWK))
+        #expect(throws: CryptoKitError.self) { try key.encrypted("a.b.c", .ecdhESA256KW, .a256GCM) }
     }
 
     /// Some libraries omit the leading zero octets of a coordinate.
@@ -279,6 +350,13 @@ import Testing
         #expect(read.publicJWK["use"] == "enc" && read.publicJWK["alg"]?.string == algorithm.rawValue)
     }
 
+    @Test func noDecryptionKeyIsGeneratedForAnUnsupportedAlgorithm() {
+        let error = #expect(throws: AuthError.self) {
+            try DecryptionKey(generatedFor: KeyManagementAlgorithm(rawValue: "dir"))
+        }
+        #expect(error?.code == .unsupported && error?.message.contains("No key can be generated") == true)
+    }
+
     /// RSA-OAEP with SHA-1 is never the default; it must be configured. An algorithm that is unsuitable for the key is
     /// rejected.
     @Test func rsaOAEPWithSHA1IsUsedOnlyIfConfigured() throws {
@@ -314,6 +392,25 @@ import Testing
         // Only the keys in the set that support the algorithm are used.
         let rsa = try DecryptionKey.keys(text: Secret("{\"keys\":[\(keys)]}"), keyID: nil, algorithm: .rsaOAEP)
         #expect(rsa.map(\.algorithms) == [[.rsaOAEP]])
+    }
+
+    @Test func selectsKeysOfAJWKSetByKeyIDAndAlgorithm() throws {
+        let key = #""kty":"EC","crv":"P-256","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw""#
+        // The third and the last key are signing keys.
+        let text = """
+            {"keys":[{"kid":"1","alg":"ECDH-ES",\(key)},{"kid":"2","alg":"ECDH-ES+A256KW",\(key)},
+            {"kid":"3","alg":"ES256",\(key)},{"kid":"4",\(key)},
+            {"kid":"5","kty":"OKP","crv":"Ed25519","d":"nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"}]}
+            """
+        func names(_ keyID: String?, _ algorithm: KeyManagementAlgorithm?) throws -> [String] {
+            try DecryptionKey.keys(text: Secret(text), keyID: keyID, algorithm: algorithm).compactMap(\.keyID)
+        }
+        #expect(try names(nil, nil) == ["1", "2", "4"])
+        #expect(try names("2", nil) == ["2"])
+        #expect(try names(nil, .ecdhES) == ["1", "4"])
+        let error = #expect(throws: AuthError.self) { try names("3", nil) }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains("no private decryption key") == true)
     }
 
     @Test func aSigningKeyInAJWKSetIsNotUsedForDecryption() {

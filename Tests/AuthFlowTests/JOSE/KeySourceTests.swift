@@ -169,6 +169,14 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches == 2)
     }
 
+    /// A token without a key ID is compared with every key; none of them matches a forged token.
+    @Test func rejectsForgedTokensWithoutKeyIDsWithoutFetchingForEach() async throws {
+        #expect(try await verdict(token(keys)) == .verified)
+        let forger = try EmulatorKeys()
+        for _ in 0..<10 { #expect(try await verdict(token(forger, named: false)) == .noMatchingKey) }
+        #expect(provider.fetches == 2)
+    }
+
     @Test func limitsKeySetFetchesForUnknownKeyIDs() async throws {
         // Row O12.
         let forger = try EmulatorKeys()
@@ -267,7 +275,9 @@ private final class KeyProvider: Sendable {
         // After a day, the cached keys are no longer used.
         provider.advance(86400)
         let known = try token(keys)
-        await expectError(.networkFailed) { try await verdict(known) }
+        let fetches = provider.fetches
+        for _ in 0..<10 { await expectError(.networkFailed) { try await verdict(known) } }
+        #expect(provider.fetches == fetches + 1)
         provider.state.withLock { $0.isDown = false }
         provider.advance(10)
         #expect(try await verdict(known) == .verified)

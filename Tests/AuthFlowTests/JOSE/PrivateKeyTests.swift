@@ -111,6 +111,7 @@ import Testing
         let key = try PrivateKey(text: Secret(readable.text))
         #expect(key.algorithms.first == readable.algorithm)
         #expect(key.publicJWK["d"] == nil && key.publicJWK["use"] == "sig")
+        #expect((key.publicJWK["y"] != nil) == (key.publicJWK["kty"] == "EC"))
         #expect(key.keyID == key.publicJWK.jwkThumbprint)
         let text = try await key.jwt(["a": 1], type: "JWT", algorithm: readable.algorithm)
         let jws = try JWS(Secret(text))
@@ -157,6 +158,12 @@ import Testing
             text: #"{"kty":"RSA","n":"AAcH","e":"AQ","d":"AQ","p":"AQ","q":"AQ"}"#,
             words: "damaged"
         ),
+        Unusable(
+            name: "a set of keys for key agreement",
+            text: #"{"keys":[{"kty":"OKP","crv":"X25519","d":"dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo"},"#
+                + #"{"kty":"EC","crv":"P-256","alg":"ECDH-ES","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw"}]}"#,
+            words: "no private signing key"
+        ),
         Unusable(name: "an empty set", text: #"{"keys":[]}"#, words: "no private signing key"),
         Unusable(name: "truncated JSON", text: #"{"keys":["#, words: "not JSON"),
     ]
@@ -198,6 +205,31 @@ import Testing
         #expect(try PrivateKey(text: try text([Self.example, .object(encryption)])).keyID == "1")
     }
 
+    @Test func rejectsAKeyWhoseKeyIDDiffersFromTheConfiguredKeyID() throws {
+        let text = Secret(String(decoding: try Self.example.serialized(), as: UTF8.self))
+        #expect(try PrivateKey(text: text, keyID: "1").keyID == "1")
+        let error = #expect(throws: AuthError.self) { try PrivateKey(text: text, keyID: "2") }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains("differs from the configured key ID") == true)
+    }
+
+    @Test(arguments: [(.es256, .es384), (.edDSA, .es256)] as [(SignatureAlgorithm, SignatureAlgorithm)])
+    func signsOnlyWithTheAlgorithmsOfTheKey(_ own: SignatureAlgorithm, _ other: SignatureAlgorithm) throws {
+        let key = try PrivateKey(generatedFor: own)
+        let error = #expect(throws: AuthError.self) { try key.signature(over: [1], by: other) }
+        #expect(error?.code == .unsupported && error?.message.contains("cannot sign with \(other.rawValue)") == true)
+    }
+
+    /// RFC 9449 section 4.2: the key in a proof "MUST NOT contain a private key".
+    @Test func rejectsAStoredPublicDPoPKeyWithAPrivateMember() throws {
+        func key(_ names: Set<String>) throws -> DPoPKey? {
+            let members = (Self.example.object ?? [:]).filter { names.contains($0.key) }
+            return DPoPKey(stored: Secret(String(decoding: try JSON.object(members).serialized(), as: UTF8.self)))
+        }
+        #expect(try key(["kty", "crv", "x", "y"])?.isExternal == true)
+        #expect(try key(["kty", "crv", "x", "y", "d"]) == nil)
+    }
+
     @Test func rejectsAPrivateKeyThatDoesNotMatchThePublicKey() throws {
         var members = Self.example.object ?? [:]
         members["x"] = "gI0GAILBdu7T53akrFmMyGcsF3n5dO7MmwNBHKW5SV0"
@@ -221,6 +253,15 @@ import Testing
                 "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw",
         ]
         #expect(key.jwkThumbprint == "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs")
+    }
+
+    @Test(
+        arguments: [
+            ["kty": "RSA", "n": "AQ"], ["kty": "EC", "crv": "P-256", "x": "AQ"],
+            ["kty": "EC", "crv": "P-256", "x": 1, "y": "AQ"], ["kty": "OKP", "crv": "Ed25519"],
+        ] as [JSON]
+    ) func anIncompleteKeyHasNoThumbprint(_ key: JSON) {
+        #expect(key.jwkThumbprint == nil)
     }
 
     // MARK: Files
@@ -262,8 +303,21 @@ import Testing
         }
     }
 
-    @Test(arguments: ["/dev/zero", "/", "/no/such/file"]) func rejectsAKeyPathThatIsNotARegularFile(_ path: String) {
+    @Test(.enabled(if: geteuid() == 0, "Only root can give a file to another user."))
+    func rejectsAKeyFileOfAnotherUser() throws {
+        try withKeyFile(Self.ed25519) { path in
+            try #require(unsafe chown(path, 65_534, 65_534) == 0)
+            let error = #expect(throws: AuthError.self) { try SigningKeySource.file(path: path).key() }
+            #expect(error?.code == .invalidConfiguration)
+            #expect(error?.message.contains("belongs to another user") == true)
+        }
+    }
+
+    @Test(arguments: [
+        ("/dev/zero", "not a regular file"), ("/", "not a regular file"), ("/no/such/file", "does not exist"),
+    ]) func rejectsAKeyPathThatIsNotARegularFile(_ path: String, _ words: String) {
         let error = #expect(throws: AuthError.self) { try SigningKeySource.file(path: path).key() }
         #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")
     }
 }

@@ -25,6 +25,14 @@ import Testing
         #expect(error?.code == .discoveryFailed)
     }
 
+    @Test func reportsThatAnEndpointOfAnHTTPSIssuerUsesHTTP() {
+        let error = #expect(throws: AuthError.self) {
+            try ProviderMetadata(["issuer": "https://127.0.0.1:8443", "token_endpoint": "http://127.0.0.1:8080/token"])
+        }
+        #expect(error?.code == .discoveryFailed)
+        #expect(error?.message.contains("not an https URL") == true, "\(error as Any)")
+    }
+
     @Test func treatsNullMembersAsAbsent() throws {
         let metadata = try metadata([
             "token_endpoint": .null, "scopes_supported": .null,

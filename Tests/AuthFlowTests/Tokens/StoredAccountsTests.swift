@@ -34,6 +34,34 @@ import Testing
         #expect(read.isExpired(at: Date()))
     }
 
+    @Test(arguments: ["access_token", "token_type", "signed_in_at", "scopes"])
+    func aStoredCredentialWithoutARequiredMemberIsNotRead(_ name: String) {
+        let json = credential("1").json
+        #expect(Credential(json) == credential("1"))
+        #expect(Credential(json.replacing(name, with: nil)) == nil)
+    }
+
+    /// Otherwise, the account would become that of an unknown user, or of another issuer's user.
+    @Test(arguments: [["subject": "1"], ["issuer": "https://id.example.com"], "1", .null] as [JSON])
+    func aStoredCredentialWithADamagedIdentityIsNotRead(_ identity: JSON) {
+        #expect(Credential(credential("1").json.replacing("identity", with: identity)) == nil)
+    }
+
+    @Test(arguments: ["resource", "access_token", "token_type", "obtained_at", "scopes"])
+    func aStoredResourceTokenWithoutARequiredMemberIsNotRead(_ name: String) throws {
+        var credential = credential("1")
+        let token = ResourceToken(credential, resource: "https://api.example.com", requestedScopes: nil)
+        credential.resourceTokens = [token]
+        let json = try #require(credential.json["resource_tokens"]?.array?.first)
+        #expect(ResourceToken(json) == token)
+        #expect(ResourceToken(json.replacing(name, with: nil)) == nil)
+    }
+
+    @Test func aStoredAccountWithoutAnIssuerIsNotRead() {
+        #expect(AccountID(account("1").json) == account("1"))
+        #expect(AccountID(account("1").json.replacing("issuer", with: nil)) == nil)
+    }
+
     private func ended(_ subject: String) -> StoredAccounts.Entry {
         .ended(
             EndedSession(
@@ -96,6 +124,14 @@ import Testing
         #expect(AccountID(issuer: "https://one.example.com", subject: "alice").isNamed(name))
         #expect(!AccountID(issuer: "https://two.example.com", subject: name).isNamed(name))
         #expect(AccountID(issuer: "https://two.example.com", subject: name).isNamed("https://two.example.com \(name)"))
+    }
+
+    @Test(arguments: ["https://id.example.com/users/1", "alice smith", "alice "])
+    func aSubjectThatLooksPartlyLikeANameWithAnIssuerNamesItsAccount(_ subject: String) {
+        #expect(account(subject).isNamed(subject))
+        #expect(account(subject).isNamed("https://id.example.com \(subject)"))
+        #expect(!account(subject).isNamed("https://two.example.com \(subject)"))
+        #expect(!AccountID.containsIssuer(subject))
     }
 
     @Test func storesOneEntryPerAccount() {

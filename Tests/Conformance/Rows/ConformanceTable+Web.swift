@@ -312,8 +312,12 @@ extension ConformanceTable {
             let server = try web.process(registration: { $0.resources = ["https://api.example.com"] })
             try await browser.signIn(web, at: server)
             let session = try await browser.session(at: server).required()
-            _ = try await server.freshTokens(for: session)
-            _ = try await server.freshTokens(for: session, resource: "https://api.example.com")
+            let own = try await server.freshTokens(for: session)
+            let named = try await server.freshTokens(for: session, resource: "https://api.example.com")
+            try ConformanceRow.require(
+                own.accessToken == named.accessToken,
+                "The session's token must be used, not exchanged for another."
+            )
             _ = try await browser.send(
                 .post,
                 "/logout",
@@ -386,9 +390,10 @@ extension ConformanceTable {
             )
             try await browser.signIn(web, at: server)
             for (path, status) in [
-                ("%61dmin/x", 400), ("admi%6e/x", 400), ("admin;a=b/x", 400), ("admin%3Ba/x", 400),
-                (";a/admin/x", 400), ("ADMIN/x", 400), ("admin", 400), ("%61dmin/%CC%81x", 400), ("a%0d%0ab", 400),
-                ("a%0ab", 400), ("a%7f", 400), ("admin/x", 405), ("administrators/7", 200), ("%C3%A9", 200),
+                ("%61dmin/x", 400), ("%61dmin/%FF", 400), ("admi%6e/x", 400), ("admin;a=b/x", 400),
+                ("admin%3Ba/x", 400), (";a/admin/x", 400), ("ADMIN/x", 400), ("admin", 400),
+                ("%61dmin/%CC%81x", 400), ("a%0d%0ab", 400), ("a%0ab", 400), ("a%7f", 400), ("admin/x", 405),
+                ("administrators/7", 200), ("%C3%A9", 200),
             ] {
                 let found = await proxy.response(to: browser.request(.delete, "/api/\(path)", WebBrowser.ownPage))?
                     .status
@@ -490,7 +495,7 @@ extension ConformanceTable {
             let count = web.environment.emulator.requests.count
             let paths = [
                 "/api/../admin", "/api/%2e%2e/admin", "/api/a//b", "/api/..%2fadmin", "/api/a%5cb", "/api/a\\b",
-                "/api/..;/admin", "/api/..;%CC%81/admin", "/api/../%CC%81x", "/api/%25252e%25252e/admin",
+                "/api/a%2fb", "/api/..;/admin", "/api/..;%CC%81/admin", "/api/../%CC%81x", "/api/%25252e%25252e/admin",
                 "/api/%2e%2e;x=1/admin", "/api/.;/a", "/api/%252e%252e/admin", "/api/..%252fadmin",
                 "/api//evil.example/",
                 "/api/@evil.example/", "/api/a#b", "/api/%00",

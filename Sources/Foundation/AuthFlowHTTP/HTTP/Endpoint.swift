@@ -75,8 +75,12 @@ public struct Endpoint: Sendable, Hashable {
         self.scheme = scheme
         self.host = host
         self.port = components.port
-        self.path = components.percentEncodedPath
-        self.query = components.percentEncodedQuery
+        // Foundation would encode a path or query again, with its percent signs, if it contains a character such as `[`, which RFC 3986 does not
+        // allow but browsers send.
+        let target = url.utf8.dropFirst(scheme.utf8.count + 3 + authority.utf8.count)
+        let path = target.prefix { $0 != UInt8(ascii: "?") }
+        self.path = String(Substring(path))
+        self.query = path.endIndex == target.endIndex ? nil : String(Substring(target[path.endIndex...].dropFirst()))
     }
 
     /// The web origin (RFC 6454): scheme, host and port. Default ports are omitted.

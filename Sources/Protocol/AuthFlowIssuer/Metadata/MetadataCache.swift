@@ -139,7 +139,7 @@ final class MetadataCache: Sendable {
                         }
                         return found
                     } catch {
-                        self.state.withLock { $0.supplement = .none }
+                        self.state.withLock { if $0.fetchedAt == fetchedAt { $0.supplement = .none } }
                         throw error
                     }
                 }

@@ -67,7 +67,7 @@ extension AuthorizationRequest {
         guard (json["max_age"] == nil) == (requirements.maximumAge == nil),
             (json["acr_values"] == nil) == (requirements.essentialACRValues == nil),
             (json["nonce"] == nil) == (nonce == nil), (json["dpop_key"] == nil) == (dpopKey == nil),
-            details == nil || details?.array != nil
+            details == nil || details?.array != nil, json["iss_required"] == nil || json["iss_required"]?.bool != nil
         else { return nil }
         self.init(
             url: url,
@@ -98,17 +98,24 @@ extension AuthorizationRequest {
     /// A sealed request can be opened any number of times. Within one process, an authorization response is accepted only
     /// once; across processes, rely on the server to reject a reused code, or use ``PendingAuthorizations``.
     /// - Parameter key: At least 32 random bytes, the same on every instance that opens the request.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the key is too short.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the key is too short, or the sealed request would be larger than 32 KiB.
     public func sealed(by key: Secret) throws -> String {
         let box = try ChaChaPoly.seal(try json.serialized(), using: Self.symmetric(key), authenticating: Self.purpose)
-        return Base64URL.encode(box.combined)
+        let text = Base64URL.encode(box.combined)
+        guard text.utf8.count <= Self.maximumSealedSize else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The authorization request is too large to be sealed: its parameters must be shorter."
+            )
+        }
+        return text
     }
 
     /// Opens a sealed request.
     /// - Throws: ``AuthError`` with `invalid_callback` when the request was sealed with another key, or was tampered with.
     public init(sealed text: String, by key: Secret) throws {
         let symmetric = try Self.symmetric(key)
-        guard text.utf8.count <= 32 * 1024, let bytes = Base64URL.decode(text),
+        guard text.utf8.count <= Self.maximumSealedSize, let bytes = Base64URL.decode(text),
             let box = try? ChaChaPoly.SealedBox(combined: bytes),
             let plain = try? ChaChaPoly.open(box, using: symmetric, authenticating: Self.purpose),
             let json = try? JSON(parsing: Array(plain)), let request = AuthorizationRequest(json)
@@ -117,6 +124,8 @@ extension AuthorizationRequest {
         }
         self = request
     }
+
+    private static let maximumSealedSize = 32 * 1024
 
     private static let purpose = Array("authflow authorization request".utf8)
 

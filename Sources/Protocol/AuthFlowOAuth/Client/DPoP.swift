@@ -86,11 +86,13 @@ extension OAuthClient {
             for field in fields { sent.head.headerFields[field.name] = field.value }
             return try await server.stream(sent, body: body)
         }
+        let sent = server.dpopNonces.nonce(for: endpoint.origin)
         let first = try await attempt()
         guard tokens.dpopKey != nil else { return first }
         let response = TransportResponse(head: first.head)
-        guard server.dpopNonces.record(from: first.head.headerFields, origin: endpoint.origin) != nil,
-            response.requiresDPoPNonce
+        // A server that rejects the nonce that it sends would reject every request.
+        guard let received = server.dpopNonces.record(from: first.head.headerFields, origin: endpoint.origin),
+            response.requiresDPoPNonce, received != sent
         else {
             return first
         }

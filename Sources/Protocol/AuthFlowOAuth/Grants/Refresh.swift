@@ -136,7 +136,7 @@ extension OAuthClient {
                 ?? AuthError(.networkFailed, "The refreshed tokens could not be checked.", underlyingError: error)
             var updated = credential
             updated.tokens.refreshToken = replacement
-            updated.tokens.deviceSecret = secret ?? credential.tokens.deviceSecret
+            if let secret, TokenSet.problem(of: secret) == nil { updated.tokens.deviceSecret = secret }
             if error.isTransient { return .unchecked(updated, error) }
             // The old access token must not be returned either, after the provider has sent an invalid response.
             updated.tokens.expiresAt = min(updated.tokens.expiresAt ?? .distantFuture, host.wholeSecond)

@@ -10,6 +10,8 @@ struct IntrospectedToken {
     let isVerified: Bool
 
     func check(_ members: JSON, now: Date, leeway: Double) throws(TokenFailure) -> AccessToken {
+        // Some servers send null instead of omitting a member.
+        let members = JSON.object((members.object ?? [:]).filter { $0.value != .null })
         // Section 2.2: "If the introspection call is properly authorized but the token is not active ... the authorization server MUST
         // return an introspection response with the "active" field set to "false"."
         guard members["active"]?.bool == true else { throw .invalid("introspection did not report it as active") }

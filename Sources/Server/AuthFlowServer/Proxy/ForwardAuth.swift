@@ -123,6 +123,8 @@ public struct ForwardAuth: Sendable {
 
     /// RFC 9110 section 5.5: control characters are rejected, so that no claim can inject a header field. Non-ASCII text is sent as UTF-8.
     private static func isFieldValue(_ text: String) -> Bool {
-        !text.isEmpty && text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F } && text.first != " " && text.last != " "
+        let space = UInt8(ascii: " ")
+        return !text.isEmpty && text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F } && text.utf8.first != space
+            && text.utf8.last != space
     }
 }

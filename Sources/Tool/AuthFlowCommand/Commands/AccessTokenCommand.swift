@@ -44,6 +44,11 @@ struct AccessTokenCommand: AsyncParsableCommand {
         var json = false
 
         func validate() throws {
+            for scope in scope where !ClientRegistration.Values.isScopeToken(scope) {
+                throw ValidationError(
+                    "--scope \(ShellWord.quoted(scope)) is not a scope. Repeat the option for each scope."
+                )
+            }
             guard maxAge.map({ $0 >= 0 }) ?? true else {
                 throw ValidationError("--max-age must be a number of seconds, 0 or more.")
             }

@@ -110,10 +110,8 @@ struct DoctorCommand: AsyncParsableCommand {
         let origin =
             options.issuer == nil ? "\(choice.path), \(choice.origin.rawValue)" : "none: --issuer and --client-id"
         if file.profileNames.isEmpty, options.profile == nil {
-            findings.good(
-                "file",
-                "\(origin), without a profile"
-            )
+            findings.good("file", "\(origin), without a profile")
+            await examineResourceStore(&findings)
             return
         }
         let profile = try file.profile(options.profile)
@@ -134,9 +132,20 @@ struct DoctorCommand: AsyncParsableCommand {
             findings.good("store", isWritten ? "can be read, written and locked" : "can be read and locked")
         } catch {
             try Task.checkCancellation()
-            findings.bad("store", "\(error)")
+            findings.bad("store", ExitStatus.message(for: error))
         }
         try await examineProvider(client, clock, &findings)
+    }
+
+    /// Reads the store of the sign-ins to protected resources.
+    private func examineResourceStore(_ findings: inout Findings) async {
+        do {
+            let context = try RegistrationCommands.Context(config: options.config)
+            let count = try await KnownResources(store: context.store).addresses().count
+            findings.good("resources", "their store can be read; it lists \(count)")
+        } catch {
+            findings.bad("resources", ExitStatus.message(for: error))
+        }
     }
 
     private func examineUserAgents(

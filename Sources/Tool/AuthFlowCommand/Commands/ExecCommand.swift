@@ -121,6 +121,13 @@ struct ExecCommand: AsyncParsableCommand {
         _ = fcntl(descriptor, F_SETFD, 0)
     }
 
+    /// Whether a path names a directory that belongs to this user, and to which no other user can write.
+    private static func isOwnDirectory(_ path: String) -> Bool {
+        var status = stat()
+        guard path.hasPrefix("/"), unsafe stat(path, &status) == 0 else { return false }
+        return status.st_mode & S_IFMT == S_IFDIR && status.st_uid == geteuid() && status.st_mode & 0o022 == 0
+    }
+
     /// Runs the program as a child process, while this process keeps the file up to date.
     private func run(
         _ command: [String],
@@ -132,9 +139,9 @@ struct ExecCommand: AsyncParsableCommand {
         #if os(Linux)
         let tokens = first.tokens
         let name = "authflow-token-\(UUID().uuidString)"
-        // XDG_RUNTIME_DIR is accessible only to the user, and is usually a tmpfs. /tmp is the fallback.
-        // XDG Base Directory Specification: a relative path is invalid and must be ignored.
-        let directory = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "/tmp"
+        // XDG_RUNTIME_DIR is accessible only to the user, and is usually a tmpfs. /tmp, whose sticky bit prevents others from replacing the
+        // file, is the fallback. XDG Base Directory Specification: a relative path is invalid and must be ignored.
+        let directory = environment["XDG_RUNTIME_DIR"].flatMap { Self.isOwnDirectory($0) ? $0 : nil } ?? "/tmp"
         let place = PrivateFile("\(directory)/\(name)")
         guard try place.create(with: Array(tokens.accessToken.exposed.utf8)) else {
             throw AuthError(.storageFailed, "\(place.path) already exists.")
@@ -169,7 +176,14 @@ struct ExecCommand: AsyncParsableCommand {
         refreshing.cancel()
         // A write in progress would recreate the file after its removal.
         _ = await refreshing.result
-        try? place.remove()
+        do {
+            try place.remove()
+        } catch {
+            _ = unsafe truncate(place.path, 0)
+            Terminal.printMessage(
+                "authflow: The file with the token could not be removed: \(ExitStatus.message(for: error))"
+            )
+        }
         let code = try status.get()
         _ = await UnfinishedClients.drain()
         _exit(code)

@@ -122,14 +122,21 @@ struct KeysCommand: AsyncParsableCommand {
 
         @OptionGroup var token: TokenPIN
 
+        @Option(help: "The kid of the key in a set, for a single key file.")
+        var kid: String?
+
         @Flag(help: "Treat the keys as decryption keys, and print them as such.")
         var decryption = false
+
+        func validate() throws {
+            guard kid == nil || paths.count == 1 else { throw ValidationError("--kid requires a single key file.") }
+        }
 
         func run() async throws {
             let keys =
                 decryption
-                ? try paths.flatMap { try DecryptionKeySource.file(path: $0).keys().map(\.publicJWK) }
-                : try paths.map { try token.source($0).key().publicJWK }
+                ? try paths.flatMap { try DecryptionKeySource.file(path: $0, keyID: kid).keys().map(\.publicJWK) }
+                : try paths.map { try token.source($0, keyID: kid).key().publicJWK }
             let names = keys.compactMap { $0["kid"]?.string }
             guard Set(names).count == keys.count else {
                 throw AuthError(

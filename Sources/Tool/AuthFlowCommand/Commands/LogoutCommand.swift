@@ -18,7 +18,7 @@ struct LogoutCommand: AsyncParsableCommand {
 
     @Flag(
         help:
-            "Send no request, and remove everything stored for the profile, even if it cannot be read; with --account, only that account."
+            "Send no request, and remove the tokens of the profile, even if they cannot be read; with --account, only those of that account. What the apps of a group share remains."
     )
     var local = false
 
@@ -56,7 +56,7 @@ struct LogoutCommand: AsyncParsableCommand {
         let redirects = TerminalRedirects()
         let client = try options.choice.client(observer: redirects.observer)
         // Fails before anything is removed, rather than afterwards.
-        if browser { try client.methods.createUserAgents() }
+        if browser, !client.isWithoutUser { try requireSignOutPage(client) }
         await removeAWSKeys(of: client)
         if local {
             // An unreadable record is preserved only if --account is given; an account in the configuration is not sufficient.
@@ -82,11 +82,43 @@ struct LogoutCommand: AsyncParsableCommand {
             )
             throw ExitStatus.signedOutLocallyOnly
         }
-        guard signOut.credential != nil else { return Terminal.printMessage(absence(client)) }
+        guard signOut.credential != nil else {
+            Terminal.printMessage(absence(client))
+            guard browser, !client.isWithoutUser else { return }
+            Terminal.printMessage(
+                "Your session at the provider may still be active: no credential is stored with which to sign out there."
+            )
+            throw ExitStatus.signedOutLocallyOnly
+        }
         if !options.quiet, let next = await currentUser(client) {
             Terminal.printMessage("\(next.displayName) is the current account.")
         }
         try report(signOut, tokens: client.tokensWithoutSignIn)
+    }
+
+    /// Requires what the provider's sign-out page needs.
+    private func requireSignOutPage(_ client: AuthClient) throws {
+        try client.methods.createUserAgents()
+        guard client.registration.postLogoutRedirectURI != nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "--browser requires \"post_logout_redirect_uri\", to which the provider redirects after the sign-out."
+            )
+        }
+        let choice = options.choice
+        let agents = try choice.file().profile(choice.profile).userAgentExplanation(
+            Known.components,
+            context: UserAgentContext(
+                launchEnvironment: .current(environment: ToolEnvironment.host.environment),
+                redirectURIs: [client.registration.postLogoutRedirectURI].compactMap { $0 }
+            )
+        )
+        guard agents.chosen != nil else {
+            throw AuthError(
+                .noUserAgent,
+                "No user agent can show the provider's sign-out page here: \(agents.reasons.joined(separator: "; ")). Nothing was removed."
+            )
+        }
     }
 
     private var unknownAccount: AccountNotSignedIn {

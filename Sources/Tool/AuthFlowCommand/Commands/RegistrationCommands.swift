@@ -113,6 +113,13 @@ enum RegistrationCommands {
 
         private static func option(_ config: String?) -> [String] { config.map { ["--config", $0] } ?? [] }
 
+        /// The advice when the registrations for an origin are not those of a resource.
+        static func others(of address: String, _ config: String?) -> String {
+            let origin = (try? Endpoint(address).origin) ?? address
+            let command = ShellWord.line(["authflow", "register", "remove", origin] + option(config))
+            return "To remove all registrations for \(origin), run: \(command)"
+        }
+
         /// The message when there is no registration.
         static func absence(_ config: String?) -> String {
             let command = ShellWord.line(["authflow", "register", "show"] + option(config))
@@ -240,6 +247,7 @@ enum RegistrationCommands {
             var all: [(registrations: StoredRegistrations, stored: StoredRegistration)] = []
             var origins = Set([try Endpoint(address, name: "URL").origin])
             var unreadable: [(registrations: StoredRegistrations, issuer: String, readable: [String])] = []
+            var hasOthers = false
             for (issuer, origin) in try await context.registrations(address) {
                 let registrations = StoredRegistrations(store: context.store, for: origin)
                 origins.insert(origin)
@@ -254,6 +262,7 @@ enum RegistrationCommands {
                     let own = try await context.clients(of: address, at: issuer, config: config)
                     let isOwn = { (stored: StoredRegistration) in own?.contains(stored.clientID) ?? true }
                     all += found.filter(isOwn).map { (registrations, $0) }
+                    if !found.isEmpty { hasOthers = true }
                     let readable = found.map(\.clientID)
                     guard let damage, own?.allSatisfy(readable.contains) != true else { continue }
                     guard local else { throw AuthError(.storageFailed, damage) }
@@ -264,9 +273,13 @@ enum RegistrationCommands {
                     unreadable.append((registrations, issuer, []))
                 }
             }
-            var areRevoked = true
+            // If the list of the resources is damaged or full, the tokens of other resources are not found.
+            let lacksResources = try await KnownResources(store: context.store).lacksResources()
+            var areRevoked = !lacksResources
+            var resources = try await KnownResources(store: context.store).addresses()
+            if !resources.contains(where: { $0.isIdentical(to: address) }) { resources.append(address) }
             // Signs out first, because the tokens can be neither found nor revoked without the registration: an error stops the command.
-            for resource in try await KnownResources(store: context.store).addresses() {
+            for resource in resources {
                 guard let endpoint = try? Endpoint(resource), origins.contains(endpoint.origin) else { continue }
                 var choice = ResourceChoice(address: resource, choice: ProfileChoice(config: config))
                 choice.usesProfiles = false
@@ -324,9 +337,16 @@ enum RegistrationCommands {
                 Terminal.printMessage("The registration with \(stored.issuer) was removed from this machine.")
             }
             if let failure { throw failure }
-            RegistrationCommands.warnOfLostEntries(try await KnownResources(store: context.store).lacksRegistrations())
-            if all.isEmpty, unreadable.isEmpty {
-                Terminal.printMessage(Context.absence(config))
+            let lacksRegistrations = try await KnownResources(store: context.store).lacksRegistrations()
+            RegistrationCommands.warnOfLostEntries(lacksRegistrations || lacksResources)
+            guard !all.isEmpty || !unreadable.isEmpty else {
+                // The registrations of its origin belong to other resources, or to a sign-in whose record is missing.
+                Terminal.printMessage(
+                    hasOthers
+                        ? "No sign-in to \(Redaction.url(address)) uses a registration. \(Context.others(of: address, config))"
+                        : Context.absence(config)
+                )
+                return
             }
             guard areRevoked else { throw ExitStatus.signedOutLocallyOnly }
         }

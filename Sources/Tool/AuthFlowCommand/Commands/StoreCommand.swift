@@ -11,7 +11,10 @@ struct StoreCommand: AsyncParsableCommand {
     )
 
     static func store(_ options: ProfileOptions) throws -> (profile: Profile, store: any TokenStore) {
-        let profile = try options.choice.file().profile(options.profile)
+        var choice = options.choice
+        let profile = try choice.file().profile(options.profile)
+        choice.profile = profile.name
+        SignInAdvice.choose(choice.arguments, signIn: [])
         let store = try profile.makeStore(Known.components, host: ToolEnvironment.host)
         return (profile, store)
     }
@@ -64,11 +67,11 @@ struct StoreCommand: AsyncParsableCommand {
                 )
             }
             let (rewrapped, left) = try await encrypted.rewrap()
-            Terminal.printMessage("Rewrapped with the first key: \(rewrapped) records.")
+            Terminal.printMessage("Records that were rewrapped with the first key: \(rewrapped)")
             guard left == 0 else {
                 throw AuthError(
                     .leaseBusy,
-                    "\(left) records were not rewrapped: they were in use, are damaged, are not encrypted, or are encrypted with a key that is not in the list. Run this command again. If the number does not change, run: \(SignInAdvice.storeCheck)"
+                    "Records that were not rewrapped: \(left). They were in use, are damaged, are not encrypted, or are encrypted with a key that is not in the list. Run this command again. If the number does not change, run: \(SignInAdvice.storeCheck)"
                 )
             }
         }

@@ -6,9 +6,16 @@ enum ResourceReport {
     /// - Returns: The credential.
     /// - Throws: ``AuthFlow/AuthError`` with `login_required` when no user is signed in.
     @discardableResult static func print(_ client: ResourceClient, asJSON: Bool) async throws -> Credential {
-        guard let status = try await client.status(), let credential = status.credential else {
-            // If the session has ended, throws the reason.
-            return try await client.freshCredential()
+        let status = try await client.status()
+        guard let status, let credential = status.credential else {
+            do {
+                // If the session has ended, throws the reason.
+                return try await client.freshCredential()
+            } catch let error as AuthError where error.code == .loginRequired {
+                let state = status == nil ? "signed_out" : "ended"
+                if asJSON { try Terminal.result(.object(error.members.merging(["state": .string(state)]) { $1 })) }
+                throw error
+            }
         }
         let expiry = credential.tokens.expiresAt?.formatted(.iso8601)
         let isRenewable = client.isWithoutUser

@@ -1,0 +1,47 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import Testing
+
+/// The rules for the header of every kind of JWT.
+@Suite struct JWTVerifierTests {
+    /// The message for a token that is rejected because of its header.
+    private func rejection(
+        _ header: JSON,
+        _ code: AuthError.Code,
+        type: JWTProfile.TypeRule = .optional(["jwt"])
+    ) throws -> String {
+        let verifier = JWTVerifier(
+            JWTProfile("The token", type: type, specification: "RFC 7519", code: code),
+            algorithms: [.es256],
+            now: Date(timeIntervalSince1970: 1_800_000_000),
+            leeway: 60,
+            clockOffset: nil
+        )
+        let token = try JWS(Secret(try EmulatorKeys().sign([:], header: header, with: .es256)))
+        let error = #expect(throws: AuthError.self) { try verifier.rules(of: token) }
+        #expect(error?.code == code)
+        return error?.message ?? ""
+    }
+
+    @Test(
+        arguments: [
+            (.invalidIDToken, "RS256", true), (.invalidUserInfo, "RS256", true), (.invalidIDToken, "none", false),
+            (.invalidLogoutToken, "RS256", false),
+        ] as [(AuthError.Code, String, Bool)]
+    ) func suggestsTheSettingForAnIDTokenAlgorithmOnlyIfItAllowsTheAlgorithm(
+        _ code: AuthError.Code,
+        _ algorithm: String,
+        _ isSuggested: Bool
+    ) throws {
+        let message = try rejection(["alg": .string(algorithm)], code)
+        #expect(message.contains("signed with \"\(algorithm)\""))
+        #expect(message.contains("id_token_signing_algorithms") == isSuggested)
+    }
+
+    @Test func reportsThatTheRequiredTypeIsMissing() throws {
+        let message = try rejection(["alg": "ES256"], .invalidLogoutToken, type: .required(["logout+jwt"]))
+        #expect(message.contains("no type (typ)"))
+    }
+}
