@@ -112,6 +112,9 @@ import Testing
         jar.store("a=1; Path=/", from: endpoint, now: now)
         jar.store("a=2; Path=/", from: endpoint, now: now)
         #expect(jar.field(for: endpoint, now: now) == "a=2")
+        // The default path of a cookie from the root is also "/".
+        jar.store("a=3", from: endpoint, now: now)
+        #expect(jar.field(for: endpoint, now: now) == "a=3")
         jar.store("a=; Path=/; Expires=Thu, 01 Jan 1970 00:00:00 GMT", from: endpoint, now: now)
         #expect(jar.cookies.isEmpty)
     }
@@ -131,6 +134,18 @@ import Testing
         #expect(jar.cookies.count == 300)
     }
 
+    /// The last labels of an IP address are not a domain that several hosts share.
+    @Test(arguments: [
+        ("https://id.example.com", "https://login.example.com", true),
+        ("https://example.com", "https://example.net", false),
+        ("http://localhost", "https://localhost", false), ("https://a.co.uk", "https://b.co.uk", false),
+        ("http://localhost:1", "http://localhost:2", true), ("https://192.0.2.7", "https://198.51.2.7", false),
+        ("https://[::ffff:192.0.2.1]", "https://[::ffff:198.0.2.1]", false),
+    ])
+    func hostsOfOneRegistrableDomainAreSameSite(_ left: String, _ right: String, _ isSameSite: Bool) throws {
+        #expect(try RequestContext.isSameSite(Endpoint(left), Endpoint(right)) == isSameSite)
+    }
+
     @Test(
         arguments: [
             ("Wed, 21 Oct 2026 07:28:00 GMT", 1_792_567_680), ("Wednesday, 21-Oct-26 07:28:00 GMT", 1_792_567_680),
@@ -140,7 +155,9 @@ import Testing
         #expect(CookieDate.parse(text)?.timeIntervalSince1970 == seconds)
     }
 
-    @Test(arguments: ["", "tomorrow", "Wed, 32 Oct 2026 07:28:00 GMT", "21 Oct 2026", "21 Oct 2026 25:00:00"])
+    @Test(arguments: [
+        "", "tomorrow", "Wed, 32 Oct 2026 07:28:00 GMT", "21 Oct 2026", "21 Oct 2026 25:00:00", "21 Oct 2026 07:28:60",
+    ])
     func rejectsInvalidCookieDates(_ text: String) {
         #expect(CookieDate.parse(text) == nil)
     }

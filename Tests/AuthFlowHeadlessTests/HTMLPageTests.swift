@@ -34,6 +34,7 @@ import Testing
             [], Array("<form".utf8), [0, 1, 2, 255], Array(String(repeating: "<div>", count: 500).utf8),
             Array("<form><input><button form=a><textarea id=a><frameset>".utf8),
             Array("<form id=a><input form=a><button><frameset>".utf8),
+            Array("<".utf8), Array("x<".utf8), Array("<a x=".utf8),
             Array("<!--".utf8), Array("<!--x".utf8), Array("<svg><![CDATA[".utf8), Array("<!".utf8), Array("</x".utf8),
             Array("<script><!--<script".utf8),
             Array(String(repeating: "<form><input>", count: 2000).utf8), Array("<a/><b></a></b><input name=x>".utf8),
@@ -56,6 +57,19 @@ import Testing
             purpose: .signIn
         )
         #expect(try form.target(on: page).url == target)
+    }
+
+    @Test(arguments: ["javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x"])
+    func ignoresABaseURLThatIsAScriptOrData(_ base: String) throws {
+        let text = "<base href='\(base)'><form action=go><input name=x></form>"
+        let form = try #require(HTMLReader.page(Array(text.utf8)).forms.first)
+        let page = HeadlessPage(
+            endpoint: Endpoint("https://id.example.com/login"),
+            response: TransportResponse(head: HTTPResponse(status: .ok)),
+            hasTypedCredentials: false,
+            purpose: .signIn
+        )
+        #expect(try form.target(on: page).url == "https://id.example.com/go")
     }
 
     private static let evil =
@@ -162,12 +176,15 @@ import Testing
             <form id=a action=/a><input name=e form="e\u{301}"><p id="\u{E9}"></p><input name=1><input name=2 form=b><input name=3 form=none><input name=4 form></form>
             <input name=5><input name=6 form=a><p id=c><form id=c></form><form id=b action=/b><div><input name=7></div>
             <form action=/c><input name=8></form><input name=9 form=c>
+            <form action=/x id=""><input name=0 form=""></form>
             <form action=/d><fieldset disabled><input name=10></fieldset><input name=11><textarea name=12>
             x&amp;y</textarea><button formaction=/e formmethod=POST name=13>Go</button>
             """
         let page = HTMLReader.page(Array(text.utf8))
-        #expect(page.forms.map(\.action) == ["/a", "", "/b", "/d"])
-        #expect(page.forms.map { $0.fields.map(\.name) } == [["1", "6"], [], ["2", "7", "8"], ["11", "12", "13"]])
+        #expect(page.forms.map(\.action) == ["/a", "", "/b", "/x", "/d"])
+        #expect(
+            page.forms.map { $0.fields.map(\.name) } == [["1", "6"], [], ["2", "7", "8"], [], ["11", "12", "13"]]
+        )
         #expect(page.forms.last?.fields.map(\.value) == ["", "x&y", ""])
         #expect(page.forms.last?.buttons.first?.method == "post" && page.forms.last?.buttons.first?.action == "/e")
     }
@@ -206,11 +223,16 @@ import Testing
         #expect(page.forms.first?.action == "/a")
     }
 
+    @Test func theContentOfATemplateDoesNotEndAForm() {
+        let text = "<form action=/a><template></form></template><input name=x></form>"
+        #expect(HTMLReader.page(Array(text.utf8)).forms.map { $0.fields.map(\.name) } == [["x"]])
+    }
+
     @Test func extractsTheVisibleTextOfAPage() throws {
         let page =
             (HTMLReader.page(
                 Array(
-                    "<p>Hello<!-- no --> wor<b>ld</b><noscript>no <form><button>x</button></form></noscript> &amp; more"
+                    "<p>Hello<!-- no --> wor<b>ld</b><template>no</template><noscript>no <form><button>x</button></form></noscript> &amp; more"
                         .utf8
                 )
             ))

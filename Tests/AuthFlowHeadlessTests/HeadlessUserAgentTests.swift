@@ -1,10 +1,12 @@
 import AuthFlow
-import AuthFlowHeadless
 import AuthFlowTesting
 import Expectations
+import Foundation
 import HTTPTypes
 import Synchronization
 import Testing
+
+@testable import AuthFlowHeadless
 
 @Suite struct HeadlessUserAgentTests {
     private let origin = "https://id.example.com"
@@ -92,6 +94,12 @@ import Testing
         }
     }
 
+    @Test func percentEncodesAnAuthorizationResponseThatIsNotASCII() async throws {
+        let redirect = "com.example.app:/callback?error=access_denied&error_description=f\u{FC}r"
+        let response = try await visit { _, _ in Self.redirect(redirect) }
+        #expect(response == "com.example.app:/callback?error=access_denied&error_description=f%C3%BCr")
+    }
+
     private static let decision = "<button name=d value=allow>Allow</button><button name=d value=deny>Deny</button>"
 
     /// A consent page can also have a text field, and a sign-in page can also ask for consent.
@@ -127,6 +135,27 @@ import Testing
                 : Self.html("<form method=post>\(fields)\(buttons)</form>")
         }
         #expect(response.hasSuffix("&d=deny") && !response.contains("alice") && !response.contains("wonderland"))
+    }
+
+    @Test func allowingConsentOnASignInPageAlsoSendsTheCredentials() async throws {
+        let response = try await visit { request, body in
+            request.method == .post
+                ? Self.redirect("com.example.app:/callback?\(body)")
+                : Self.html("<form method=post><input name=u><input type=password name=p>\(Self.decision)</form>")
+        }
+        #expect(response == "com.example.app:/callback?u=alice&p=wonderland&d=allow")
+    }
+
+    @Test func doesNotEnterTheUserNameIfOnlyAScriptUnlocksThePasswordField() async throws {
+        let page = "<form method=post><input name=u><input type=password name=p readonly><button>Next</button></form>"
+        let error = await #expect(throws: AuthError.self) {
+            try await visit { request, _ in
+                #expect(request.method == .get)
+                return Self.html(page)
+            }
+        }
+        #expect(error?.code == .userAgentFailed)
+        #expect(error?.message.contains("cannot be filled in without JavaScript") == true, "\(error?.message ?? "")")
     }
 
     /// The provider may count a wrong code as a failed attempt.
@@ -315,6 +344,7 @@ import Testing
             ),
             ("<button name=d value=1>Zustimmen</button><button name=d value=0>Ablehnen</button>", "0", "1"),
             ("<button name=d value=1>Continue with Google</button>", nil, nil),
+            ("<button name=d value=1>Change the password and continue</button>", nil, nil),
             ("<input type=hidden name=d value=allow><button>Deny</button>", nil, nil),
         ] as [(String, String?, String?)]
     )
@@ -413,6 +443,15 @@ import Testing
         #expect(error.code == .accessDenied)
     }
 
+    @Test(arguments: [400, 401, 403, 422]) func signsInOnAPageWithAnErrorStatus(_ status: Int) async throws {
+        let response = try await visit { request, _ in
+            request.method == .post
+                ? Self.redirect("com.example.app:/callback?code=1")
+                : Self.html(Self.signInForm, status: .init(code: status))
+        }
+        #expect(response == "com.example.app:/callback?code=1")
+    }
+
     /// The password would be submitted regardless of which button is pressed.
     @Test(arguments: [
         "<button name=d value=cancel>Cancel</button><button name=d value=login>Log in</button>",
@@ -427,6 +466,38 @@ import Testing
                 : Self.html("<form method=post><input name=u><input type=password name=p>\(buttons)</form>")
         }
         #expect(response.hasSuffix("d=login"), "\(response)")
+    }
+
+    /// The missing member could be the one that restricts where the cookie is sent.
+    @Test(arguments: [nil, "value", "domain", "path", "host_only", "secure"] as [String?])
+    func ignoresASharedCookieThatIsIncomplete(_ missing: String?) async throws {
+        var cookie: [String: JSON] = [
+            "name": "session", "value": "v", "domain": "id.example.com", "path": "/", "host_only": true, "secure": true,
+        ]
+        if let missing { cookie[missing] = nil }
+        let document = RedactedJSON(.object(["cookies": .array([.object(cookie)])]))
+        let store = SharedCredentialStore(group: "acme", store: MemoryTokenStore())
+        try await store.change(for: origin) { _ in document }
+        let shared = SharedCookies(
+            store: store,
+            origin: try Endpoint(origin),
+            names: ["session"],
+            sharingSessionCookiesAtRisk: true
+        )
+        let now = Date(timeIntervalSince1970: 1_800_000_000)
+        #expect(try await shared.snapshot(for: .signIn, now: now).cookies.count == (missing == nil ? 1 : 0))
+    }
+
+    @Test func aTranscriptThatAnotherProgramReplacesDoesNotStopTheVisit() async throws {
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        let base = InProcessTransport(origin: origin) { _, _ in
+            try Data("precious".utf8).write(to: URL(fileURLWithPath: path))
+            return Self.html("")
+        }
+        let transport = HeadlessTransport(base: base, userAgentString: nil, transcript: Transcript(path: path))
+        for _ in 0..<2 { _ = try await transport.send(TransportRequest(.get, Endpoint("https://id.example.com/"))) }
+        #expect(try String(contentsOfFile: path, encoding: .utf8) == "precious")
     }
 
     @Test func reportsTheFailedPageWithoutItsQuery() async throws {

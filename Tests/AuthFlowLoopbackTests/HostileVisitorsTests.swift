@@ -204,6 +204,16 @@ import Testing
             head: ["GET /callback?code=e&state=the-right-state HTTP/0.9", "Host: {authority}"],
             body: ""
         ),
+        // Comparing such a text would take time that grows with the square of its length.
+        Request(
+            name: "many combining marks",
+            status: 400,
+            head: [
+                "GET /favicon.ico HTTP/1.1", "Host: {authority}",
+                "Accept: a\(String(repeating: "\u{301}", count: 100))",
+            ],
+            body: ""
+        ),
         Request(name: "no request", status: 400, head: ["hello"], body: ""),
     ]
 

@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import HTTPTypes
 import Synchronization
 import Testing
@@ -129,6 +130,183 @@ import Glibc
         #expect(sessions.withLock { $0 } == (isReplaced ? 2 : 1))
     }
 
+    struct Rejection: CustomTestStringConvertible {
+        let name: String
+        var hasSessions = true
+        var line = #"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#
+        var status = 400
+        let text: String
+        var testDescription: String { name }
+    }
+
+    static let rejections: [Rejection] = [
+        Rejection(name: "404 from a server without sessions", hasSessions: false, status: 404, text: ""),
+        Rejection(name: "400 for another reason", text: "Bad parameters"),
+        Rejection(
+            name: "400 with the response to a request of the batch",
+            line: #"[{"jsonrpc":"2.0","id":1,"method":"a"}]"#,
+            text: #"[{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid session id"}}]"#
+        ),
+    ]
+
+    @Test(arguments: rejections)
+    func aMessageRejectedForAnotherReasonStartsNoNewSession(_ rejection: Rejection) async throws {
+        let server = SessionServer { message, _ in
+            guard message["method"]?.string == "initialize" else {
+                let status = HTTPResponse.Status(code: rejection.status)
+                return TransportResponse(head: HTTPResponse(status: status), body: Array(rejection.text.utf8))
+            }
+            return try rejection.hasSessions ? nil : Self.answer(message["id"] ?? .null)
+        }
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) {
+            line.yield($0)
+        }
+        bridge.receive(Self.initialize)
+        for await _ in lines { break }
+        bridge.receive(Array(rejection.line.utf8))
+        await bridge.close(within: .seconds(60))
+        #expect(server.received.count { $0.hasPrefix("initialize ") } == 1)
+    }
+
+    @Test func aNewSessionReceivesTheInitializedNotificationOnce() async throws {
+        let server = SessionServer { _, session in session == "session1" ? Self.notFound : nil }
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) {
+            line.yield($0)
+        }
+        bridge.receive(Self.initialize)
+        for await _ in lines { break }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        await bridge.close(within: .seconds(60))
+        let expected = ["notifications/initialized session1", "notifications/initialized session2"]
+        #expect(server.received.filter { $0.hasPrefix("notifications/initialized") } == expected)
+    }
+
+    /// The host sends its notification while the session is being replaced.
+    @Test(.timeLimit(.minutes(1))) func aNewSessionThatWasBegunBeforeTheInitializedNotificationReceivesIt() async throws
+    {
+        let (arrivals, arrival) = AsyncStream.makeStream(of: Void.self)
+        let (releases, release) = AsyncStream.makeStream(of: Void.self)
+        let begun = Mutex(0)
+        let server = SessionServer { message, session in
+            let count = begun.withLock { count in
+                if message["method"]?.string == "initialize" { count += 1 }
+                return count
+            }
+            if message["method"]?.string == "initialize", count == 2 {
+                arrival.yield()
+                for await _ in releases {}
+            }
+            return session == "session1" ? Self.notFound : nil
+        }
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) {
+            line.yield($0)
+        }
+        var answers = lines.makeAsyncIterator()
+        bridge.receive(Self.initialize)
+        _ = await answers.next()
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
+        for await _ in arrivals { break }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        while !server.received.contains("notifications/initialized session1") { await Task.yield() }
+        release.finish()
+        _ = await answers.next()
+        await bridge.close(within: .seconds(60))
+        #expect(server.received.contains("notifications/initialized session2"))
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aLate404ForAnEarlierSessionDoesNotReplaceTheCurrentOne() async throws {
+        let (arrivals, arrival) = AsyncStream.makeStream(of: Void.self)
+        let (releases, release) = AsyncStream.makeStream(of: Void.self)
+        let server = SessionServer { message, session in
+            guard message["method"]?.string == "tools/list", session == "session1" else { return nil }
+            arrival.yield()
+            for await _ in releases {}
+            return Self.notFound
+        }
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) {
+            line.yield($0)
+        }
+        var answers = lines.makeAsyncIterator()
+        bridge.receive(Self.initialize)
+        _ = await answers.next()
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
+        for await _ in arrivals { break }
+        bridge.receive(Self.initialize)
+        _ = await answers.next()
+        release.finish()
+        let answer = try JSON(parsing: await answers.next() ?? [])
+        #expect(answer["id"] == 1 && answer["result"] != nil)
+        await bridge.close()
+        #expect(server.received.count { $0.hasPrefix("initialize ") } == 2)
+    }
+
+    /// The host would continue with the revision of the first session.
+    @Test func aNewSessionWithAnotherRevisionIsNotUsed() async throws {
+        let server = SessionServer { message, session in
+            if session == "session1" { return Self.notFound }
+            guard let id = message["id"]?.string, id.hasPrefix("authflow-") else { return nil }
+            return jsonResponse(
+                .ok,
+                ["jsonrpc": "2.0", "id": .string(id), "result": ["protocolVersion": "2025-03-26"]]
+            )
+        }
+        let host = Self.host(try Self.client(server), server)
+        _ = try await host.initialize()
+        let answer = try await host.ask("tools/list")
+        #expect(answer["error"]?["data"]?["cause"]?.string == "session_lost")
+        await host.close()
+    }
+
+    /// While the bridge replaces a lost session, the host starts another one: it sends the same `initialize` again and
+    /// receives the response, or sends a different one that is not answered yet.
+    @Test(.timeLimit(.minutes(1)), arguments: [false, true])
+    func aReplacementDoesNotOverwriteASessionThatTheHostHasStartedMeanwhile(_ isAnswered: Bool) async throws {
+        let (arrivals, arrival) = AsyncStream.makeStream(of: Void.self)
+        let (releases, release) = AsyncStream.makeStream(of: Void.self)
+        let server = SessionServer { message, session in
+            if message["method"]?.string == "tools/list", session == "session1" { return Self.notFound }
+            if message["params"]?["clientInfo"] != nil { try await Task<Never, Never>.never() }
+            if message["id"]?.string != nil {
+                arrival.yield()
+                for await _ in releases {}
+            }
+            return nil
+        }
+        let log = Mutex<[String]>([])
+        var options = MCPBridge.Options()
+        options.log = { text in log.withLock { $0.append(text) } }
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(
+            client: try Self.client(server),
+            transport: server,
+            clock: StoppedClock(),
+            options: options
+        ) {
+            line.yield($0)
+        }
+        var answers = lines.makeAsyncIterator()
+        bridge.receive(Self.initialize)
+        _ = await answers.next()
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
+        for await _ in arrivals { break }
+        if isAnswered {
+            bridge.receive(Self.initialize)
+            _ = await answers.next()
+        } else {
+            let other = #"{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"clientInfo":{"name":"host"}}}"#
+            bridge.receive(Array(other.utf8))
+        }
+        release.finish()
+        let answer = try JSON(parsing: await answers.next() ?? [])
+        #expect(answer["id"] == 1 && answer["result"] != nil)
+        #expect(log.withLock { $0 }.isEmpty)
+        await bridge.close()
+    }
+
     /// Some servers return the `id` of a request in a different notation.
     @Test(arguments: ["5", "5.0", #""5""#]) func theHostReceivesTheIDOfItsRequest(_ id: String) async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
@@ -167,6 +345,92 @@ import Glibc
         bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
         for await bytes in lines where try JSON(parsing: bytes)["method"]?.string == "two" { break }
         await bridge.close()
+    }
+
+    /// The server could otherwise answer a request that another connection carries.
+    @Test(.timeLimit(.minutes(1))) func aResponseInTheListeningStreamDoesNotReachTheHost() async throws {
+        let transport = Self.listening { _ in
+            let body = ResponseBody(limit: 1000)
+            body.append(Array("data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n".utf8))
+            body.append(Array("data: {\"jsonrpc\":\"2.0\",\"method\":\"two\"}\n\n".utf8))
+            return body
+        }
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport) { line.yield($0) }
+        bridge.receive(Self.initialize)
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        for await bytes in lines {
+            let json = try JSON(parsing: bytes)
+            #expect(json["id"] != 7)
+            if json["method"]?.string == "two" { break }
+        }
+        await bridge.close()
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aClosedBridgeOpensNoListeningStream() async throws {
+        let (arrivals, arrival) = AsyncStream.makeStream(of: Void.self)
+        let server = SessionServer { message, _ in
+            guard message["method"]?.string == "notifications/initialized" else { return nil }
+            arrival.yield()
+            try await Task<Never, Never>.never()
+            return nil
+        }
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) {
+            line.yield($0)
+        }
+        bridge.receive(Self.initialize)
+        for await _ in lines { break }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        for await _ in arrivals { break }
+        await bridge.close()
+        for _ in 0..<5000 { await Task.yield() }
+        #expect(!server.received.contains { $0.hasPrefix("GET") })
+    }
+
+    @Test func aNotificationWithoutASessionOpensNoListeningStream() async throws {
+        let server = SessionServer { _, _ in nil }
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) {
+            line.yield($0)
+        }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.utf8))
+        for await _ in lines { break }
+        for _ in 0..<5000 { await Task.yield() }
+        #expect(server.received == ["notifications/initialized -", "ping -"])
+        await bridge.close()
+    }
+
+    /// The bridge itself cancels a listening stream that it replaces, so the token was not rejected.
+    @Test(.timeLimit(.minutes(1))) func aReplacedListeningStreamIsNotOpenedAgainWithANewToken() async throws {
+        try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
+            let (listeners, listener) = AsyncStream.makeStream(of: Void.self)
+            let count = Mutex(0)
+            let transport = StreamTransport { request in
+                guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
+                    return try await environment.transport.stream(request)
+                }
+                count.withLock { $0 += 1 }
+                listener.yield()
+                return ResponseStream(
+                    head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                    body: ResponseBody(limit: 1000)
+                )
+            }
+            let host = Self.host(try environment.client(), transport)
+            _ = try await host.initialize()
+            var opened = listeners.makeAsyncIterator()
+            _ = await opened.next()
+            try host.tell(["jsonrpc": "2.0", "method": "notifications/initialized"])
+            _ = await opened.next()
+            for _ in 0..<5000 { await Task.yield() }
+            environment.emulator.revokeAccessTokens()
+            #expect(try await host.call("test-tool")["result"] != nil)
+            for _ in 0..<5000 { await Task.yield() }
+            #expect(count.withLock { $0 } == 2)
+            await host.close()
+        }
     }
 
     /// If the stream resumed from an older event, the client would receive messages twice.
@@ -323,6 +587,19 @@ import Glibc
         }
         let answer = try await Self.answer(to: #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, transport)
         #expect(answer["result"] != nil)
+    }
+
+    /// A redirect with another status code is not followed, and neither is an endless series of redirects.
+    @Test(arguments: [302, 307]) func anErrorNamesTheTargetOfARedirectThatIsNotFollowed(_ status: Int) async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
+            let fields: HTTPFields = [.location: "https://mcp.example.com/mcp"]
+            return TransportResponse(
+                head: HTTPResponse(status: HTTPResponse.Status(code: status), headerFields: fields)
+            )
+        }
+        let answer = try await Self.answer(to: #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, transport)
+        let text = "(\(status)), which is not followed. If https://mcp.example.com/mcp is the correct address"
+        #expect(answer["error"]?["message"]?.string?.contains(text) == true, "\(answer)")
     }
 
     @Test func anErrorForAWholeBatchIsReturnedForEachOfItsRequests() async throws {
@@ -527,7 +804,7 @@ import Glibc
             Array(#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,\#(meta)}}"#.utf8)
         )
         for await _ in isCancelled.stream {}
-        await bridge.close()
+        await bridge.close(within: .seconds(60))
         #expect(lines.withLock { $0 }.isEmpty)
         #expect(posts.withLock { $0 } == 1)
     }
@@ -576,6 +853,81 @@ import Glibc
         #expect(posts.withLock { $0 } == 1)
     }
 
+    @Test func aBodyIsCancelledOnlyAfterTheWholeIdleTimeout() async throws {
+        let clock = SkippingClock()
+        let start = clock.now
+        let body = ResponseBody(limit: 1000)
+        let watch = IdleTimeout(body, limit: .seconds(8), clock: clock)
+        await expectError(.timedOut) { try await body.collect(upTo: 1000) }
+        watch.end()
+        #expect(start.duration(to: clock.now) == .seconds(8))
+    }
+
+    /// The server resumes the stream without sending anything further, is not available, or no longer has the stream.
+    @Test(arguments: [(200, 5), (503, 6), (404, 1)])
+    func aStreamThatCannotBeResumedFailsAfterAFewAttempts(_ status: Int, _ attempts: Int) async throws {
+        let count = Mutex(0)
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { request, _ in
+            var response = TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: Array("id: 1\ndata:\n\n".utf8)
+            )
+            guard request.method == .get else { return response }
+            let number = count.withLock { count in
+                count += 1
+                return count
+            }
+            // Without a limit, the attempts would never end.
+            guard number <= 20 else {
+                response.body = Array("data: {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}\n\n".utf8)
+                return response
+            }
+            response.head.status = HTTPResponse.Status(code: status)
+            response.body = []
+            return response
+        }
+        let line = #"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x"}}"#
+        let answer = try #require(try await Self.answers(to: [line], transport, clock: ShortSleepClock()).first)
+        let text = status == 200 ? "ended the stream before it sent the response" : "did not resume it"
+        #expect(answer["error"]?["message"]?.string?.contains(text) == true, "\(answer)")
+        #expect(count.withLock { $0 } == attempts)
+    }
+
+    @Test func rejectsAResponseThatExceedsTheMaximumSize() async throws {
+        let transport = StreamTransport { _ in
+            let body = ResponseBody(limit: 65 << 20)
+            let part = [UInt8](repeating: 0x20, count: 1 << 20)
+            for _ in 0..<65 { body.append(part) }
+            body.finish()
+            return ResponseStream(head: HTTPResponse(status: .ok), body: body)
+        }
+        let answer = try await Self.answer(to: #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, transport)
+        #expect(answer["error"]?["message"]?.string?.contains("exceeds 64 MiB") == true, "\(answer)")
+    }
+
+    @Test func aBlankEventIsIgnoredWithoutALogMessage() async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
+            TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: Array("data:  \n\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n".utf8)
+            )
+        }
+        let log = Mutex<[String]>([])
+        var options = MCPBridge.Options()
+        options.log = { text in log.withLock { $0.append(text) } }
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, options: options) {
+            line.yield($0)
+        }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.utf8))
+        for await bytes in lines {
+            #expect(try JSON(parsing: bytes)["result"] != nil)
+            break
+        }
+        #expect(log.withLock { $0 }.isEmpty)
+        await bridge.close()
+    }
+
     /// RFC 8259 allows all of these values.
     @Test(arguments: [#""a\u0000b""#, #""abc\ud83d""#, #""\ude00\ud83d""#, "18446744073709551616", "1e400"])
     func forwardsMessagesByteForByte(_ value: String) async throws {
@@ -599,13 +951,53 @@ import Glibc
         await bridge.close()
     }
 
+    /// Only a tool list of revision 2026-07-28 is changed, and only if a tool must be removed from it.
+    @Test(arguments: [
+        ("tools/call", true, #"{"x-mcp-header":"A"}"#), ("tools/list", false, #"{"x-mcp-header":"A"}"#),
+        ("tools/list", true, "{}"),
+    ])
+    func aResponseWithoutToolsToRemoveIsForwardedByteForByte(
+        _ method: String,
+        _ isModern: Bool,
+        _ schema: String
+    ) async throws {
+        let reply = #"{ "jsonrpc":"2.0", "id":1, "result":{"tools":[{"name":"x","inputSchema":\#(schema)}]} }"#
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in Self.json(reply) }
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport) { line.yield($0) }
+        let meta = isModern ? #""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"# : ""
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"\#(method)","params":{\#(meta)}}"#.utf8))
+        for await answer in lines {
+            #expect(String(decoding: answer, as: UTF8.self) == reply)
+            break
+        }
+        await bridge.close()
+    }
+
+    @Test func aCallIsNotRepeatedWhenTheToolsCannotBeListedAgain() async throws {
+        let methods = Mutex<[String]>([])
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, body in
+            let message = try JSON(parsing: body)
+            methods.withLock { $0.append(message["method"]?.string ?? "") }
+            let error: JSON = ["code": message["id"] == 5 ? -32020 : -32603, "message": "No"]
+            return jsonResponse(.ok, ["jsonrpc": "2.0", "id": message["id"] ?? .null, "error": error])
+        }
+        let meta = #""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#
+        let line = #"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x",\#(meta)}}"#
+        let answer = try await Self.answer(to: line, transport)
+        #expect(answer["error"]?["code"]?.integer == -32020)
+        #expect(methods.withLock { $0 } == ["tools/call", "tools/list"])
+    }
+
     /// The bridge reads the exact values from the bytes of a message, because header fields derived from it must match
     /// the body.
     @Test(arguments: [
         (#""x-1e999-20250101123000000001\u0000""#, #""x-1e999-20250101123000000001\ufffd""#),
         (#"["-1e999",-1e999,18446744073709551616,-5]"#, #"["-1e999",-1e308,18446744073709551616.0,-5]"#),
         (#""\ud83d\ude00\ud83d""#, #""\ud83d\ude00\ufffd""#), (#""a\"-1\\""#, #""a\"-1\\""#),
-        (#""\u+000""#, #""\u+000""#),
+        (#""\u+000""#, #""\u+000""#), (#""\n0000""#, #""\n0000""#), (#""\ud83d\u0041""#, #""\ufffd\u0041""#),
+        (#""\ud83dxude00""#, #""\ufffdxude00""#), (#""\ud83d\ude"#, #""\ufffd\ude"#), (#""\u00"#, #""\u00"#),
+        (#""\"#, #""\"#),
     ]) func replacesOnlyValuesThatTheJSONParserRejects(_ text: String, _ readable: String) {
         #expect(String(decoding: ReadableJSON.bytes(Array(text.utf8)), as: UTF8.self) == readable)
     }
@@ -698,6 +1090,63 @@ import Glibc
         #expect(answer["id"] == 1 && answer["error"] != nil)
     }
 
+    @Test func aBatchReceivesOnlyOneResponseToEachOfItsRequests() async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
+            let events = [99, 1, 1, 2].map { "data: {\"jsonrpc\":\"2.0\",\"id\":\($0),\"result\":{}}\n\n" }
+            return TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: Array(events.joined().utf8)
+            )
+        }
+        let ids = Mutex<[Int64?]>([])
+        let client = try Self.client(transport)
+        let bridge = MCPBridge(client: client, transport: transport, clock: StoppedClock()) { line in
+            ids.withLock { $0.append((try? JSON(parsing: line))?["id"]?.integer) }
+        }
+        bridge.receive(Array(#"[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","id":2,"method":"c"}]"#.utf8))
+        await bridge.close(within: .seconds(60))
+        #expect(ids.withLock { $0 } == [1, 2])
+    }
+
+    @Test(arguments: [#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, #"{"jsonrpc":"2.0","method":"n"}"#])
+    func aClosedBridgeSendsNothing(_ line: String) async throws {
+        let server = SessionServer { _, _ in nil }
+        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) { _ in }
+        await bridge.close()
+        bridge.receive(Array(line.utf8))
+        await bridge.close(within: .seconds(60))
+        #expect(server.received.isEmpty)
+    }
+
+    @Test(arguments: ["", "\n", " \t\r\n"]) func aBlankLineIsIgnored(_ line: String) async throws {
+        let server = SessionServer { _, _ in nil }
+        let lines = Mutex<[[UInt8]]>([])
+        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) { line in
+            lines.withLock { $0.append(line) }
+        }
+        bridge.receive(Array(line.utf8))
+        await bridge.close(within: .seconds(60))
+        #expect(lines.withLock { $0 }.isEmpty)
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aCancelledLargeMessageIsNotWritten() async throws {
+        var ends: [Int32] = [-1, -1]
+        #expect(unsafe pipe(&ends) == 0)
+        let (reader, writer) = (ends[0], ends[1])
+        defer { close(reader) }
+        let output = MessageOutput(descriptor: writer)
+        let task = Task {
+            while !Task.isCancelled { await Task.yield() }
+            await output.write([UInt8](repeating: UInt8(ascii: "a"), count: 1 << 20))
+        }
+        task.cancel()
+        await task.value
+        await output.write(Array("small".utf8))
+        await output.finish()
+        close(writer)
+        #expect(Self.contents(of: reader) == Array("small\n".utf8))
+    }
+
     /// Large messages that the host reads slowly do not delay small messages.
     @Test(.timeLimit(.minutes(1))) func aSmallMessageIsWrittenBeforeAQueuedLargeMessage() async throws {
         var ends: [Int32] = [-1, -1]
@@ -711,15 +1160,7 @@ import Glibc
         let second = Task { await output.write([UInt8](repeating: UInt8(ascii: "b"), count: 1 << 20)) }
         while output.waitingCount < 2 { await Task.yield() }
         await output.write(Array("small".utf8))
-        let collected = Task.detached {
-            var bytes: [UInt8] = []
-            var buffer = [UInt8](repeating: 0, count: 1 << 16)
-            while true {
-                let count = unsafe read(reader, &buffer, buffer.count)
-                guard count > 0 else { return bytes }
-                bytes += buffer[..<count]
-            }
-        }
+        let collected = Task.detached { Self.contents(of: reader) }
         await first.value
         await second.value
         await output.finish()
@@ -729,6 +1170,51 @@ import Glibc
     }
 
     // MARK: Help
+
+    private static let initialize = Array(#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#.utf8)
+
+    private static let notFound = TransportResponse(head: HTTPResponse(status: .notFound))
+
+    /// A server that numbers its sessions, and answers each message to which its closure gives no other response.
+    private final class SessionServer: HTTPTransport {
+        typealias Response = @Sendable (_ message: JSON, _ session: String?) async throws -> TransportResponse?
+        private let response: Response
+        private let state = Mutex((sessions: 0, received: [String]()))
+
+        init(_ response: @escaping Response) { self.response = response }
+
+        /// The messages that were received, each as its method and its session.
+        var received: [String] { state.withLock { $0.received } }
+
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            let message = (try? JSON(parsing: call.body)) ?? .null
+            let method = message["method"]?.string ?? call.head.method.rawValue
+            let session = call.head.headerFields[HTTPField.Name("Mcp-Session-Id")!]
+            state.withLock { $0.received.append("\(method) \(session ?? "-")") }
+            if let response = try await response(message, session) { return response }
+            guard let id = message["id"] else {
+                let isListener = call.head.method == .get
+                return TransportResponse(head: HTTPResponse(status: isListener ? .methodNotAllowed : .accepted))
+            }
+            guard method == "initialize" else { return try BridgeTests.answer(id) }
+            let number = state.withLock { state in
+                state.sessions += 1
+                return state.sessions
+            }
+            return try BridgeTests.answer(id, session: number)
+        }
+    }
+
+    /// Reads from a descriptor until its other end is closed.
+    private static func contents(of descriptor: Int32) -> [UInt8] {
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 1 << 16)
+        while true {
+            let count = unsafe read(descriptor, &buffer, buffer.count)
+            guard count > 0 else { return bytes }
+            bytes += buffer[..<count]
+        }
+    }
 
     private static func json(_ text: String) -> TransportResponse {
         TransportResponse(
@@ -786,9 +1272,15 @@ import Glibc
     }
 
     /// The responses to lines, each of which is sent after the response to the previous line.
-    private static func answers(to lines: [String], _ transport: any HTTPTransport) async throws -> [JSON] {
+    private static func answers(
+        to lines: [String],
+        _ transport: any HTTPTransport,
+        clock: any Clock<Duration> = ContinuousClock()
+    ) async throws -> [JSON] {
         let answers = AsyncStream<[UInt8]>.makeStream()
-        let bridge = MCPBridge(client: try client(transport), transport: transport) { answers.continuation.yield($0) }
+        let bridge = MCPBridge(client: try client(transport), transport: transport, clock: clock) {
+            answers.continuation.yield($0)
+        }
         var rest = lines[...]
         bridge.receive(Array(rest.removeFirst().utf8))
         var found: [JSON] = []
@@ -809,6 +1301,28 @@ private struct HastyClock: Clock {
     var now: ContinuousClock.Instant { .now }
     var minimumResolution: Duration { .zero }
     func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
+        try Task.checkCancellation()
+    }
+}
+
+/// A clock on which a sleeping task advances the time at once.
+private final class SkippingClock: Clock {
+    private let time = Mutex(ContinuousClock.now)
+    var now: ContinuousClock.Instant { time.withLock { $0 } }
+    var minimumResolution: Duration { .zero }
+    func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
+        try Task.checkCancellation()
+        time.withLock { $0 = max($0, deadline) }
+    }
+}
+
+/// A clock whose short sleeps, such as the delays between attempts, return immediately. Its long sleeps, such as
+/// timeouts, end only when they are cancelled.
+private struct ShortSleepClock: Clock {
+    var now: ContinuousClock.Instant { .now }
+    var minimumResolution: Duration { .zero }
+    func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
+        if now.duration(to: deadline) > .seconds(100) { try await Task<Never, Never>.never() }
         try Task.checkCancellation()
     }
 }

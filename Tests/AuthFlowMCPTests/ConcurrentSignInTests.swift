@@ -57,6 +57,43 @@ import Testing
         }
     }
 
+    @Test func aConcurrentSignInForAnotherResourceDoesNotReplaceTheUsersSignIn() async throws {
+        let settings = refreshing { ($0.metadataPlace, $0.challengeNamesMetadata) = (.none, false) }
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let shared = MemoryTokenStore()
+            let time = VirtualTime(start: Date())
+            let store = InterruptedStore(shared, before: .signInLock) {
+                time.advance(by: .seconds(1))
+                var options = ResourceClient.Options()
+                options.resource = "https://api.example.com/another"
+                options.assumesAuthorizationServerAtOrigin = true
+                _ = try await environment.client(store: shared, options: options, host: time.host).signIn()
+            }
+            var options = ResourceClient.Options()
+            options.assumesAuthorizationServerAtOrigin = true
+            let client = try environment.client(store: store, options: options, host: time.host)
+            _ = try await client.signIn()
+            #expect(environment.emulator.authorizations.count == 2)
+        }
+    }
+
+    /// A token that another process has refreshed has no more scopes than the rejected token.
+    @Test func aConcurrentRefreshDoesNotReplaceAStepUp() async throws {
+        try await ResourceEnvironment.with(.inProcess, refreshing { $0.toolScopes = ["mcp:write"] }) { environment in
+            let shared = MemoryTokenStore()
+            let listed = try await listTools(try environment.client(store: shared))
+            #expect(listed == 200)
+            let store = InterruptedStore(shared, before: .signInLock) {
+                environment.emulator.revokeAccessTokens()
+                let status = try await listTools(try environment.client(store: shared))
+                #expect(status == 200)
+            }
+            let called = try await callTool(try environment.client(store: store))
+            #expect(called == 200)
+            #expect(environment.emulator.authorizations.count == 2)
+        }
+    }
+
     @Test(.timeLimit(.minutes(1))) func aSignInWhoseLockIsLostRepeatedlyEndsAtItsTimeout() async throws {
         try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let time = VirtualTime(start: Date())
@@ -75,6 +112,15 @@ import Testing
             let client = try environment.client(store: ReadOnlyRecordStore(.protectedResource))
             await expectError(.storageFailed) { _ = try await listTools(client) }
             #expect(environment.emulator.authorizations.isEmpty)
+        }
+    }
+
+    /// The tokens would be lost when the process ends.
+    @Test func anExplicitSignInWhoseTokensCannotBeStoredFails() async throws {
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
+            let client = try environment.client(store: ReadOnlyRecordStore(.credential))
+            await expectError(.storageFailed) { try await client.signIn() }
+            #expect(environment.emulator.authorizations.count == 1)
         }
     }
 
@@ -174,6 +220,7 @@ import Testing
             for await _ in began.stream {}
             signIn.cancel()
             await #expect(throws: (any Error).self) { try await signIn.value }
+            #expect(await !waiting.drain(within: .zero))
             gate.continuation.finish()
             #expect(await waiting.drain())
             let other = try environment.client(store: store)

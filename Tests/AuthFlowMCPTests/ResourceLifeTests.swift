@@ -117,6 +117,55 @@ import Testing
         }
     }
 
+    @Test func tokensOfAMetadataDocumentClientAreNotUsedByAnotherClient() async throws {
+        let settings = refreshing {
+            $0.supportsMetadataDocuments = true
+            $0.registeredClients = ["pre-registered": "secret"]
+        }
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let store = MemoryTokenStore()
+            var options = ResourceClient.Options()
+            options.clientMetadataDocument = "https://client.example.com/client.json"
+            #expect(try await listTools(try environment.client(store: store, options: options)) == 200)
+            _ = try await environment.client(store: store, options: options).freshCredential()
+            let registered = try environment.registered("pre-registered") { _ in }
+            let others = [
+                try environment.client(store: store),
+                try environment.client(registered: registered, store: store, options: options),
+            ]
+            for other in others { await expectError(.loginRequired) { try await other.freshCredential() } }
+        }
+    }
+
+    @Test func tokensOfARegisteredClientAreNotUsedWithAnotherAuthorizationServer() async throws {
+        var settings = refreshing()
+        settings.registeredClients = ["pre-registered": "secret"]
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let store = MemoryTokenStore()
+            let registration = try ClientRegistration(clientID: "pre-registered") {
+                $0.scopes = []
+                $0.authentication = .clientSecretBasic(Secret("secret"))
+            }
+            func client(_ issuer: String) throws -> ResourceClient {
+                let server = AuthorizationServer(issuer: issuer, transport: environment.transport)
+                let registered = OAuthClient(server: server, registration: registration)
+                return try environment.client(registered: registered, store: store)
+            }
+            _ = try await client("https://api.example.com").signIn()
+            _ = try await client("https://api.example.com").freshCredential()
+            await expectError(.loginRequired) { try await client("https://id.example.net").freshCredential() }
+        }
+    }
+
+    @Test func anEmptyListOfRedirectURIsIsRejected() async throws {
+        try await ResourceEnvironment.with(.inProcess) { environment in
+            var options = ResourceClient.Options()
+            options.redirectURIs = []
+            let error = #expect(throws: AuthError.self) { _ = try environment.client(options: options) }
+            #expect(error?.code == .invalidConfiguration && error?.message.contains("redirect URIs is empty") == true)
+        }
+    }
+
     @Test func signOutPreservesTheRecordOfASignInCompletedDuringRevocation() async throws {
         try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
@@ -384,6 +433,18 @@ import Testing
             #expect(try await environment.client(store: store).signOutLocally())
             #expect(try await listTools(try environment.client(store: store)) == 200)
             #expect(environment.emulator.authorizations.count == 2)
+        }
+    }
+
+    @Test func aLocalSignOutThatCannotRemoveTheTokensFails() async throws {
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
+            let store = RecordFailingStore(.credential)
+            let listed = try await listTools(try environment.client(store: store))
+            store.fails.store(true, ordering: .relaxed)
+            await expectError(.storageFailed) { try await environment.client(store: store).signOutLocally() }
+            store.fails.store(false, ordering: .relaxed)
+            let isSignedOut = try await environment.client(store: store).signOutLocally()
+            #expect(listed == 200 && isSignedOut)
         }
     }
 
@@ -772,13 +833,15 @@ import Testing
         }
     }
 
-    @Test func alwaysRejectedTokensOpenOnlyOneSignInPageWithinTheCooldown() async throws {
+    @Test(arguments: [(60, 1), (0, 3)])
+    func alwaysRejectedTokensOpenOneSignInPagePerCooldown(_ cooldown: Int, _ pages: Int) async throws {
         try await ResourceEnvironment.with(.inProcess, refreshing { $0.rejectsTokens = true }) { environment in
             var options = ResourceClient.Options()
-            options.cooldownAfterFailure = .seconds(60)
-            let client = try environment.client(options: options)
-            for _ in 0..<5 { await #expect(throws: AuthError.self) { _ = try await listTools(client) } }
-            #expect(environment.emulator.authorizations.count == 1)
+            options.cooldownAfterFailure = .seconds(cooldown)
+            let time = VirtualTime()
+            let client = try environment.client(options: options, host: time.host)
+            for _ in 0..<3 { await expectError(.accessTokenRejected) { _ = try await listTools(client) } }
+            #expect(environment.emulator.authorizations.count == pages)
         }
     }
 
@@ -910,6 +973,19 @@ import Testing
             let pages = environment.emulator.authorizations.count
             _ = try? await callTool(client)
             #expect(environment.emulator.authorizations.count == pages)
+        }
+    }
+
+    /// Another sign-in would request the same scopes.
+    @Test func aRejectedTokenThatHasTheRequiredScopesDoesNotRequireASignIn() async throws {
+        let scenario = try #require(ResourceScenario.named("12"))
+        try await ResourceEnvironment.with(.inProcess, scenario.settings) { environment in
+            let store = MemoryTokenStore()
+            await expectError(.insufficientScope) { _ = try await callTool(try environment.client(store: store)) }
+            var options = ResourceClient.Options()
+            options.signsInOnDemand = false
+            let client = try environment.client(store: store, options: options)
+            await expectError(.insufficientScope) { _ = try await callTool(client) }
         }
     }
 

@@ -56,6 +56,14 @@ import Testing
         #expect(events.map(\.id) == ["7", "7"])
     }
 
+    @Test(arguments: [(4096, true), (4097, false)])
+    func ignoresAnEventIDLongerThan4096Bytes(_ length: Int, _ isStored: Bool) throws {
+        var reader = ServerSentEventReader()
+        let id = String(repeating: "x", count: length)
+        _ = try reader.read(Array("id: \(id)\ndata: a\n\n".utf8))
+        #expect(reader.lastEventID == (isStored ? id : nil))
+    }
+
     @Test func anIncompleteEventDoesNotUpdateTheLastEventID() throws {
         var reader = ServerSentEventReader()
         _ = try reader.read(Array("id: 1\ndata: a\n\nid: 2\ndata: b\n".utf8))

@@ -76,6 +76,30 @@ import Testing
         #expect(try await stored(clientID) == nil)
     }
 
+    /// A resource that is missing from the list may still use the registration.
+    @Test func aRetiredRegistrationRemainsWhileTheListOfResourcesIsIncomplete() async throws {
+        let clientID = try await mistake()
+        let list = RecordKey(name: "resources", issuer: "", clientID: "", kind: .list)
+        try await store.set(Array(#"{"entries":[],"incomplete":true}"#.utf8), for: list)
+        _ = try await first.signOut()
+        #expect(try await stored(clientID) != nil)
+    }
+
+    @Test func aResourceOfAnotherOriginDoesNotKeepARetiredRegistration() async throws {
+        let clientID = try await mistake()
+        let other = "https://other.example.com/mcp"
+        let entries: JSON = [.string(environment.emulator.resource), "https://api.example.com/two", .string(other)]
+        let list = RecordKey(name: "resources", issuer: "", clientID: "", kind: .list)
+        try await store.set(try JSON.object(["entries": entries]).serialized(), for: list)
+        // A record of the same origin that cannot be read would keep the registration.
+        let record = RecordKey(name: other, issuer: "", clientID: "", kind: .protectedResource)
+        try await store.set(Array("damaged".utf8), for: record)
+        _ = try await first.signOut()
+        #expect(try await stored(clientID) != nil)
+        _ = try await second.signOut()
+        #expect(try await stored(clientID) == nil)
+    }
+
     @Test func renewingARetiredRegistrationRegistersOnce() async throws {
         let clientID = try await mistake()
         let (new, old, _) = try await first.renewRegistration()

@@ -154,10 +154,12 @@ import Testing
         #expect(error?.message.contains(text.suffix(20)) == false)
     }
 
-    @Test func theErrorNamesTheUnsetEnvironmentVariable() async throws {
+    @Test(arguments: [[:], ["ID_TOKEN": ""]])
+    func theErrorNamesTheUnsetOrEmptyEnvironmentVariable(_ variables: [String: String]) async throws {
         let environment = try Environment()
-        let client = try environment.client(.environment("ID_TOKEN"), host: HostServices(environment: [:]))
+        let client = try environment.client(.environment("ID_TOKEN"), host: HostServices(environment: variables))
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(error?.code == .assertionUnusable)
         #expect(error?.message.contains("ID_TOKEN is unset or empty") == true)
     }
 
@@ -172,7 +174,9 @@ import Testing
             let query = FormURLEncoding.decode(String((call.head.path ?? "").drop { $0 != "?" }.dropFirst()))
             #expect(query?["api-version"] == "2.0")
             guard let token = token(query?["audience"] ?? "") else {
-                return TransportResponse(head: HTTPResponse(status: .forbidden))
+                // A value in an error response is not an ID Token.
+                let body: JSON = ["value": "forbidden"]
+                return TransportResponse(head: HTTPResponse(status: .forbidden), body: try body.serialized())
             }
             let body: JSON = ["count": 1, "value": .string(token)]
             return TransportResponse(head: HTTPResponse(status: .ok), body: try body.serialized())
@@ -205,10 +209,15 @@ import Testing
     @Test func reportsAMissingIDTokenPermissionAndARunnerError() async throws {
         let environment = try Environment()
         var variables = ["ACTIONS_ID_TOKEN_REQUEST_URL": "https://runner.example.com/token?api-version=2.0"]
-        let absent = try environment.client(.actionsRunner(), host: HostServices(environment: variables))
-        var error = await #expect(throws: AuthError.self) { try await absent.freshTokens() }
-        #expect(error?.message.contains("id-token: write") == true)
-        variables["ACTIONS_ID_TOKEN_REQUEST_TOKEN"] = "runner-secret"
+        let names = ["ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"]
+        variables[names[1]] = "runner-secret"
+        for (name, value) in [(names[0], nil), (names[0], ""), (names[1], nil), (names[1], "")] as [(String, String?)] {
+            var incomplete = variables
+            incomplete[name] = value
+            let absent = try environment.client(.actionsRunner(), host: HostServices(environment: incomplete))
+            let error = await #expect(throws: AuthError.self) { try await absent.freshTokens() }
+            #expect(error?.message.contains("id-token: write") == true, "\(name): \(error?.message ?? "")")
+        }
         let refusing = try environment.environment.client(
             registration: ClientRegistration.Values(clientID: "robot"),
             flows: [.jwtBearer],
@@ -216,7 +225,7 @@ import Testing
             transport: Runner(next: environment.environment.transport) { _ in nil },
             host: HostServices(environment: variables)
         )
-        error = await #expect(throws: AuthError.self) { try await refusing.freshTokens() }
+        let error = await #expect(throws: AuthError.self) { try await refusing.freshTokens() }
         #expect(error?.message.contains("status 403") == true)
         #expect(error?.message.contains("runner-secret") == false)
     }

@@ -174,6 +174,19 @@ import Testing
         #expect(try await client.signOutLocally() == false)
     }
 
+    @Test func aMachineCannotRequestFewerScopesForOneResource() async throws {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        var values = registration()
+        values.resources = ["https://a.example.com"]
+        let client = try environment.client(registration: values, flows: [.clientCredentials])
+        let error = await #expect(throws: AuthError.self) {
+            try await client.freshTokens(for: "https://a.example.com", scopes: ["reports"])
+        }
+        #expect(error?.code == .unsupported)
+        #expect(error?.message.contains("cannot request fewer scopes") == true)
+        #expect(!environment.emulator.requests.contains("POST /token"))
+    }
+
     @Test func aNewTokenIsRequestedBeforeTheOldTokenExpires() async throws {
         let time = VirtualTime()
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot], now: { time.now })

@@ -169,9 +169,12 @@ import Testing
         #expect(!environment.api.emulator.requests.contains("POST /token"))
     }
 
-    @Test func refreshesAnExpiredIDToken() async throws {
+    /// The access token may be valid for longer than the ID Token.
+    @Test(arguments: [3600, 7200] as [Int64])
+    func refreshesAnExpiredIDToken(_ accessTokenLifetime: Int64) async throws {
         let time = VirtualTime()
         let environment = try Environment(now: { time.now })
+        environment.work.emulator.accessTokenLifetime = accessTokenLifetime
         _ = try await environment.user.signIn()
         time.advance(by: .seconds(3700))
         let tokens = try await environment.machine(host: HostServices(now: { time.now })).freshTokens()

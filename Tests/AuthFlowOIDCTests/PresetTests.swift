@@ -194,6 +194,7 @@ private struct KeyIssuerServer: ProviderEmulator {
         ("no TLS", .keycloak, ["url": "http://id.example.com", "realm": "staff"]),
         ("a parameter in a parameter", .cloudentity, ["tenant": "{workspace}", "workspace": "demo"]),
         ("dots", .microsoftEntra, ["tenant": ".."]), ("nothing", .microsoftEntra, ["tenant": ""]),
+        ("a long name", .microsoftEntra, ["tenant": String(repeating: "a", count: 201)]),
         ("a missing value", .auth0, [:]), ("an unknown value", .google, ["tenant": "a"]),
     ]) func anInvalidPresetParameterIsReportedWithItsKeyPath(
         _ name: String,
@@ -205,6 +206,20 @@ private struct KeyIssuerServer: ProviderEmulator {
             try ConfigurationFile(text: text, presets: ProviderPreset.all)
         }
         #expect(error?.issues.first?.keyPath.hasPrefix("profiles.work.preset") == true)
+    }
+
+    @Test(arguments: [
+        ("5", "", "must be the name of a preset"),
+        (#"{"domain": "example.auth0.com"}"#, "", "must be the name of a preset"),
+        (#"{"name": 5}"#, "", "must be the name of a preset"),
+        (#"{"name": "auth0", "domain": 5}"#, ".domain", "must be a string"),
+    ]) func aPresetWhoseNameOrParameterIsNotAStringIsReported(_ choice: String, _ key: String, _ words: String) throws {
+        let text = Array(#"{"profiles": {"work": {"preset": \#(choice), "client_id": "a"}}}"#.utf8)
+        let error = #expect(throws: ConfigurationError.self) {
+            try ConfigurationFile(text: text, presets: ProviderPreset.all)
+        }
+        #expect(error?.issues.first?.keyPath == "profiles.work.preset\(key)")
+        #expect(error?.issues.first?.problem.contains(words) == true, "\(error?.description ?? "")")
     }
 
     @Test func suggestsTheClosestNameForAnUnknownPreset() throws {

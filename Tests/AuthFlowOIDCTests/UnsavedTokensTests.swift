@@ -137,6 +137,27 @@ import Testing
         #expect(try await client().freshTokens().accessToken == signIn.credential.tokens.accessToken)
     }
 
+    /// A store whose writes are cancelled.
+    private struct CancelledStore: TokenStore {
+        private let base = MemoryTokenStore()
+
+        func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { throw CancellationError() }
+        func withLease<Return: Sendable>(
+            on key: RecordKey,
+            _ body: (Lease) async throws -> Return
+        ) async throws -> Return {
+            try await base.withLease(on: key, body)
+        }
+    }
+
+    /// Otherwise, the user would be signed in although the app was told that the sign-in was cancelled.
+    @Test func aSignInThatIsCancelledWhileItIsStoredIsNotRetainedInMemory() async throws {
+        let client = try environment.client(store: CancelledStore(), transport: transport, host: time.host)
+        await #expect(throws: CancellationError.self) { try await client.signIn() }
+        #expect(try await client.credential() == nil)
+    }
+
     @Test func anUnsavedSessionCanBeSignedOut() async throws {
         let client = try client()
         _ = try await client.signIn()
@@ -283,6 +304,11 @@ import Testing
             try await elsewhere.exchange(TokenExchange(tokens.accessToken, type: .accessToken))
         }
         #expect(exchange?.code == .loginRequired)
+        // A token that is not stored is not bound to any endpoint.
+        let other = await #expect(throws: AuthError.self) {
+            try await elsewhere.exchange(TokenExchange(Secret("from elsewhere"), type: .accessToken))
+        }
+        #expect(other != nil && other?.code != .loginRequired, "\(other?.message ?? "")")
         let introspection = await #expect(throws: AuthError.self) { try await elsewhere.introspect(tokens.accessToken) }
         #expect(introspection?.code == .loginRequired)
     }

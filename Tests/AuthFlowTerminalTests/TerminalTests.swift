@@ -71,6 +71,31 @@ import Testing
         #expect(drawn.count == (width + 8 + 1) / 2)
     }
 
+    @Test func readsLinesUntilTheTerminalIsClosed() throws {
+        let pipe = Pipe()
+        let line = TerminalLine(terminal: pipe.fileHandleForReading.fileDescriptor, maximumSize: 4)
+        try pipe.fileHandleForWriting.write(contentsOf: Data("abc\nabcd".utf8))
+        try pipe.fileHandleForWriting.close()
+        #expect(try line.read(isCancelled: { false }) == "abc")
+        for message in ["The line is too long.", "The terminal was closed."] {
+            let error = #expect(throws: AuthError.self) { try line.read(isCancelled: { false }) }
+            #expect(error?.code == .userAgentFailed)
+            #expect(error?.message == message)
+        }
+    }
+
+    private static let hasTerminal = FileHandle(forUpdatingAtPath: "/dev/tty") != nil
+
+    @Test(.enabled(if: !hasTerminal, "there is a terminal"))
+    func neitherAsksForNorShowsASecretWithoutATerminal() async throws {
+        let asked = await #expect(throws: AuthError.self) { try await TerminalPrompt.ask("Password", isSecret: true) }
+        #expect(asked?.code == .userAgentFailed)
+        #expect(asked?.message.contains("no terminal for the prompt \"Password\"") == true, "\(asked?.message ?? "")")
+        let shown = await #expect(throws: AuthError.self) { try await TerminalPrompt.show("key", isSecret: true) }
+        #expect(shown?.code == .userAgentFailed)
+        #expect(shown?.message.contains("no terminal on which to show it") == true, "\(shown?.message ?? "")")
+    }
+
     @Test func drawsNoQRCodeForTextThatIsTooLong() {
         #expect(QRCode(String(repeating: "x", count: 5000)) == nil)
     }

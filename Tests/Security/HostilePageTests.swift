@@ -7,6 +7,8 @@ import HTTPTypes
 import Synchronization
 import Testing
 
+@testable import AuthFlowOAuth
+
 /// Pages that a headless user agent visits, and the actions that it must not take there.
 @Suite struct HostilePageTests {
     /// Visits a start URL in a simulated network.
@@ -15,15 +17,17 @@ import Testing
         purpose: RedirectOptions.Purpose = .signIn,
         origins: [String] = ["https://id.example.com"],
         consent: HTMLFormDriver.Consent = .allow,
+        driver: (any LoginDriver)? = nil,
         in network: Network
     ) async throws -> String {
         let agent = HeadlessUserAgent(
-            driver: HTMLFormDriver(
-                username: "alice",
-                password: Secret("wonderland"),
-                origins: try origins.map { try Endpoint($0) },
-                consent: consent
-            ),
+            driver: try driver
+                ?? HTMLFormDriver(
+                    username: "alice",
+                    password: Secret("wonderland"),
+                    origins: origins.map { try Endpoint($0) },
+                    consent: consent
+                ),
             transport: network
         )
         let options = RedirectOptions(
@@ -95,6 +99,26 @@ import Testing
         }
         await expectError(.userAgentFailed) { try await visit(in: button) }
         #expect(button.seen.count == 1)
+    }
+
+    /// A site may let its users upload such a file.
+    @Test func submitsNoFormInAFileThatIsNotHTML() async throws {
+        let network = Network { _ in .text(Self.signIn, type: "text/plain") }
+        let error = await #expect(throws: AuthError.self) { try await visit(in: network) }
+        #expect(error?.code == .userAgentFailed)
+        #expect(error?.message.contains("has no form that can be filled in") == true, "\(error?.message ?? "")")
+        #expect(network.seen.count == 1)
+    }
+
+    @Test func followsALocationOnlyInARedirect() async throws {
+        let network = Network { line in
+            guard line.hasPrefix("GET") else { return .redirect("com.example.app:/callback?code=1&state=the-state") }
+            var page = TransportResponse.html(Self.signIn)
+            page.head.headerFields[.location] = "https://id.example.com/elsewhere"
+            return page
+        }
+        _ = try await visit(in: network)
+        #expect(network.seen.map(\.line) == ["GET https://id.example.com/start", "POST https://id.example.com/login"])
     }
 
     @Test func sendsTheOriginOfThePageWithItsForm() async throws {
@@ -196,6 +220,50 @@ import Testing
         }
     }
 
+    // MARK: Device codes
+
+    /// Enters the code ABCD at `https://id.example.com/start`.
+    private func enterCode(in network: Network) async throws {
+        let authorization = try DeviceAuthorization([
+            "device_code": "d", "user_code": "ABCD", "verification_uri": "https://id.example.com/start",
+            "expires_in": 600,
+        ])
+        let driver = HTMLFormDriver(
+            username: "alice",
+            password: Secret("wonderland"),
+            origins: [Endpoint("https://id.example.com")]
+        )
+        let presenter = HeadlessDevicePresenter(driver: driver, transport: network, host: VirtualTime().host)
+        try await presenter.present(authorization) {}
+    }
+
+    /// The address of the form's page, and of its action.
+    @Test(arguments: [
+        ("https://evil.example.net/", "https://id.example.com/device"),
+        ("https://id.example.com/form", "https://evil.example.net/"),
+    ])
+    func entersAUserCodeOnlyAtTheOriginOfTheVerificationURI(_ page: String, _ action: String) async throws {
+        let network = Network { line in
+            line.hasSuffix("/start")
+                ? .redirect(page)
+                : .html("<form method=post action='\(action)'><input name=code><button>Continue</button></form>")
+        }
+        let error = await #expect(throws: AuthError.self) { try await enterCode(in: network) }
+        #expect(error?.code == .userAgentFailed)
+        #expect(error?.message.contains("not listed") == true, "\(error?.message ?? "")")
+        #expect(!network.seen.contains { $0.line.hasPrefix("POST") })
+    }
+
+    @Test func doesNotEnterAUserCodeAsTheUserName() async throws {
+        let network = Network { line in
+            line.hasPrefix("GET")
+                ? .html("<form method=post action=/name><input name=username><button>Next</button></form>")
+                : .html("Done")
+        }
+        try await enterCode(in: network)
+        #expect(network.seen.last?.body == "username=alice")
+    }
+
     // MARK: Consent
 
     @Test(arguments: HTMLFormDriver.Consent.allCases) func pressesNoAmbiguousConsentButton(
@@ -253,15 +321,49 @@ import Testing
         #expect(network.seen.last?.body == "csrf=c&yes=1")
     }
 
-    @Test func aSignOutOnAnotherSiteIsNotConfirmed() async throws {
+    @Test(arguments: ["", "https://id.example.com/confirm"])
+    func aSignOutOnAnotherSiteIsNotConfirmed(_ action: String) async throws {
         let network = Network { line in
             line.hasSuffix("/logout")
-                ? .redirect("https://evil.example.net/") : .html("<form method=post><button>Sign out</button></form>")
+                ? .redirect("https://evil.example.net/")
+                : .html("<form method=post action='\(action)'><button>Sign out</button></form>")
         }
         await expectError(.userAgentFailed) {
             try await visit("https://id.example.com/logout", purpose: .signOut, in: network)
         }
         #expect(!network.seen.contains { $0.line.hasPrefix("POST") })
+    }
+
+    @Test(arguments: [400, 500]) func aSignOutDoesNotConfirmAnErrorPage(_ status: Int) async throws {
+        let network = Network { _ in
+            .html("<form method=post><button>Sign out</button></form>", status: HTTPResponse.Status(code: status))
+        }
+        let error = await #expect(throws: AuthError.self) {
+            try await visit("https://id.example.com/logout", purpose: .signOut, in: network)
+        }
+        #expect(error?.code == .userAgentFailed)
+        #expect(error?.message.contains("not a plain sign-out confirmation") == true, "\(error?.message ?? "")")
+        #expect(network.seen.count == 1)
+    }
+
+    @Test func anEmptySuccessResponseDoesNotConcealThatAnotherSessionMayRemainActive() async throws {
+        struct Driver: LoginDriver {
+            func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
+                throw CancellationError()
+            }
+
+            func beginSignOut(in browser: HeadlessBrowser) async throws {
+                throw AuthError(.networkFailed, "The other session may remain active.")
+            }
+        }
+        let network = Network { _ in TransportResponse(head: HTTPResponse(status: .noContent)) }
+        let error = await #expect(throws: AuthError.self) {
+            try await visit("https://id.example.com/logout", purpose: .signOut, driver: Driver(), in: network)
+        }
+        #expect(error?.code == .networkFailed)
+        #expect(error?.message.contains("The other session may remain active.") == true, "\(error?.message ?? "")")
+        // The end session endpoint was visited nevertheless.
+        #expect(network.seen.count == 1)
     }
 
     @Test(arguments: [TransportResponse(head: HTTPResponse(status: .noContent)), .text("{}")])

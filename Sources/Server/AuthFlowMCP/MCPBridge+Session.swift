@@ -56,11 +56,14 @@ extension MCPBridge {
             guard !isAnswer, Self.isLostSession(status, bytes) else { return whole }
         }
         guard await replaceSession(session.number) else { return whole }
-        // The new session has already received the host's `notifications/initialized`.
-        guard message.method != "notifications/initialized" else {
-            return ResponseStream(head: HTTPResponse(status: .accepted), body: ResponseBody([]))
-        }
         let replacement = state.withLock { $0.session }
+        if message.method == "notifications/initialized" {
+            // A session that was begun after the host's notification has already received it.
+            guard replacement.initialized == nil else {
+                return ResponseStream(head: HTTPResponse(status: .accepted), body: ResponseBody([]))
+            }
+            state.withLock { if $0.session.number == replacement.number { $0.session.initialized = message } }
+        }
         return try await endpoint.send(
             .post,
             fields(of: message, replacement),

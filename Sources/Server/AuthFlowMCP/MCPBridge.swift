@@ -98,10 +98,10 @@ public final class MCPBridge: Sendable {
             run(message, id)
         case .notification(let method):
             guard method != "notifications/cancelled" else { return cancel(message) }
+            let isInitialized = method == "notifications/initialized"
+            if isInitialized { state.withLock { $0.session.initialized = message } }
             let task = runInBackground { await self.post(message) }
-            if method == "notifications/initialized" {
-                state.withLock { ($0.session.initialized, $0.initializedDelivery) = (message, task) }
-            }
+            if isInitialized { state.withLock { $0.initializedDelivery = task } }
         case .response: runInBackground { await self.post(message) }
         case .batch:
             let initializedDelivery = state.withLock { $0.initializedDelivery }

@@ -77,7 +77,11 @@ struct ToolParameter: Sendable, Hashable {
 
     private static func collect(_ schema: JSON, _ path: [String], into found: inout [ToolParameter], depth: Int) -> Bool
     {
-        guard depth < 32, let members = schema.object else { return true }
+        guard let members = schema.object else { return true }
+        // Annotations of more deeply nested properties are not supported.
+        guard depth < 32 else {
+            return !members.contains { $0.key != "x-mcp-header" && hasAnnotation($0.value, depth: depth + 1) }
+        }
         // An annotation on the root schema has no property path.
         guard !path.isEmpty || members["x-mcp-header"] == nil else { return false }
         for (keyword, value) in members {
@@ -116,7 +120,8 @@ struct ToolParameter: Sendable, Hashable {
     private static let maximumParameters = 32
 
     private static func hasAnnotation(_ value: JSON, depth: Int) -> Bool {
-        guard depth < 64 else { return false }
+        // A tool with a header that is missing would be rejected at each call.
+        guard depth < 64 else { return true }
         if let members = value.object {
             return members["x-mcp-header"] != nil
                 || members.contains { hasAnnotation($0.value, depth: depth + 1) }

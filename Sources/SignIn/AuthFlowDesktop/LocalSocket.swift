@@ -44,13 +44,26 @@ package enum LocalSocket {
         return descriptor
     }
 
+    /// Writes all bytes, unless the peer closes the connection or stops reading for two seconds.
     static func write(_ bytes: [UInt8], to descriptor: Int32) {
         #if os(Linux)
         let flags = Int32(MSG_NOSIGNAL)
         #else
         let flags: Int32 = 0
+        var isOn: Int32 = 1
+        unsafe setsockopt(descriptor, SOL_SOCKET, SO_NOSIGPIPE, &isOn, socklen_t(MemoryLayout<Int32>.size))
         #endif
-        _ = unsafe bytes.withUnsafeBytes { unsafe send(descriptor, $0.baseAddress, $0.count, flags) }
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = unsafe rest.withUnsafeBytes { unsafe send(descriptor, $0.baseAddress, $0.count, flags) }
+            if count >= 0 {
+                rest = rest.dropFirst(count)
+                continue
+            }
+            guard errno == EAGAIN || errno == EINTR else { return }
+            var ready = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+            guard unsafe poll(&ready, 1, 2000) > 0 else { return }
+        }
     }
 
     /// Reads up to a newline; nil when no newline arrives before the timeout or within the maximum size.

@@ -139,7 +139,6 @@ extension HeadlessUserAgent: UserAgent {
     /// The redirect URI with the authorization response as its query, if the page would post that response to the
     /// redirect URI (OAuth 2.0 Form Post Response Mode section 2); nil for any other page.
     private static func respond(on page: HeadlessPage, to redirectURI: String) async throws -> String? {
-        guard page.response.mediaType == "text/html" else { return nil }
         let forms = try HTMLPage.read(page).forms
         guard let form = forms.first(where: { $0.action == redirectURI && $0.method == "post" }) else { return nil }
         var parameters = FormParameters()

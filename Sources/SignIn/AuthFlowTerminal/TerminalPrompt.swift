@@ -74,13 +74,11 @@ public enum TerminalPrompt {
         var settings = termios()
         let hasSettings = unsafe tcgetattr(terminal, &settings) == 0
         // Never ask for a secret that would be visible.
-        guard hasSettings || !isSecret else {
-            throw AuthError(.userAgentFailed, "This terminal cannot hide the input.")
-        }
+        guard hasSettings || !isSecret else { throw Self.echoes }
         if isSecret {
             var hidden = settings
             hidden.c_lflag &= ~tcflag_t(ECHO)
-            unsafe tcsetattr(terminal, TCSAFLUSH, &hidden)
+            guard unsafe tcsetattr(terminal, TCSAFLUSH, &hidden) == 0 else { throw Self.echoes }
         }
         defer {
             if isSecret {
@@ -91,6 +89,8 @@ public enum TerminalPrompt {
         write("\(question): ", to: terminal)
         return try TerminalLine(terminal: terminal, maximumSize: 4096).read(isCancelled: isCancelled)
     }
+
+    private static var echoes: AuthError { AuthError(.userAgentFailed, "This terminal cannot hide the input.") }
 
     private static func write(_ text: String, to terminal: Int32) {
         let bytes = Array(text.utf8)

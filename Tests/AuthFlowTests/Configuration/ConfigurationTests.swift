@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowJSON
+import AuthFlowLoopback
 import AuthFlowTesting
 import Expectations
 import Foundation
@@ -94,9 +95,10 @@ private final class SecretiveAgents: Sendable {
 @Suite struct ConfigurationTests {
     private func client(
         _ profile: String,
-        environment: [String: String] = ["SECRET": "s"],
+        environment: [String: String] = ["SECRET": "s", "EMPTY": ""],
         userAgents: [UserAgentFactory] = [.fake, .absent, .lastResort, .needy],
         devicePresenter: (any DevicePresenter)? = nil,
+        overrides: AuthClient.Overrides = AuthClient.Overrides(),
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
         let text = """
@@ -112,6 +114,7 @@ private final class SecretiveAgents: Sendable {
             userAgents: userAgents,
             devicePresenter: devicePresenter,
             stores: [.memory, .file],
+            overrides: overrides,
             host: HostServices(environment: environment),
             observer: observer
         )
@@ -257,6 +260,62 @@ private final class SecretiveAgents: Sendable {
             words: "as one of"
         ),
         Fault(
+            more: #", "client_secret": {"env": "EMPTY"}"#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret",
+            words: "EMPTY is not set, or is empty"
+        ),
+        Fault(
+            more: #", "client_secret": {"env": "SECRET", "file": "secret.txt"}"#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret",
+            words: "as one of"
+        ),
+        Fault(
+            more: #", "client_authentication": "none", "client_secret": {"env": "SECRET"}"#,
+            place: "3:88",
+            keyPath: "profiles.work.client_authentication",
+            words: "sends no secret"
+        ),
+        Fault(
+            more: #", "client_secret_issuer": "team", "client_authentication": "client_secret_basic""#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret_issuer",
+            words: #"requires "client_authentication": "client_secret_post""#
+        ),
+        Fault(
+            more:
+                #", "client_secret_issuer": "team", "client_authentication": "client_secret_post", "client_secret": {"env": "SECRET"}"#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret_issuer",
+            words: #"without "client_secret""#
+        ),
+        Fault(
+            more:
+                #", "client_secret_issuer": "team", "client_authentication": "client_secret_post", "client_assertion": "actions""#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret_issuer",
+            words: #"or "client_assertion""#
+        ),
+        Fault(
+            more: #", "encrypted_responses": ["id_token"]"#,
+            place: "3:88",
+            keyPath: "profiles.work.encrypted_responses",
+            words: #"need a "decryption_key""#
+        ),
+        Fault(
+            more: #", "encrypted_requests": true"#,
+            place: "3:88",
+            keyPath: "profiles.work.encrypted_requests",
+            words: "must be signed"
+        ),
+        Fault(
+            more: #", "api_origins": ["https://api.example.com/?a=b"]"#,
+            place: "3:104",
+            keyPath: "profiles.work.api_origins[0]",
+            words: "must not have a path or a query"
+        ),
+        Fault(
             more: #", "client_authentication": "client_secret_basic""#,
             place: "3:88",
             keyPath: "profiles.work.client_authentication",
@@ -279,6 +338,12 @@ private final class SecretiveAgents: Sendable {
             place: "3:121",
             keyPath: "profiles.work.user_agent.widht",
             words: #"Did you mean "width"?"#
+        ),
+        Fault(
+            more: #", "user_agent": {"width": 5}"#,
+            place: "3:88",
+            keyPath: "profiles.work.user_agent",
+            words: #"the key "name" is missing"#
         ),
         Fault(
             more: #", "user_agent": "needy""#,
@@ -323,6 +388,76 @@ private final class SecretiveAgents: Sendable {
         #expect("\(issue.line):\(issue.column)" == fault.place)
         #expect(issue.problem.contains(fault.words), "\(issue.problem)")
         #expect(!error.description.contains("hunter2"))
+    }
+
+    /// Keys of a profile that refer to files, and the resulting error; nil if the profile is valid.
+    @Test(
+        arguments: [
+            (#""dpop_key": "KEY", "dpop": false"#, "dpop", "cannot be false when a \"dpop_key\" is set"),
+            (
+                #""client_key": {"file": "KEY", "certificate": "CERTIFICATE"}, "client_authentication": "none""#,
+                "client_key",
+                "requires \"client_authentication\": \"private_key_jwt\""
+            ),
+            (
+                #""client_key": "KEY", "security_profile": "fapi2-message-signing", "signed_requests": false"#,
+                "signed_requests", "requires the value true"
+            ),
+            // Only FAPI 2.0 Message Signing requires signed requests.
+            (#""client_key": "KEY", "security_profile": "fapi2", "signed_requests": false"#, nil, ""),
+        ] as [(String, String?, String)]
+    ) func rejectsSettingsThatContradictAKey(_ more: String, _ rejected: String?, _ words: String) throws {
+        let folder = NSTemporaryDirectory() + "authflow-keys-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let key = try PrivateKey(generatedFor: .es256).pem.exposed
+        let certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+        for (name, text) in [("KEY", key), ("CERTIFICATE", certificate)] {
+            let attributes: [FileAttributeKey: Any] = [.posixPermissions: 0o600]
+            #expect(
+                FileManager.default.createFile(
+                    atPath: "\(folder)/\(name)",
+                    contents: Data(text.utf8),
+                    attributes: attributes
+                )
+            )
+        }
+        let members = ["KEY", "CERTIFICATE"].reduce(more) { $0.replacing("\"\($1)\"", with: "\"\(folder)/\($1)\"") }
+        do {
+            _ = try client("{\(Self.good), \(members)}")
+            #expect(rejected == nil)
+        } catch let error as ConfigurationError {
+            #expect(error.issues.first?.keyPath == rejected.map { "profiles.work.\($0)" })
+            #expect(error.issues.first?.problem.contains(words) == true, "\(error)")
+        }
+    }
+
+    @Test func aFlowWithoutAUserExcludesTheAccountThatTheUserChose() throws {
+        let machine = #"{\#(Self.good), "client_secret": {"env": "SECRET"}, "flow": "client_credentials"}"#
+        _ = try client(machine)
+        let error = #expect(throws: ConfigurationError.self) {
+            try client(machine, overrides: AuthClient.Overrides(account: "alice"))
+        }
+        #expect(
+            error?.issues.first?.problem.contains("\"account\" cannot be set") == true,
+            "\(error?.description ?? "")"
+        )
+    }
+
+    @Test(arguments: [
+        (#"{"git": {"hosts": ["git.example.com/path"]}}"#, "git.hosts", "neither a scheme nor a path"),
+        (#"{"docker": {"registries": ["http://r.example.com"]}}"#, "docker.registries", "other than https://"),
+    ])
+    func credentialHelpersRejectAHostThatIsAnInsecureURLOrHasAPath(
+        _ helpers: String,
+        _ key: String,
+        _ words: String
+    ) throws {
+        let text = #"{"profiles": {"work": {"provider": "fake", "helpers": \#(helpers)}}}"#
+        let profile = try ConfigurationFile(text: Array(text.utf8)).profile()
+        let error = #expect(throws: ConfigurationError.self) { try profile.helpers() }
+        #expect(error?.issues.first?.keyPath == "profiles.work.helpers.\(key)")
+        #expect(error?.issues.first?.problem.contains(words) == true, "\(error?.description ?? "")")
     }
 
     @Test func reportsAllProfileErrorsAtOnce() throws {
@@ -375,6 +510,21 @@ private final class SecretiveAgents: Sendable {
             }
         }
         #expect(agents.count == (environment.isEmpty ? 0 : 1))
+    }
+
+    /// The color is written into the style sheet of a page.
+    @Test func rejectsAnAccentColorThatIsNotAColor() async throws {
+        var overrides = AuthClient.Overrides()
+        overrides.launchEnvironment = LaunchEnvironment(environment: ["DISPLAY": ":0"], hasTerminal: true) { _ in nil }
+        let agent = #"{"name": "loopback", "accent_color": "red; } </style>"}"#
+        let client = try client(
+            "{\(Self.good), \"store\": \"memory\", \"user_agent\": \(agent)}",
+            userAgents: [.loopback],
+            overrides: overrides
+        )
+        let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains("not a color") == true, "\(error?.message ?? "")")
     }
 
     /// The chosen user agent, and the user agents that are skipped.
@@ -434,6 +584,7 @@ private final class SecretiveAgents: Sendable {
         BrokenFile(text: "", words: "1:1"),
         BrokenFile(text: "{", words: "ends too early"),
         BrokenFile(text: #"{"profiles": {}}"#, words: "no profile"),
+        BrokenFile(text: #"{"resource_client": {}}"#, words: "no profile"),
         BrokenFile(text: #"{"profile": {}}"#, words: #"Did you mean "profiles"?"#),
         BrokenFile(text: #"{"profiles": {"a": {}}, "default_profile": "b"}"#, words: #"Did you mean "a"?"#),
         BrokenFile(text: "[]", words: "expected an object"),
@@ -446,6 +597,70 @@ private final class SecretiveAgents: Sendable {
         }
         #expect(error.description.hasPrefix("auth.json:"))
         #expect(error.description.contains(file.words), "\(error)")
+    }
+
+    @Test(arguments: [
+        (#"{"profiles": {}}"#, "profiles"), (#"{"server": {}}"#, "profiles"),
+        (#"{"profiles": {"a": {}}, "default_profile": "b"}"#, "default_profile"),
+    ]) func aFileWithoutAUsableProfileIsRejectedAsSoonAsItIsRead(_ text: String, _ keyPath: String) throws {
+        let error = #expect(throws: ConfigurationError.self) { try ConfigurationFile(text: Array(text.utf8)) }
+        #expect(error?.issues.first?.keyPath == keyPath)
+    }
+
+    /// Values by their keys, whose components are separated by periods.
+    struct LookedUpValues: ConfigurationValues {
+        var strings: [String: String] = [:]
+        var lists: [String: [String]] = [:]
+        var hidden: [String: Secret] = [:]
+
+        func text(_ key: [String]) async throws -> String? { strings[key.joined(separator: ".")] }
+        func number(_ key: [String]) async throws -> Int? { nil }
+        func flag(_ key: [String]) async throws -> Bool? { nil }
+        func texts(_ key: [String]) async throws -> [String]? { lists[key.joined(separator: ".")] }
+        func secret(_ key: [String]) async throws -> Secret? { hidden[key.joined(separator: ".")] }
+        func secrets(_ key: [String]) async throws -> [Secret]? { nil }
+    }
+
+    /// As environment variables, these names would be identical.
+    @Test func lookedUpProfilesMustNotDifferOnlyInCaseAndPunctuation() async throws {
+        let error = await #expect(throws: AuthError.self) {
+            try await ConfigurationFile(values: LookedUpValues(), profiles: ["my-app", "My_App"])
+        }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains("more than case and punctuation") == true)
+    }
+
+    @Test(arguments: [(secret: "", words: "the secret is empty"), (secret: "s", words: "both a value and nested keys")])
+    func aLookedUpSecretMustBeEitherAValueOrAReference(_ secret: String, _ words: String) async throws {
+        let key = "profiles.work.client_secret"
+        var values = LookedUpValues(hidden: [key: Secret(secret)])
+        values.strings["\(key).env"] = "SECRET"
+        let lookedUp = values
+        let error = await #expect(throws: ConfigurationError.self) {
+            try await ConfigurationFile(values: lookedUp, profiles: ["work"])
+        }
+        #expect(error?.issues.first?.keyPath == key)
+        #expect(error?.issues.first?.problem.contains(words) == true, "\(error?.description ?? "")")
+    }
+
+    @Test func aListOfObjectsIsNotLookedUpAsAListOfStrings() async throws {
+        let values = LookedUpValues(
+            strings: [
+                "profiles.work.provider": "fake", "profiles.work.issuer": "https://id.example.com",
+                "profiles.work.client_id": "c",
+            ],
+            lists: ["profiles.work.authorization_details": ["payment"], "profiles.work.scopes": ["openid", "email"]]
+        )
+        let file = try await ConfigurationFile(values: values, profiles: ["work"], providers: [.fake])
+        let client = try AuthClient(
+            profile: try file.profile(),
+            providers: [.fake],
+            userAgents: [.fake],
+            stores: [.memory]
+        )
+        #expect(
+            client.registration.scopes == ["openid", "email"] && client.registration.values.authorizationDetails == nil
+        )
     }
 
     @Test func choosesTheProfile() throws {
@@ -464,6 +679,13 @@ private final class SecretiveAgents: Sendable {
         #expect(profile?["required"]?.strings == ["provider", "client_id", "issuer"])
         #expect(profile?["properties"]?["issuer"]?["description"] == "The issuer.")
         #expect(profile?["additionalProperties"] == false)
+        // Without presets, no profile can name one.
+        #expect(schema["properties"]?["profiles"]?["additionalProperties"]?["anyOf"]?.array?.count == 1)
+    }
+
+    @Test func aRepeatedTypeIsNotDefinedSeparatelyInTheJSONSchema() {
+        let schema: [String: JSON] = ["properties": ["a": ["type": "string"], "b": ["type": "string"]]]
+        #expect(SharedSchemas(of: schema, names: [:]).schema == .object(schema))
     }
 
     @Test func repeatedPartsOfTheJSONSchemaAreDefinedOnce() throws {

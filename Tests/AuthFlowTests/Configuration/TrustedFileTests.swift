@@ -57,6 +57,126 @@ import Testing
     ]
 
     @Test(arguments: changes) func aFileThatOthersCouldHaveWrittenIsRejected(_ change: Change) throws {
+        try withFolder { folder in
+            if let path = change.path {
+                let attributes: [FileAttributeKey: Any] = [.posixPermissions: change.mode]
+                try FileManager.default.setAttributes(attributes, ofItemAtPath: "\(folder)/\(path)")
+            }
+            let file = TrustedFile("\(folder)/\(change.readPath)", kind: "secret file")
+            do {
+                #expect(try file.contents(maximumSize: 100) == Array("content".utf8))
+                #expect(change.isTrusted)
+            } catch {
+                #expect(!change.isTrusted && "\(error)".contains("the secret file cannot be trusted"), "\(error)")
+            }
+        }
+    }
+
+    /// A change to the owner or the group of a path in the same directory.
+    struct Ownership: CustomTestStringConvertible {
+        let testDescription: String
+        /// The path that is given to the other user, or to a group.
+        let path: String
+        var isGroup = false
+        /// The path whose mode is changed; nil for none.
+        var changedPath: String?
+        var mode = 0o1777
+        var readPath = "shared/folder/file"
+        var checksOwners = true
+        /// Part of the message; nil if the file is trusted.
+        let words: String?
+    }
+
+    private static let otherUser: UInt32 = 12_345
+
+    static let ownerships = [
+        Ownership(
+            testDescription: "a file",
+            path: "shared/folder/file",
+            words: "file belongs to another user, so the secret file cannot be trusted"
+        ),
+        Ownership(
+            testDescription: "a directory",
+            path: "shared/folder",
+            words: "folder belongs to another user, so the secret file cannot be trusted"
+        ),
+        Ownership(
+            testDescription: "an ancestor",
+            path: "shared",
+            words: "shared belongs to another user, who can replace the file"
+        ),
+        Ownership(
+            testDescription: "a link to the file",
+            path: "shared/last",
+            readPath: "shared/last",
+            words: "last belongs to another user, so the secret file cannot be trusted"
+        ),
+        Ownership(
+            testDescription: "a link to the directory",
+            path: "shared/link",
+            readPath: "shared/link/file",
+            words: "link belongs to another user, who can replace the file"
+        ),
+        Ownership(
+            testDescription: "a file that a group can write",
+            path: "shared/folder/file",
+            isGroup: true,
+            changedPath: "shared/folder/file",
+            mode: 0o660,
+            words: "Other users can write to"
+        ),
+        Ownership(
+            testDescription: "a directory that a group can write",
+            path: "shared/folder",
+            isGroup: true,
+            changedPath: "shared/folder",
+            mode: 0o770,
+            words: "Other users can write to"
+        ),
+        // As in a container, where the owner may be a user of the host.
+        Ownership(
+            testDescription: "a file that another program provides",
+            path: "shared/folder/file",
+            checksOwners: false,
+            words: nil
+        ),
+        Ownership(
+            testDescription: "a directory that another program provides",
+            path: "shared",
+            checksOwners: false,
+            words: nil
+        ),
+        Ownership(
+            testDescription: "a file that any user could have created where another program provides files",
+            path: "shared/folder/file",
+            changedPath: "shared/folder",
+            checksOwners: false,
+            words: "file belongs to another user, so the secret file cannot be trusted"
+        ),
+    ]
+
+    @Test(.enabled(if: geteuid() == 0, "Only root can give a file to another user."), arguments: ownerships)
+    func aFileThatAnotherUserOwnsOrCouldReplaceIsRejected(_ ownership: Ownership) throws {
+        try withFolder { folder in
+            let (owner, group): (uid_t, gid_t) = ownership.isGroup ? (0, Self.otherUser) : (Self.otherUser, 0)
+            try #require(unsafe lchown("\(folder)/\(ownership.path)", owner, group) == 0)
+            if let path = ownership.changedPath {
+                let attributes: [FileAttributeKey: Any] = [.posixPermissions: ownership.mode]
+                try FileManager.default.setAttributes(attributes, ofItemAtPath: "\(folder)/\(path)")
+            }
+            let path = "\(folder)/\(ownership.readPath)"
+            let file = TrustedFile(path, kind: "secret file", checksOwners: ownership.checksOwners)
+            do {
+                #expect(try file.contents(maximumSize: 100) == Array("content".utf8))
+                #expect(ownership.words == nil)
+            } catch let error as AuthError {
+                #expect(error.code == .invalidConfiguration)
+                #expect(ownership.words.map { error.message.contains($0) } == true, "\(error)")
+            }
+        }
+    }
+
+    private func withFolder(_ body: (String) throws -> Void) throws {
         let folder = NSTemporaryDirectory() + "authflow-trust-\(UUID().uuidString)"
         defer { try? FileManager.default.removeItem(atPath: folder) }
         for directory in ["", "shared", "shared/folder", "links", "links/inner"] {
@@ -79,15 +199,6 @@ import Testing
         ] {
             try FileManager.default.createSymbolicLink(atPath: "\(folder)/\(link)", withDestinationPath: target)
         }
-        if let path = change.path {
-            try FileManager.default.setAttributes([.posixPermissions: change.mode], ofItemAtPath: "\(folder)/\(path)")
-        }
-        let file = TrustedFile("\(folder)/\(change.readPath)", kind: "secret file")
-        do {
-            #expect(try file.contents(maximumSize: 100) == Array("content".utf8))
-            #expect(change.isTrusted)
-        } catch {
-            #expect(!change.isTrusted && "\(error)".contains("the secret file cannot be trusted"), "\(error)")
-        }
+        try body(folder)
     }
 }

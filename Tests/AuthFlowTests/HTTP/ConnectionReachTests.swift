@@ -145,6 +145,12 @@ import Testing
             network.allowed.withLock { $0["https://id.example.net/.well-known/oauth-authorization-server"] }
                 == test.limit
         )
+        // The reach of an earlier connection does not limit later connections to the resource itself.
+        _ = try? await client.find(nil)
+        #expect(
+            network.allowed.withLock { $0["https://api.example.com/.well-known/oauth-protected-resource/mcp"] }
+                == .loopback
+        )
     }
 
     @Test(arguments: cases) func redirectsAreLimitedToTheReachOfTheRedirectingServer(_ test: Case) async throws {

@@ -138,6 +138,13 @@ import Testing
         ),
         (#""client_certificate": {"certificate": "ca.pem", "key": "old.pem"}"#, "client_certificate.key", "passphrase"),
         (#""resolve": {"id.example.com": "127.0.0.1"}"#, "resolve", "not a host with a port"),
+        (#""resolve": {":443": "127.0.0.1"}"#, "resolve", "not a host with a port"),
+        (#""resolve": {"id.example.com:0": "127.0.0.1"}"#, "resolve", "not a host with a port"),
+        (#""resolve": {"id.example.com:65536": "127.0.0.1"}"#, "resolve", "not a host with a port"),
+        // These characters have a special meaning in libcurl.
+        (#""resolve": {"-id.example.com:443": "127.0.0.1"}"#, "resolve", "not a host with a port"),
+        (#""resolve": {"*:443": "127.0.0.1"}"#, "resolve", "not a host with a port"),
+        (#""resolve": {"+id.example.com:443": "127.0.0.1"}"#, "resolve", "not a host with a port"),
         (#""resolve": {"id.example.com:443": "other.example.com"}"#, "resolve", "not an IP address"),
         (#""resolve": {"id.example.com:443": "127.0.0.1:8443"}"#, "resolve", "not an IP address"),
     ]) func reportsInvalidNetworkSettingsWithTheirKeyPathAndPosition(

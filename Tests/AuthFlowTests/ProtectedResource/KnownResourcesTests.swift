@@ -38,6 +38,15 @@ import Testing
         #expect(try await lists.lacksResources())
     }
 
+    @Test func aListThatDoesNotChangeIsNotWritten() async throws {
+        let text = #"{ "entries": ["a"] }"#
+        try await write(text)
+        await lists.add(record: "a")
+        await lists.remove(record: "b")
+        let key = RecordKey(name: "resources", issuer: "", clientID: "", kind: .list)
+        #expect(await store.bytes(for: key) == Array(text.utf8))
+    }
+
     @Test func listsTheResourcesOfAClientByItsName() async throws {
         for record in ["work https://a.example", "https://b.example", "workshop https://c.example"] {
             await lists.add(record: record, isRegistered: true)

@@ -124,6 +124,7 @@ import Testing
         record = try stored(record)
         #expect(record.names(Self.known, signedInAt: Self.now - 1)?.signIn == nil)
         #expect(record.names(Self.known, signedInAt: Self.now)?.signIn == Self.known)
+        #expect(record.names(Self.known, signedInAt: Self.now)?.id == "1")
         record.fail("1")
         #expect(record.names(Self.known, signedInAt: Self.now)?.signIn == nil)
         record.use(Self.known)

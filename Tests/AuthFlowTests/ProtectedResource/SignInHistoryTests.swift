@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowJSON
 import Foundation
 import Testing
 
@@ -110,6 +111,17 @@ import Testing
     }
 
     // MARK: Ends
+
+    @Test(arguments: ["code", "message", "time", "shown"])
+    func aFailureWithoutARequiredMemberIsDiscarded(_ member: String) throws {
+        let failed = try Self.history(pages: 1).rejected(with: Self.failure, at: Self.now)
+        var json = try #require(try JSON(parsing: failed.bytes).object)
+        var failure = try #require(json["failure"]?.object)
+        #expect(failure.removeValue(forKey: member) != nil)
+        json["failure"] = .object(failure)
+        let stored = SignInHistory(try JSON.object(json).serialized(), at: Self.now)
+        #expect(stored.failure == nil && stored.pages.count == 1)
+    }
 
     @Test func aSuccessfulSignInCountsItsPagesAndClearsTheLastFailure() throws {
         let failed = try #require(

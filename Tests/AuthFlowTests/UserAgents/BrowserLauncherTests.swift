@@ -76,6 +76,22 @@ import Testing
         expectError(.userAgentFailed) { try BrowserLauncher.command(["true"]).open(url) }
     }
 
+    @Test func reportsNoFailureOfAProgramThatSucceeds() async throws {
+        /// Finishes the stream when the launcher can no longer report a failure.
+        final class Reporter: Sendable {
+            let reason: AsyncStream<String>.Continuation
+            init(_ reason: AsyncStream<String>.Continuation) { self.reason = reason }
+            deinit { reason.finish() }
+        }
+        func start(_ reporter: Reporter) throws {
+            let launcher = BrowserLauncher.command(["true"], environment: ["PATH": "/usr/local/bin:/usr/bin:/bin"])
+            _ = try launcher.open("https://id.example.com/") { reporter.reason.yield($0) }
+        }
+        let (reasons, reason) = AsyncStream<String>.makeStream()
+        try start(Reporter(reason))
+        for await why in reasons { Issue.record("\(why)") }
+    }
+
     @Test func reportsWhichBrowserIsMissing() {
         let launcher = BrowserLauncher.command(["no-such-browser"], environment: ["PATH": "/usr/bin"])
         let error = #expect(throws: AuthError.self) { try launcher.open("https://id.example.com") }

@@ -1,8 +1,10 @@
 import AuthFlow
+import AuthFlowJSON
 import AuthFlowLoopback
 import Foundation
 import Testing
 
+@testable import AuthFlowConfiguration
 @testable import AuthFlowDesktop
 
 /// The user agent that `auto` chooses in typical environments.
@@ -172,6 +174,12 @@ import Testing
         ),
         Place(name: "WSL without wslu", wsl: true, programs: [:], agent: "loopback", because: "none of wslview"),
         Place(name: "text console", agent: "loopback", because: "neither DISPLAY nor WAYLAND_DISPLAY"),
+        Place(
+            name: "empty BROWSER",
+            environment: ["BROWSER": ""],
+            agent: "loopback",
+            because: "neither DISPLAY nor WAYLAND_DISPLAY"
+        ),
         Place(name: "empty DISPLAY", environment: ["DISPLAY": ""], agent: "loopback", because: "neither DISPLAY"),
         Place(name: "CI or cron", environment: ["CI": "true"], terminal: false, agent: nil, because: "no terminal"),
         Place(
@@ -240,8 +248,9 @@ import Testing
     /// With a terminal, the user can open the displayed URL on another machine.
     @Test(arguments: [
         ("work-browser", false, true), ("missing-browser", false, false), ("missing-browser", true, true),
+        ("firefox", false, false), ("firefox", true, true),
     ])
-    func aUserAgentWhoseBrowserIsNotInstalledNeedsATerminal(_ browser: String, hasTerminal: Bool, isUsed: Bool) throws {
+    func aUserAgentWhoseBrowserCannotStartNeedsATerminal(_ browser: String, hasTerminal: Bool, isUsed: Bool) throws {
         let text = """
             {"profiles": {"p": {"provider": "x", "client_id": "c", "user_agent": {"name": "loopback", "browser": ["\(browser)"]}}}}
             """
@@ -249,15 +258,17 @@ import Testing
         let explanation = try profile.userAgentExplanation(
             Self.components([.loopback]),
             context: UserAgentContext(
-                launchEnvironment: LaunchEnvironment(environment: Self.x11, hasTerminal: hasTerminal) {
-                    $0 == "work-browser" ? "/opt/work-browser" : nil
-                },
+                launchEnvironment: LaunchEnvironment(
+                    environment: browser == "firefox" ? [:] : Self.x11,
+                    hasTerminal: hasTerminal
+                ) { $0 == "missing-browser" ? nil : "/opt/\($0)" },
                 redirectURIs: [RedirectURI("http://127.0.0.1/callback")]
             )
         )
         #expect((explanation.chosen?.hasPrefix("loopback") ?? false) == isUsed)
         let texts = explanation.reasons + [explanation.chosen ?? ""]
         #expect(texts.contains { $0.contains("is not installed") } == (browser == "missing-browser"), "\(explanation)")
+        #expect(texts.contains { $0.contains("needs a display") } == (browser == "firefox"), "\(explanation)")
     }
 
     private static func components(_ userAgents: [UserAgentFactory]) -> ProfileComponents {
@@ -284,6 +295,17 @@ import Testing
         #expect(browser == place.browser)
     }
     #endif
+
+    @Test(arguments: [true, false]) func runsTheConfiguredBrowserOnlyIfABrowserMayBeOpened(_ mayOpen: Bool) throws {
+        let json: JSON = ["browser": ["work-browser"]]
+        let source = ConfigurationSource(file: "authflow.json", directory: "/", text: Array("{}".utf8))
+        let node = ConfigurationNode(json: json, path: JSONPath(), source: source, environment: [:])
+        var environment = LaunchEnvironment(environment: Self.x11, hasTerminal: true) { "/opt/\($0)" }
+        environment.mayOpenBrowser = mayOpen
+        // A private window, which is impossible in an unknown browser, is not requested.
+        let launcher = try BrowserLauncher.configured(by: ConfigurationObject(node), in: environment)
+        #expect((launcher != nil) == mayOpen)
+    }
 
     @Test func suggestsAnSSHPortForwardingCommandInARemoteShell() {
         var place = Place(name: "", environment: Self.ssh, agent: nil, because: "")

@@ -36,6 +36,8 @@ import Testing
             "an unknown browser in BROWSER", ["DISPLAY": ":0", "BROWSER": "epiphany"],
             ["epiphany", "firefox"]
         ),
+        // The option might not apply to the separate window.
+        ("a URL in an option", ["DISPLAY": ":0", "BROWSER": "chromium --app=%s"], ["chromium"]),
     ]) func opensNoWindowIfAPrivateWindowIsUnavailable(
         _ name: String,
         _ environment: [String: String],

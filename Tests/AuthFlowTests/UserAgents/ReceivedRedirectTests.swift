@@ -179,6 +179,56 @@ import Testing
         }
     }
 
+    /// A socket has a temporary name, with the ID of its process, until that process listens.
+    @Test func removesTheUnfinishedSocketsOfKilledProcessesOnly() async throws {
+        try await withFolder { folder, handoff in
+            try FileManager.default.createDirectory(
+                atPath: folder,
+                withIntermediateDirectories: true,
+                attributes: [.posixPermissions: 0o700]
+            )
+            // Process 1 belongs to the superuser; no process has the highest ID.
+            let own = ProcessInfo.processInfo.processIdentifier
+            let kept = ["1-a.new", "0-a.new", "a.new"] + (0..<4).map { "\(own)-\($0).new" }
+            for (index, name) in kept.enumerated() {
+                for file in [name, "\(Int32.max)-\(index).new"] {
+                    try Data().write(to: URL(fileURLWithPath: "\(folder)/\(file)"))
+                }
+            }
+            #expect(try handoff.deliver("com.example.app:/callback?state=x") == .noListener)
+            #expect(try FileManager.default.contentsOfDirectory(atPath: folder).sorted() == kept.sorted())
+        }
+    }
+
+    @Test func reportsWhyASocketCannotBeCreated() async throws {
+        try await withFolder { folder, _ in
+            let occupied = "\(folder)/a.sock"
+            try FileManager.default.createDirectory(atPath: occupied, withIntermediateDirectories: true)
+            let long = "\(folder)/\(String(repeating: "x", count: 200)).d/a.sock"
+            for (path, reason) in [(occupied, "Is a directory"), (long, "File name too long")] {
+                let error = #expect(throws: AuthError.self) { try LocalSocket.listen(at: path) }
+                #expect(error?.code == .userAgentFailed)
+                #expect(error?.message.contains(reason) == true, "\(error?.message ?? "")")
+            }
+            #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == ["a.sock"])
+        }
+    }
+
+    /// Such a sender would otherwise block the next redirect.
+    @Test func stopsReadingFromASenderWhenTheTimeIsUp() async throws {
+        try await withFolder { folder, _ in
+            try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+            let listener = try LocalSocket.listen(at: "\(folder)/a.sock")
+            let sender = try #require(LocalSocket.connect(to: "\(folder)/a.sock"))
+            let receiver = accept(listener, nil, nil)
+            defer { for descriptor in [receiver, sender, listener] { close(descriptor) } }
+            #expect(LocalSocket.readLine(from: receiver, maximumSize: 32, waitTimeout: 10) == nil)
+            LocalSocket.write(Array("late\n".utf8), to: sender)
+            #expect(LocalSocket.readLine(from: receiver, maximumSize: 32, waitTimeout: 0) == nil)
+            #expect(LocalSocket.readLine(from: receiver, maximumSize: 32, waitTimeout: 60_000) == "late")
+        }
+    }
+
     /// A sign-in that was suspended with Ctrl-Z listens but does not respond.
     @Test func doesNotWaitForASuspendedSignIn() async throws {
         try await withFolder { folder, handoff in

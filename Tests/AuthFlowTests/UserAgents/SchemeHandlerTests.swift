@@ -107,11 +107,17 @@ import Testing
         }
     }
 
-    @Test(arguments: ["stubborn", "broken"]) func reportsThatTheDesktopDidNotRegisterTheScheme(_ fault: String) throws {
+    @Test(arguments: [
+        ("stubborn", "The desktop still opens com.example.app: with nothing"), ("broken", "exited with status 4"),
+    ])
+    func reportsThatTheDesktopDidNotRegisterTheScheme(_ fault: String, _ message: String) throws {
         try withDesktop { home, handler in
             try write("", "\(home)/\(fault)")
             let error = #expect(throws: AuthError.self) { try handler.install(program: "/usr/bin/authflow") }
             #expect(error?.code == .userAgentFailed)
+            #expect(error?.message.contains(message) == true, "\(error?.message ?? "")")
+            // If the current handler is unknown, nothing is changed.
+            #expect(handler.hasEntry == (fault == "stubborn"))
         }
     }
     #endif

@@ -140,7 +140,7 @@ extension AuthClient {
         } catch {
             ended.error = error
             // If the store has removed the record although it reports a failure, no later sign-out would find the tokens.
-            guard revokesTokens, error is AuthError, let found,
+            guard revokesTokens, let found,
                 let isPresent = try? await managed.hasTokens(of: found.account), !isPresent
             else { return ended }
             ended.credential = found
