@@ -421,6 +421,14 @@ import Testing
         }
     }
 
+    @Test(arguments: [#"{"nokey": 1}"#, #"{"store": {"name": "file", "directory": "/etc/passwd/store"}}"#])
+    func doctorReportsSettingsForResourcesThatCannotWork(_ settings: String) async throws {
+        try await CommandHarness.withConfiguration(#"{"resource_client": \#(settings)}"#) { path, _ in
+            let doctor = try await CommandHarness.run(["doctor", "--config", path])
+            #expect(doctor.status == 1 && doctor.output.contains("!!  resources"), "\(doctor.output)")
+        }
+    }
+
     @Test(arguments: [["--help"], ["login", "--help"], ["config"]])
     func printsHelp(_ arguments: [String]) async throws {
         let outcome = try await CommandHarness.run(arguments)
@@ -430,6 +438,7 @@ import Testing
 
     @Test(arguments: [
         ["--bogus"], ["login", "--bogus"], ["logni"], ["token", "--min-ttl", "x"], ["dev-idp", "--port", "0"],
+        ["access-token", "check", "--scope", "read write"], ["keys", "jwks", "--kid", "1", "one", "two"],
     ])
     func rejectsInvalidArguments(_ arguments: [String]) async throws {
         let outcome = try await CommandHarness.run(arguments)

@@ -1,0 +1,77 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import CommandHarness
+import Testing
+
+/// `authflow logout --browser`, which also needs the provider's sign-out page.
+@Suite struct SignOutCommandTests {
+    struct Obstacle: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        let changes: [String: String?]
+        let words: String
+    }
+
+    private static let redirect = #""http://127.0.0.1/callback""#
+
+    static let obstacles = [
+        Obstacle(testDescription: "no redirect URI", changes: [:], words: "post_logout_redirect_uri"),
+        Obstacle(
+            testDescription: "no display and no terminal",
+            changes: ["post_logout_redirect_uri": redirect, "user_agent": #""loopback""#],
+            words: "No user agent can show"
+        ),
+    ]
+
+    private func withUser(
+        _ changes: [String: String?],
+        _ body: @Sendable (_ run: @Sendable ([String]) async throws -> CommandHarness.Outcome) async throws -> Void
+    ) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer)) { path, folder in
+                let login = try await CommandHarness.run(
+                    ["login", "--config", path],
+                    environment: ["PASSWORD": "wonderland"],
+                    folder: folder
+                )
+                #expect(login.status == 0, "\(login.standardError)")
+                // The same store, in another configuration file of the same directory.
+                try await CommandHarness.withConfiguration(
+                    CommandHarness.profile(
+                        emulator.issuer,
+                        changes.merging(["store": #"{"name": "file", "directory": "\#(folder)/store"}"#]) { $1 }
+                    )
+                ) { path, _ in
+                    try await body { arguments in
+                        try await CommandHarness.run(
+                            arguments + ["--config", path],
+                            environment: ["PASSWORD": "wonderland"]
+                        )
+                    }
+                }
+            }
+        }
+    }
+
+    @Test(arguments: obstacles) func removesNothingIfTheSignOutPageCannotBeShown(_ obstacle: Obstacle) async throws {
+        try await withUser(obstacle.changes) { run in
+            let logout = try await run(["logout", "--browser"])
+            #expect(logout.status != 0 && logout.standardError.contains(obstacle.words), "\(logout.standardError)")
+            #expect(try await run(["status"]).status == 0)
+        }
+    }
+
+    @Test func theSessionAtTheProviderMayRemainIfNoUserIsSignedIn() async throws {
+        try await withUser(["post_logout_redirect_uri": Self.redirect]) { run in
+            #expect(try await run(["logout", "--local"]).status == 0)
+            #expect(try await run(["logout"]).status == 0)
+            let logout = try await run(["logout", "--browser"])
+            #expect(
+                logout.status == 9 && logout.standardError.contains("may still be active"),
+                "\(logout.standardError)"
+            )
+        }
+    }
+}
