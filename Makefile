@@ -368,7 +368,7 @@ fuzz: dependencies ## Feed every parser FUZZ malformed inputs (default: 1000000)
 	swift build $(RELEASE) --product fuzz
 	$$(swift build $(RELEASE) --product fuzz --show-bin-path)/fuzz $(FUZZ) $(FUZZ_SEED)
 
-mutants: dependencies ## Disable the validation checks one at a time, and check that a test fails for each (takes hours)
+mutants: dependencies ## Disable the validation checks one at a time, and check that a test fails for each (takes about an hour)
 	Tests/Mutation/mutate.py
 
 bench: dependencies ## Measure the cost of validation relative to the signature check, and how often keys are fetched

@@ -40,6 +40,9 @@ enum SQLiteValue: Sendable, Hashable {
     private var statements: [String: SQLiteStatement] = [:]
     private var isDurable: Bool?
 
+    /// The path of the database, for messages.
+    private let path: String
+
     /// Opens an existing file.
     init(path: String) throws(DatabaseFailure) {
         let version = authflow_sqlite_version()
@@ -57,6 +60,7 @@ enum SQLiteValue: Sendable, Hashable {
             throw DatabaseFailure(.unusable, "Out of memory while opening the SQLite database.")
         }
         unsafe self.database = opened
+        self.path = path
         guard result == AUTHFLOW_SQLITE_OK.rawValue else {
             throw failure(result)
         }
@@ -142,20 +146,20 @@ enum SQLiteValue: Sendable, Hashable {
         case AUTHFLOW_SQLITE_BUSY.rawValue, AUTHFLOW_SQLITE_LOCKED.rawValue, AUTHFLOW_SQLITE_PROTOCOL.rawValue:
             return DatabaseFailure(
                 .unreachable,
-                "The database has been locked for too long: \(reason)."
+                "The database \(path) has been locked for too long: \(reason)."
             )
         // The commit may or may not have reached the disk. The call is retried if a retry is safe.
         case AUTHFLOW_SQLITE_IO_ERROR.rawValue, AUTHFLOW_SQLITE_NO_MEMORY.rawValue:
-            return DatabaseFailure(.unknownOutcome, "The database could not be read or written: \(reason).")
+            return DatabaseFailure(.unknownOutcome, "The database \(path) could not be read or written: \(reason).")
         // The statement was rolled back. The call is retried, because space may become available on the disk.
-        case AUTHFLOW_SQLITE_FULL.rawValue: return DatabaseFailure(.unknownOutcome, "The database's disk is full.")
+        case AUTHFLOW_SQLITE_FULL.rawValue: return DatabaseFailure(.unknownOutcome, "The disk of the database \(path) is full.")
         case AUTHFLOW_SQLITE_CORRUPT.rawValue, AUTHFLOW_SQLITE_NOT_A_DATABASE.rawValue:
             return DatabaseFailure(
                 .damaged,
-                "The database is damaged: \(reason). Restore a backup, or start with an empty database."
+                "The database \(path) is damaged: \(reason). Restore a backup, or start with an empty database."
             )
         case AUTHFLOW_SQLITE_READ_ONLY.rawValue, AUTHFLOW_SQLITE_CANNOT_OPEN.rawValue:
-            return DatabaseFailure(.unusable, "The database cannot be used: \(reason).")
+            return DatabaseFailure(.unusable, "The database \(path) cannot be used: \(reason).")
         default: return DatabaseFailure(.refused, "SQLite: \(reason) (\(result)).")
         }
     }
