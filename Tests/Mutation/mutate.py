@@ -1,120 +1,28 @@
 #!/usr/bin/env python3
 """Shows that the tests cover the validation checks: disables each check in turn and expects a test to fail.
 
-The script copies the package to .build-mutants, adds a switch to every check in the files below, builds the tests once,
-and then runs them once for each check with its switch on. Only the copy contains the switches.
+The script copies the package to .build-mutants, adds a switch to every check of the libraries, builds the tests once, runs
+every test once by itself to record the checks that reject something in it, and then, for each check with its switch on,
+runs these tests. Only the copy contains the switches.
 
-    Tests/Mutation/mutate.py                 all checks; hours on two cores
+    Tests/Mutation/mutate.py                 all checks; an hour or two on two cores
     Tests/Mutation/mutate.py --list          the checks and their numbers
-    Tests/Mutation/mutate.py --only 3,17     only these checks
+    Tests/Mutation/mutate.py --only 3,17-29  only these checks
 """
-import argparse, os, pathlib, re, signal, subprocess, sys, threading, time
+import argparse, concurrent.futures, hashlib, json, os, pathlib, re, signal, subprocess, sys, tempfile, threading, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COPY = ROOT / ".build-mutants" / "tree"
-SOURCES = """
-AuthFlowIssuer/IDTokenValidation AuthFlowJOSE/DPoPKey AuthFlowOAuth/VerifiedResponse AuthFlowJOSE/CertificateBinding
-AuthFlowOAuth/Assertion AuthFlowSignIn/AssertionSource+Platform AuthFlowOAuth/JWTBearer AuthFlowOAuth/Introspection
-AuthFlowOAuth/IdentityAssertion AuthFlowOAuth/ClientAuthentication AuthFlowOAuth/PushedAuthorization
-AuthFlowOAuth/SignedAuthorizationResponse AuthFlowOAuth/SecurityProfile AuthFlowOAuth/AuthorizationDetails
-AuthFlowOAuth/ClientCredentials AuthFlowOAuth/AuthenticationRequirements AuthFlowOAuth/AuthorizationRequest
-AuthFlowOAuth/AuthorizationRequest+Codable AuthFlowOAuth/AuthorizationResponse AuthFlowOAuth/ClientRegistration
-AuthFlowOAuth/TokenRequest AuthFlowOAuth/AccessTokenClaims AuthFlowOAuth/CodeExchange AuthFlowOAuth/DPoP
-AuthFlowOAuth/DeviceAuthorization AuthFlowOAuth/DevicePolling AuthFlowResourceClient/DynamicRegistration AuthFlowOAuth/EndSession
-AuthFlowOAuth/Refresh AuthFlowOAuth/TokenExchangeGrant AuthFlowOAuth/AuthorizationDetails+Comparison AuthFlowOAuth/TokenValidation AuthFlowOAuth/UserInfo
-AuthFlowIssuer/AuthorizationServer AuthFlowIssuer/AuthorizationServer+Verification AuthFlowIssuer/Discovery
-AuthFlowIssuer/ProviderMetadata AuthFlowSignIn/WebFinger AuthFlowOAuth/ProviderAdapter AuthFlowOAuth/ProviderRequest
-AuthFlowHTTP/RedirectURI AuthFlowOAuth/ResourceToken
-AuthFlowJOSE/JWTVerifier AuthFlowJOSE/KeySet AuthFlowJOSE/JWK AuthFlowJOSE/JWS AuthFlowJOSE/KeySource
-AuthFlowJOSE/HMACSignature AuthFlowJOSE/PrivateKey AuthFlowJOSE/SigningKey AuthFlowJOSE/PrivateKeyFile AuthFlowJOSE/JWE
-AuthFlowJOSE/DecryptionKey AuthFlowJOSE/ContentEncryption AuthFlowJOSE/KeyMaterial
-AuthFlowHTTP/Base64URL AuthFlowHTTP/PEMBlock AuthFlowHTTP/RateLimit AuthFlowHTTP/Endpoint AuthFlowHTTP/ExchangeLimits
-AuthFlowHTTP/AuthenticationChallenge AuthFlowHTTP/NetworkReach AuthFlowHTTP/CertificateNames
-AuthFlowPKCS11/PKCS11URI
-AuthFlowDesktop/CommandAssertionSource AuthFlowDesktop/RedirectHandoff AuthFlowDesktop/SchemeHandler
-AuthFlowDesktop/SystemBrowserUserAgent
-AuthFlowCredentials/PendingAuthorizations AuthFlowCredentials/ManagedCredential AuthFlowCredentials/ManagedCredential+Refresh
-AuthFlowCredentials/ManagedCredential+Record AuthFlowCredentials/ManagedCredential+SignIn
-AuthFlowCredentials/ManagedCredential+SignOut AuthFlowCredentials/ManagedCredential+UnsavedWrites AuthFlowCredentials/AccountPolicy
-AuthFlowSignIn/UserAgent AuthFlowOAuth/RedirectResponse AuthFlowSignIn/PendingRedirects
-AuthFlowResourceClient/ProtectedResourceMetadata AuthFlowResourceClient/ProtectedResourceDiscovery
-AuthFlowResourceClient/ResourceChallenge AuthFlowResourceClient/ResourceAuthorizationServer
-AuthFlowResourceClient/ClientMetadataDocument AuthFlowResourceClient/ResourceClient+Requests
-AuthFlowResourceClient/ResourceClient+Discovery AuthFlowResourceClient/ResourceClient+SignIn AuthFlowResourceClient/SignInHistory AuthFlowResourceClient/KnownResource
-AuthFlowResourceClient/ResourceRecord
-AuthFlowMCP/MCPEndpoint AuthFlowMCP/MCPMessage AuthFlowMCP/ToolHeaders
-AuthFlowLoopback/CallbackInbox AuthFlowLoopback/HTTPMessageReader AuthFlowLoopback/StartPage
-AuthFlowServer/SessionServer AuthFlowServer/SessionServer+SignIn AuthFlowServer/SessionServer+SignOut
-AuthFlowServer/ResourceProxy AuthFlowServer/SessionServer+BackChannelLogout AuthFlowServer/RequestCookies
-AuthFlowServer/RequestLimit AuthFlowServer/ReturnAddress AuthFlowServer/SignInSlots
-AuthFlowServer/SessionServer+Callback AuthFlowServer/SignInCookies AuthFlowServer/AuthenticationRequirement
-AuthFlowServer/ForwardAuth AuthFlowServer/SessionData AuthFlowServer/SessionServer+FrontChannelLogout
-AuthFlowTransport/TransferQueue
-AuthFlowDatabase/DatabasePool AuthFlowDatabase/LeasedRecords AuthFlowDatabase/RecordWaiters AuthFlowDatabase/DatabaseStore
-AuthFlowSQLite/SQLiteExecutor AuthFlowSQLite/SQLiteTokenStore
-AuthFlowStores/FileTokenStore AuthFlowStores/FileLock AuthFlowStores/PrivateFile AuthFlowStores/EncryptedTokenStore
-AuthFlowConfiguration/TrustedFile
-AuthFlowResourceServer/ProofVerification AuthFlowResourceServer/ProofReplayCache AuthFlowResourceServer/ProofNonces
-AuthFlowResourceServer/AccessTokenVerification AuthFlowResourceServer/TokenBinding AuthFlowResourceServer/PresentedToken
-AuthFlowResourceServer/IntrospectedToken AuthFlowResourceServer/IntrospectionCache AuthFlowResourceServer/ClientCertificateField
+# Not included: the tool's command line, what supports tests, the modules below AuthFlowHTTP, which the switch needs, and the modules whose tests
+# need a database server or a trait of the package.
+EXCLUDED = """
+AuthFlowCommand AuthFlowTesting AuthFlowSimulation AuthFlowEssentials AuthFlowSystem AuthFlowJSON AuthFlowPostgreSQL AuthFlowRedis
+AuthFlowHummingbird AuthFlowObservability AuthFlowSwiftConfiguration
 """.split()
 
-# Tests from the fastest to the slowest; the first failure ends a run.
-STAGES = [
-    "JWK|JWE|PrivateKey|KeySource|AuthorizationServerTests|IDToken|AuthorizationResponse|AuthenticationRequirements|ClientRegistration|DynamicRegistration|UserInfo|WebFinger|ProviderMetadata|ProviderResponse|Endpoint|RedirectURI|Base64URL|ReceivedRedirect|SchemeHandler|LaunchEnvironment",
-    "Certificate|SignedIntrospection|EncryptedResponse|Assertion|SignedResponse|PushedAuthorization|ClientAssertion|ClientCredentials|SecurityProfile|ConformanceTests|SigningInTests|FaultyProviderTests|IssuerTests|TokenLifeTests|SignedInTests|DeviceGrantTests|DeviceGrantFaultsTests|AdapterRulesTests|DPoPTests|ResumeTests|SignInStepsTests|PlainOAuthTests|ManyUsersTests|SeparateUsersTests|AuthFlowGitHubTests|AuthFlowOktaTests",
-    "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
-]
-# Run first for checks in the modules for protected resources.
-RESOURCE = "AuthFlowMCPTests|ResourceMetadataTests|ResourceRecordTests|SignInHistoryTests|ResourceAuthorizationServerTests|DynamicRegistrationTests|ClientMetadataDocumentTests|HostileTextTests"
-# Run first for checks in the loopback module.
-LOOPBACK = "AuthFlowLoopbackTests"
-
-# Run first for checks in the modules for sessions and their tokens.
-SERVER = "SessionServer|SessionSignIn|SessionHook|SessionData|SessionPage|SeveralProviders|ConformanceTests|SessionRaceTests|TokenLifeTests|UnsavedTokensTests|ResourceTokenTests|WaitingRequestTests"
-# Run first for checks in the stores and in the code that reads files.
-STORES = "TokenStore|FileLock|PrivateFile|StoredFile|SecretFile|TrustedFile|LeaseFault|DatabasePool|SQLite|Encrypt|HostileFile|StoredFormats"
-
-# Run first for checks in the module for APIs.
-API = "AuthFlowResourceServerTests"
-
 # Checks whose absence no test can detect, each with the reason.
-NEXT = "the next check also rejects the missing value"
-EQUIVALENT = {
-    ("AuthFlowOAuth/ClientRegistration", "definition.scheme == .hmac"): "selects the checks; a wrong selection only adds requirements",
-    ("AuthFlowResourceClient/DynamicRegistration", 'let clientID = json["client_id"]?.string'): NEXT,
-    ("AuthFlowResourceClient/DynamicRegistration", "let uris = uris.strings"): NEXT,
-    ("AuthFlowOAuth/DeviceAuthorization", 'let deviceCode = json["device_code"]?.string'): NEXT,
-    ("AuthFlowOAuth/DeviceAuthorization", 'let userCode = json["user_code"]?.string'): NEXT,
-    ("AuthFlowOAuth/DeviceAuthorization", 'let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string'): NEXT,
-    ("AuthFlowResourceClient/ClientMetadataDocument", 'let named = json["client_id"]?.string'): NEXT,
-    ("AuthFlowResourceClient/ClientMetadataDocument", 'let uris = json["redirect_uris"]?.strings'): NEXT,
-    ("AuthFlowResourceClient/ProtectedResourceMetadata", "let strings = value.strings"): NEXT,
-    ("AuthFlowResourceClient/ProtectedResourceMetadata", 'let resource = json["resource"]?.string'): NEXT,
-    ("AuthFlowResourceClient/ProtectedResourceMetadata", "!servers.isEmpty"): NEXT,
-    ("AuthFlowResourceClient/ProtectedResourceMetadata", "!named.hasDotSegments"): "no URL without dot segments is below a URL with dot segments",
-    ("AuthFlowHTTP/Endpoint", "components.password == nil"): "a password is always preceded by a user name, which may be empty",
-    ("AuthFlowHTTP/Endpoint", "!parameters.pairs.isEmpty"): "only avoids a question mark",
-    ("AuthFlowDesktop/RedirectHandoff", "peer >= 0"): "a connection that cannot be accepted sends nothing",
-    ("AuthFlowIssuer/AuthorizationServer+Verification", "moved != keySetURL"): "the same keys would be read again",
-    ("AuthFlowOAuth/PushedAuthorization", 'let uri = json["request_uri"]?.string'): NEXT,
-    ("AuthFlowJOSE/JWTVerifier", 'let named = json["iss"]?.string'): NEXT,
-    ("AuthFlowJOSE/JWTVerifier", 'let subject = json["sub"]?.string'): NEXT,
-    ("AuthFlowJOSE/JWTVerifier", 'let audience = json["aud"]?.string'): NEXT,
-    ("AuthFlowIssuer/IDTokenValidation", "Set(audience).isSuperset(of: original.audience)"): "earlier checks ensure that every audience is this client",
-    ("AuthFlowJOSE/JWK", "key.keySizeInBits >= 2048"): "swift-crypto also rejects shorter keys",
-    ("AuthFlowJOSE/KeyMaterial", "modulus.count <= Self.maximumRSASize / 8 + 1"): "swift-crypto also rejects longer keys",
-    ("AuthFlowJOSE/KeyMaterial", "bytes.count == curve.size"): "swift-crypto also requires 32 bytes",
-    ("AuthFlowJOSE/KeySource", "known.count < 32"): "bounds memory",
-    ("AuthFlowOAuth/TokenRequest", 'let accessToken = parameters["access_token"]?.string'): NEXT,
-    ("AuthFlowIssuer/ProviderMetadata", "let url = value.string"): NEXT,
-    ("AuthFlowSignIn/WebFinger", "let issuer = links.first"): NEXT,
-    ("AuthFlowSignIn/WebFinger", "!host.isEmpty"): NEXT,
-    ("AuthFlowJOSE/JWS", "let payload = Base64URL.decode"): NEXT,
-    ("AuthFlowJOSE/JWS", "let signature = Base64URL.decode"): "an empty signature is never valid",
-    ("AuthFlowJOSE/JWS", "self.payload.object != nil"): "a value that is not an object has no claims",
-    ("AuthFlowJOSE/JWS", "let bytes = Base64URL.decode"): NEXT,
-}
+EQUIVALENT = [line.split(" | ", 1) for line in (ROOT / "Tests/Mutation/equivalent.txt").read_text().splitlines() if not line.startswith("#")]
+EQUIVALENT = {(file, rest.rsplit(" | ", 1)[0]): rest.rsplit(" | ", 1)[1] for file, rest in EQUIVALENT}
 
 SWITCH = """
 import AuthFlowHTTP
@@ -122,7 +30,19 @@ import Foundation
 
 /// The number of the check that is disabled.
 private let activeMutant = Int(ProcessInfo.processInfo.environment["AUTHFLOW_MUTANT"] ?? "") ?? 0
-func mutant(_ number: Int) -> Bool { activeMutant == number }
+
+/// One byte for each check, in a file that the test and the programs that it starts have mapped; set when the check is reached.
+private nonisolated(unsafe) let reached: UnsafeMutablePointer<UInt8>? = {
+    guard let path = ProcessInfo.processInfo.environment["AUTHFLOW_MUTANT_REACHED"] else { return nil }
+    let file = open(path, O_RDWR)
+    guard file >= 0, let bytes = unsafe mmap(nil, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) else { return nil }
+    return unsafe bytes.assumingMemoryBound(to: UInt8.self)
+}()
+
+func mutant(_ number: Int) -> Bool {
+    if let reached = unsafe reached { unsafe reached[number] = 1 }
+    return activeMutant == number
+}
 
 /// The placeholder for a missing value that a disabled check would have required.
 func mutantValue<Value>(_ number: Int) -> Value? {
@@ -131,6 +51,10 @@ func mutantValue<Value>(_ number: Int) -> Value? {
     return ["" as Any, soon, false, [String](), [UInt8](), FormParameters()].lazy.compactMap { $0 as? Value }.first
 }
 """
+
+# Programs that a test starts have an environment of their own.
+HARNESS = "Tests/CommandHarness/CommandHarness.swift"
+INHERITED = ("environment: environment.merging(", 'environment: ProcessInfo.processInfo.environment.filter { $0.key.hasPrefix("AUTHFLOW_MUTANT") }.merging(environment) { $1 }.merging(')
 
 
 class Mutant:
@@ -154,6 +78,7 @@ def blanked(text):
     while index < len(text):
         if text.startswith("//", index): blank((text + "\n").index("\n", index), " ")
         elif text.startswith('"""', index): blank(text.index('"""', index + 3) + 3, "_")
+        elif text.startswith('#"', index): blank(text.index('"#', index + 2) + 2, "_")
         elif text[index] == '"': blank(string_end(text, index), "_")
         else: index += 1
     return "".join(out)
@@ -221,7 +146,7 @@ def instrument(name, text, mutants):
         parts, block = conditions(code, match.end())
         if re.match(r"\{\s*(throw|return nil)\b", code[block:]):
             number = add(match.start(), text[match.end():block])
-            edits.append((match.end(), match.end(), f"!mutant({number}), "))
+            edits.append((parts[-1][1], parts[-1][1], f", !mutant({number}) "))
     for match in re.finditer(r"\bcase [^\n:]+: (?=throw (?:\w+\.)?refus)", code):
         number = add(match.start(), match.group() + "throw")
         # The disabled check returns the same value as another case of the switch.
@@ -235,20 +160,29 @@ def instrument(name, text, mutants):
     return text
 
 
+def module_folder(path):
+    """The folder of the module to which a source file belongs; None for a file that is not included."""
+    if path.suffix != ".swift": return None
+    depth = {"Sources": 3, "Providers": 2}.get(path.parts[0])
+    if not depth or path.parts[2 if depth == 3 else 1] in EXCLUDED or len(path.parts) <= depth: return None
+    return pathlib.PurePath(*path.parts[:depth])
+
+
 def copy_package():
     files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     wanted = {f for f in files if f and (ROOT / f).is_file()}
-    mutants, found, modules = [], set(), set()
+    mutants, modules = [], set()
     for file in sorted(wanted):
         source, target = ROOT / file, COPY / file
         data = source.read_bytes()
-        # The module and the name of the file.
-        module = next((folder for folder in source.parts if folder.startswith("AuthFlow")), None)
-        name = f"{module}/{source.stem}" if source.suffix == ".swift" else file
-        if name in SOURCES:
-            found.add(name)
-            modules.add(target.parents[len(target.parts) - 2 - target.parts.index(module)])
-            data = instrument(name, data.decode(), mutants).encode()
+        module = module_folder(pathlib.PurePath(file))
+        if module and "+Apple" not in file:
+            before = len(mutants)
+            data = instrument(f"{module.name}/{source.stem}", data.decode(), mutants).encode()
+            if len(mutants) > before: modules.add(COPY / module)
+        if file == HARNESS:
+            if INHERITED[0] not in data.decode(): sys.exit(f"{HARNESS} has changed: adapt INHERITED")
+            data = data.decode().replace(*INHERITED).encode()
         # Only changed files are written, so that a second run rebuilds little.
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists() or target.read_bytes() != data: target.write_bytes(data)
@@ -256,82 +190,136 @@ def copy_package():
     for folder in ("Sources", "Providers", "Samples", "Tests"):
         for path in (COPY / folder).rglob("*.swift"):
             if str(path.relative_to(COPY)) not in wanted: path.unlink()
-    # A name without a match would silently omit checks.
-    stale = sorted(set(SOURCES) - found)
-    stale += [text for (file, text) in EQUIVALENT if not any(m.file == file and text in m.text for m in mutants)]
-    if stale: sys.exit("no check matches: " + ", ".join(stale))
+    stale = [f"{file} | {text}" for (file, text) in EQUIVALENT if not any(m.file == file and text in m.text for m in mutants)]
+    if stale: sys.exit("no check matches:\n" + "\n".join(stale))
     for module in modules:
         switch = module / "Mutants.swift"
         if not switch.exists() or switch.read_text() != SWITCH: switch.write_text(SWITCH)
     return mutants
 
 
-def test(stage, number):
-    """Runs a stage up to its first failure, and returns a description of the failure, or None."""
-    environment = dict(os.environ, AUTHFLOW_MUTANT=str(number), SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH="4")
-    # Run the test program directly, because starting it through the package manager takes longer than most stages.
-    command = ["stdbuf", "--output=L", ".build/debug/AuthFlowPackageTests.xctest", "--testing-library", "swift-testing",
-               "--filter", stage, "--skip", "SampleTests"]
+def run(tests, limit, **environment):
+    """Runs tests up to the first failure, and returns a description of the failure, or None."""
+    # Run the test program directly, because starting it through the package manager takes longer than most tests.
+    command = ["stdbuf", "--output=L", ".build/debug/AuthFlowPackageTests.xctest", "--testing-library", "swift-testing"]
+    for name in tests: command += ["--filter", f"^{re.escape(name)}"]
     # A separate process group, so that processes started by the tests end with them.
-    process = subprocess.Popen(command, cwd=COPY, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
-    end = lambda: os.killpg(process.pid, signal.SIGKILL)
-    patience = threading.Timer(300, end)
+    process = subprocess.Popen(command, cwd=COPY, env=dict(os.environ, SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH="4", **environment),
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                               start_new_session=True)
+
+    def end():
+        try: os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError: pass
+
+    patience = threading.Timer(limit, end)
     patience.start()
+    found = False
     try:
         for line in process.stdout:
             failed = re.search(r"Test (.+?) recorded an issue", line) or re.search(r"(Fatal error.*)", line)
+            found = found or re.search(r"Test run with [1-9]\d* tests?", line)
             if failed:
                 end()
                 return failed.group(1)[:110]
         status = process.wait()
-        return None if status == 0 else "it hangs" if not patience.is_alive() else "it crashes"
+        if not patience.is_alive(): return "it hangs"
+        if status: return "it crashes"
+        return None if found else "no test"
     finally:
         patience.cancel()
+        end()
         process.wait()
+
+
+def record_reach(mutants):
+    """Runs every test by itself, and returns its duration and the checks that it reaches."""
+    listed = subprocess.run([".build/debug/AuthFlowPackageTests.xctest", "--testing-library", "swift-testing", "--list-tests"],
+                            cwd=COPY, capture_output=True, text=True, check=True).stdout.split("\n")
+    tests = sorted(name for name in listed if name.startswith(("AuthFlow", "Command", "Security")))
+    # A run after a change of nothing but this script need not repeat it.
+    program = hashlib.sha256((COPY / ".build/debug/AuthFlowPackageTests.xctest").read_bytes()).hexdigest()
+    known = COPY.parent / "reached.json"
+    if known.exists() and (saved := json.loads(known.read_text()))["program"] == program: return saved["tests"]
+
+    def record(name):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(bytes(8192))
+            file.flush()
+            started = time.time()
+            failure = run([name], 300, AUTHFLOW_MUTANT_REACHED=file.name)
+            if failure:
+                print(f"{name} fails with every check in place, and is left out: {failure}", flush=True)
+                return None
+            file.seek(0)
+            return time.time() - started, [number for number, byte in enumerate(file.read()) if byte]
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as workers:
+        reached = {name: result for name, result in zip(tests, workers.map(record, tests)) if result}
+    known.write_text(json.dumps({"program": program, "tests": reached}))
+    return reached
+
+
+def killer(number, reached):
+    """Returns a description of the test that fails without this check, or None."""
+    # A test that reaches few checks is the likeliest to be about this one.
+    tests = sorted((duration * len(checks), duration, name) for name, (duration, checks) in reached.items() if number in checks)
+    while tests:
+        batch, total = [], 0
+        while tests and len(batch) < 200 and (not batch or total + tests[0][1] < 15):
+            _, duration, name = tests.pop(0)
+            batch.append(name)
+            total += duration
+        if failure := run(batch, 30 + 5 * total, AUTHFLOW_MUTANT=str(number)): return failure
+
+
+def numbers(text):
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--only", help="numbers, separated by commas")
+    parser.add_argument("--only", help="numbers and ranges, separated by commas")
     options = parser.parse_args()
     mutants = copy_package()
     if options.list:
         for mutant in mutants: print(mutant)
         return
+    wanted = set(numbers(options.only)) if options.only else {mutant.number for mutant in mutants}
+    if not wanted <= {mutant.number for mutant in mutants}: sys.exit("there are no such checks")
+    # Tests send these signals, which nohup and background jobs ignore.
+    for number in (signal.SIGINT, signal.SIGHUP): signal.signal(number, signal.SIG_DFL)
+    started = time.time()
     print(f"{len(mutants)} checks; building once", flush=True)
     build = subprocess.run(["swift", "build", "--build-tests"], cwd=COPY, capture_output=True, text=True)
     if build.returncode:
         sys.exit("the copy does not build:\n" + "\n".join(line for line in build.stdout.split("\n") if "error:" in line)[:4000])
-    for stage in STAGES:
-        if failure := test(stage, 0): sys.exit(f"the tests fail with every check in place: {failure}")
-    wanted = {int(number) for number in options.only.split(",")} if options.only else None
-    if wanted and not wanted <= {mutant.number for mutant in mutants}: sys.exit("there are no such checks")
-    survivors, equivalents, started = [], 0, time.time()
-    for mutant in mutants:
-        if wanted and mutant.number not in wanted: continue
+    print(f"{time.time() - started:.0f} s; running each test by itself", flush=True)
+    reached = record_reach(mutants)
+    print(f"{time.time() - started:.0f} s; {len(reached)} tests", flush=True)
+
+    def result(mutant):
+        failure = killer(mutant.number, reached)
+        if failure: return mutant, "caught", f"by {failure}"
         reason = next((why for (file, text), why in EQUIVALENT.items() if file == mutant.file and text in mutant.text), None)
-        if reason:
-            # Not run: every test would pass, so the run would take the longest.
-            equivalents += 1
-            print(f"{mutant}\n       not detectable: {reason}", flush=True)
-            continue
-        stages = [LOOPBACK] + STAGES if mutant.file.startswith("AuthFlowLoopback") else STAGES
-        if mutant.file.startswith(("AuthFlowResourceClient", "AuthFlowMCP", "AuthFlowHTTP/Auth")): stages = [RESOURCE] + STAGES
-        if mutant.file.startswith(("AuthFlowServer", "AuthFlowCredentials")): stages = [SERVER] + STAGES
-        if mutant.file.startswith(("AuthFlowStores", "AuthFlowDatabase", "AuthFlowSQLite", "AuthFlowConfiguration")): stages = [STORES] + STAGES
-        if mutant.file.startswith("AuthFlowResourceServer"): stages = [API] + STAGES
-        killer = next((failure for failure in (test(stage, mutant.number) for stage in stages) if failure), None)
-        if killer: print(f"{mutant}\n       caught by {killer}", flush=True)
-        else:
-            survivors.append(mutant)
-            print(f"{mutant}\n       SURVIVED", flush=True)
-    tried = len(wanted or mutants)
-    print(f"\n{tried} checks disabled in {time.time() - started:.0f} s: {tried - len(survivors) - equivalents} caught, "
-          f"{equivalents} not detectable, {len(survivors)} survived")
-    for mutant in survivors: print(mutant)
-    sys.exit(bool(survivors))
+        if reason: return mutant, "not detectable", reason
+        if not any(mutant.number in checks for _, checks in reached.values()): return mutant, "NOT EXERCISED", "no test fails this check"
+        return mutant, "SURVIVED", "every test that reaches it"
+
+    results = []
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as workers:
+        for mutant, outcome, detail in workers.map(result, [mutant for mutant in mutants if mutant.number in wanted]):
+            results.append((mutant, outcome))
+            print(f"{mutant}\n       {outcome} {detail}", flush=True)
+    count = lambda outcome: sum(found == outcome for _, found in results)
+    print(f"\n{len(results)} checks disabled in {time.time() - started:.0f} s: {count('caught')} caught, {count('not detectable')} not detectable, "
+          f"{count('NOT EXERCISED')} not exercised by any test, {count('SURVIVED')} survived")
+    failed = [mutant for mutant, outcome in results if outcome in ("NOT EXERCISED", "SURVIVED")]
+    for mutant in failed: print(mutant)
+    sys.exit(bool(failed))
 
 
 main()

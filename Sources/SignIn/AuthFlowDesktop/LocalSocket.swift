@@ -51,7 +51,7 @@ package enum LocalSocket {
         #else
         let flags: Int32 = 0
         var isOn: Int32 = 1
-        unsafe setsockopt(descriptor, SOL_SOCKET, SO_NOSIGPIPE, &isOn, socklen_t(MemoryLayout<Int32>.size))
+        _ = unsafe setsockopt(descriptor, SOL_SOCKET, SO_NOSIGPIPE, &isOn, socklen_t(MemoryLayout<Int32>.size))
         #endif
         var rest = bytes[...]
         while !rest.isEmpty {
