@@ -20,11 +20,20 @@ let package = Package(
         .package(url: "https://github.com/swift-server/async-http-client.git", from: "1.37.0"),
     ],
     targets: [
-        program("floor", [("Crypto", "swift-crypto"), ("CryptoExtras", "swift-crypto"), ("HTTPTypes", "swift-http-types"), ("FlyingSocks", "FlyingFox")]),
+        program(
+            "floor",
+            [
+                ("Crypto", "swift-crypto"), ("CryptoExtras", "swift-crypto"), ("HTTPTypes", "swift-http-types"),
+                ("FlyingSocks", "FlyingFox"),
+            ]
+        ),
         program("verifier", [("AuthFlowIssuer", "AuthFlow")]),
         program("api", [("AuthFlowResourceServer", "AuthFlow")]),
         program("app", [("AuthFlowOIDC", "AuthFlow"), ("AuthFlowLoopback", "AuthFlow")]),
-        program("server", [("AuthFlowOIDC", "AuthFlow"), ("AuthFlowServer", "AuthFlow"), ("AuthFlowPostgreSQL", "AuthFlow")]),
+        program(
+            "server",
+            [("AuthFlowOIDC", "AuthFlow"), ("AuthFlowServer", "AuthFlow"), ("AuthFlowPostgreSQL", "AuthFlow")]
+        ),
         program("jwt-kit-verifier", [("JWTKit", "jwt-kit")]),
         program("async-http-client-get", [("AsyncHTTPClient", "async-http-client")]),
     ],

@@ -67,7 +67,9 @@ import Testing
                     }
                 }
             }
-            while executor.pending + refused.count.load(ordering: .sequentiallyConsistent) < 10_002 { await Task.yield() }
+            while executor.pending + refused.count.load(ordering: .sequentiallyConsistent) < 10_002 {
+                await Task.yield()
+            }
             gate.signal()
             return await group.reduce(into: [DatabaseFailure]()) { failures, failure in
                 if let failure { failures.append(failure) }

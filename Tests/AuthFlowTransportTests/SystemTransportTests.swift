@@ -225,7 +225,7 @@ import Testing
         }
     }
 
-    /// Nobody would receive the tokens in the response.
+    /// No caller would receive the tokens in the response.
     @Test func aRequestThatIsCancelledWhileItIsBeingStartedIsNotSent() async throws {
         try await ScriptedServer.run([.receive, .send(Self.response), .receive, .send(Self.response)]) { server in
             var settings = NetworkSettings()

@@ -19,7 +19,7 @@ import Testing
         Obstacle(
             testDescription: "no display and no terminal",
             changes: ["post_logout_redirect_uri": redirect, "user_agent": #""loopback""#],
-            words: "No user agent can show"
+            words: "can show the provider's sign-out page"
         ),
     ]
 

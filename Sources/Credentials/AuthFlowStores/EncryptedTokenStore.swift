@@ -65,7 +65,7 @@ public struct EncryptedTokenStore: Sendable {
         }
 
         /// The salt for new records: the random salt of a record that this passphrase encrypts; nil if this process has neither read nor
-        /// written such a record. Whoever writes another record to the base store chooses its salt.
+        /// written such a record. An attacker who can write to the base store could choose the salt of any other record.
         var trustedSalt: [UInt8]? {
             get { salt.withLock { $0 } }
             set { salt.withLock { $0 = newValue } }
@@ -216,7 +216,8 @@ extension EncryptedTokenStore {
             // The salt does not change for the lifetime of a record, so that a passphrase is stretched only once.
             if let envelope = try await base.bytes(for: key).flatMap({ try? Envelope($0) }) {
                 let wrapping = WrappingKey(try await secret(salt: envelope.salt, isNeeded: false))
-                if wrapping.id == envelope.keyID { return (wrapping, envelope.salt) }
+                // An earlier version reused the salt of records that were encrypted with another key, which may have none.
+                if wrapping.id == envelope.keyID, envelope.salt.count >= 16 { return (wrapping, envelope.salt) }
             }
             let salt = derived.trustedSalt ?? host.randomBytes(16)
             derived.trustedSalt = salt
@@ -238,7 +239,7 @@ extension EncryptedTokenStore {
                 "The key does not match the stored credential: \(wrongKeyHint) The credential's key ID is \"\(DisplayText.sanitized(envelope.keyID, limit: 60))\"."
             )
         }
-        derived.trustedSalt = envelope.salt
+        if envelope.salt.count >= 16 { derived.trustedSalt = envelope.salt }
         do {
             return try AES.KeyWrap.unwrap(envelope.wrappedKey, using: wrapping.key)
         } catch {

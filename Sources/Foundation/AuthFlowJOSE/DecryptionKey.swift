@@ -210,7 +210,8 @@ extension DecryptionKey {
             guard keyID == nil || member["kid"]?.string == keyID,
                 own.map(KeyManagementAlgorithm.all.contains) ?? true,
                 own == nil || algorithm == nil || own == algorithm,
-                isRSA == nil || isRSA == (member["kty"] == "RSA"), member["crv"] != "Ed25519"
+                isRSA == nil || isRSA == (member["kty"] == "RSA"),
+                keyID != nil || !["Ed25519", "Ed448", "secp256k1"].contains(member["crv"]?.string)
             else { continue }
             keys.append(try read(member))
         }

@@ -204,7 +204,7 @@ extension PrivateKey {
         // The set may also contain decryption keys.
         let candidates = keys.filter {
             $0["d"] != nil && Self.isForSigning($0) && (keyID == nil || $0["kid"]?.string == keyID)
-                && $0["crv"] != "X25519"
+                && (keyID != nil || !["X25519", "X448", "Ed448", "secp256k1"].contains($0["crv"]?.string))
                 && ($0["alg"]?.string.map { SignatureAlgorithm(rawValue: $0).definition != nil } ?? true)
         }
         guard let first = candidates.first else {

@@ -31,7 +31,11 @@ extension MCPBridge {
         timeout: Duration? = nil,
         pool: ConnectionPool = .resources
     ) async throws -> ResponseStream {
-        let session = state.withLock { $0.session }
+        // A session that replaces this session also needs the notification.
+        let session = state.withLock { state in
+            if message.method == "notifications/initialized" { state.session.initialized = message }
+            return state.session
+        }
         let response = try await endpoint.send(
             .post,
             fields(of: message, session),
@@ -58,8 +62,9 @@ extension MCPBridge {
         guard await replaceSession(session.number) else { return whole }
         let replacement = state.withLock { $0.session }
         if message.method == "notifications/initialized" {
-            // A session that was begun after the host's notification has already received it.
-            guard replacement.initialized == nil else {
+            // A session that was begun after the host's notification has already received it, and a session that the host itself has started
+            // has its own.
+            guard replacement.initialized == nil, replacement.initialize?.bytes == session.initialize?.bytes else {
                 return ResponseStream(head: HTTPResponse(status: .accepted), body: ResponseBody([]))
             }
             state.withLock { if $0.session.number == replacement.number { $0.session.initialized = message } }

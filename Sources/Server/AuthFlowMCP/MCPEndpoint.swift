@@ -130,7 +130,11 @@ final class MCPEndpoint: Sendable {
         // RFC 9110 section 10.2.2: a relative reference is resolved against the target URI of the request.
         let location = head.headerFields[.location] ?? ""
         let target = try Endpoint(
-            URL(string: location, relativeTo: URL(string: endpoint.url))?.absoluteString ?? location,
+            URL(
+                string: URLReference.percentEncoded(location),
+                relativeTo: URL(string: URLReference.percentEncoded(endpoint.url))
+            )?
+            .absoluteString ?? location,
             name: "redirect"
         )
         guard target.origin == endpoint.origin else {

@@ -80,7 +80,7 @@ struct ToolParameter: Sendable, Hashable {
         guard let members = schema.object else { return true }
         // Annotations of more deeply nested properties are not supported.
         guard depth < 32 else {
-            return !members.contains { $0.key != "x-mcp-header" && hasAnnotation($0.value, depth: depth + 1) }
+            return !members.contains { isSchema($0.key) && hasAnnotation($0.value, depth: depth + 1) }
         }
         // An annotation on the root schema has no property path.
         guard !path.isEmpty || members["x-mcp-header"] == nil else { return false }
@@ -91,14 +91,17 @@ struct ToolParameter: Sendable, Hashable {
                         collect(property, path + [name], into: &found, depth: depth + 1)
                     else { return false }
                 }
-            } else if keyword != "x-mcp-header", keyword != "enum", keyword != "const", keyword != "default",
-                keyword != "examples"
-            {
+            } else if isSchema(keyword) {
                 // An annotation whose path contains any keyword other than `properties` cannot be resolved.
                 guard !hasAnnotation(value, depth: depth + 1) else { return false }
             }
         }
         return true
+    }
+
+    /// Whether a keyword's value can contain annotations.
+    private static func isSchema(_ keyword: String) -> Bool {
+        !["x-mcp-header", "enum", "const", "default", "examples"].contains(keyword)
     }
 
     private static func note(_ property: JSON, _ path: [String], into found: inout [ToolParameter]) -> Bool {
@@ -120,8 +123,8 @@ struct ToolParameter: Sendable, Hashable {
     private static let maximumParameters = 32
 
     private static func hasAnnotation(_ value: JSON, depth: Int) -> Bool {
-        // A tool with a header that is missing would be rejected at each call.
-        guard depth < 64 else { return true }
+        // The parser does not accept more deeply nested values.
+        guard depth < 512 else { return true }
         if let members = value.object {
             return members["x-mcp-header"] != nil
                 || members.contains { hasAnnotation($0.value, depth: depth + 1) }

@@ -72,7 +72,7 @@ public final class ResourceServer: Sendable {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "An issuer is also a tenant of another issuer, so the rules for its tokens are ambiguous."
+                "An issuer is also a tenant of another issuer, or two issuers accept the same tenant, so the rules for its tokens are ambiguous."
             )
         }
         guard issuers.count(where: { $0.introspector != nil }) <= 1 else {

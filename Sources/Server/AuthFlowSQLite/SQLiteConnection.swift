@@ -152,7 +152,8 @@ enum SQLiteValue: Sendable, Hashable {
         case AUTHFLOW_SQLITE_IO_ERROR.rawValue, AUTHFLOW_SQLITE_NO_MEMORY.rawValue:
             return DatabaseFailure(.unknownOutcome, "The database \(path) could not be read or written: \(reason).")
         // The statement was rolled back. The call is retried, because space may become available on the disk.
-        case AUTHFLOW_SQLITE_FULL.rawValue: return DatabaseFailure(.unknownOutcome, "The disk of the database \(path) is full.")
+        case AUTHFLOW_SQLITE_FULL.rawValue:
+            return DatabaseFailure(.unknownOutcome, "The disk of the database \(path) is full.")
         case AUTHFLOW_SQLITE_CORRUPT.rawValue, AUTHFLOW_SQLITE_NOT_A_DATABASE.rawValue:
             return DatabaseFailure(
                 .damaged,

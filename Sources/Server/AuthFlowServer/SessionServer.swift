@@ -111,7 +111,7 @@ public final class SessionServer: Sendable {
             throw AuthError(.invalidConfiguration, "Two providers have the same issuer and client ID.")
         }
         guard let start = ReturnAddress(options.startPath, prefixes: nil),
-            !paths.contains(String(start.path.prefix { $0 != "?" }))
+            !paths.contains(String(start.path.prefix { !"?#".contains($0) }))
         else {
             throw AuthError(
                 .invalidConfiguration,

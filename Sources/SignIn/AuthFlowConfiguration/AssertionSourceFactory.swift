@@ -59,7 +59,7 @@ extension AssertionSourceFactory {
         }
     }
 
-    /// `actions`: an ID Token that the CI platform issues for a job (GitHub Actions, Forgejo).
+    /// `actions`: an ID Token that the CI platform issues for a job.
     public static var actionsRunner: AssertionSourceFactory {
         let audience = ConfigurationKey("audience", .text, "The audience to request. Default: the issuer.")
         return AssertionSourceFactory("actions", keys: [audience]) { options, _ in

@@ -217,26 +217,14 @@ public actor HeadlessBrowser {
         var view = String.UnicodeScalarView()
         view.append(contentsOf: scalars)
         let trimmed = String(view)
-        guard let url = URL(string: percentEncoded(trimmed), relativeTo: URL(string: base.url)) else {
+        guard
+            let url = URL(
+                string: URLReference.percentEncoded(trimmed),
+                relativeTo: URL(string: URLReference.percentEncoded(base.url))
+            )
+        else {
             throw AuthError(.userAgentFailed, "\(base) leads to an invalid URL.")
         }
         return url.absoluteURL.absoluteString
-    }
-
-    /// A reference whose path and query contain only the characters that RFC 3986 allows. If a path or a query
-    /// contains any other character, Foundation would also encode its percent signs, and so change parameters that are already encoded.
-    private static func percentEncoded(_ reference: String) -> String {
-        let bytes = Array(reference.utf8)
-        func isDelimiter(_ byte: UInt8) -> Bool { "/?#".utf8.contains(byte) }
-        let first = bytes.firstIndex(where: isDelimiter) ?? bytes.startIndex
-        // A host is encoded differently.
-        let hasHost = bytes[first...].starts(with: "//".utf8)
-        let path = hasHost ? bytes[(first + 2)...].firstIndex(where: isDelimiter) ?? bytes.endIndex : bytes.startIndex
-        var encoded = String(decoding: bytes[..<path], as: UTF8.self)
-        for scalar in String(decoding: bytes[path...], as: UTF8.self).unicodeScalars {
-            let isAllowed = ("!"..."~").contains(scalar) && !#""<>[\]^`{|}"#.unicodeScalars.contains(scalar)
-            encoded += isAllowed ? String(scalar) : FormURLEncoding.encodeWithoutPlus(String(scalar))
-        }
-        return encoded
     }
 }

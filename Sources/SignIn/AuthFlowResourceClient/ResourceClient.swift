@@ -390,6 +390,8 @@ public final class ResourceClient: Sendable {
         public let requestedScopes: [String]
         /// The credential; nil when the user has signed out, or the session has ended.
         public let credential: Credential?
+        /// Whether the provider has ended the session.
+        package let isEnded: Bool
     }
 
     /// The state of the last sign-in. Sends no requests.
@@ -397,13 +399,22 @@ public final class ResourceClient: Sendable {
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func status() async throws -> Status? {
         guard let known = try await known(reading: true), let client = try await client(of: known) else { return nil }
+        let credential = try await client.credential()
+        var isEnded = false
+        if credential == nil {
+            for await state in try await client.states() {
+                if case .ended = state { isEnded = true }
+                break
+            }
+        }
         return Status(
             resource: known.resource,
             issuer: known.issuer,
             clientID: known.clientID,
             identification: known.identification,
             requestedScopes: known.scopes,
-            credential: try await client.credential()
+            credential: credential,
+            isEnded: isEnded
         )
     }
 

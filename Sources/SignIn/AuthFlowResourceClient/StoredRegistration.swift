@@ -134,7 +134,7 @@ extension StoredRegistration {
         guard ![404, 405].contains(response.status) else {
             throw AuthError(
                 .unsupported,
-                "\(management.endpoint.host) has no client configuration endpoint at the URL of the registration (status \(response.status)).",
+                "\(management.endpoint.host) does not support the deletion of registrations, or the registration no longer exists (status \(response.status)).",
                 status: response.status
             )
         }

@@ -255,8 +255,8 @@ import Testing
 
     @Test func theServersErrorAppearsOnlyOnceInADescription() {
         let denied = ProviderError(error: "access_denied", errorDescription: "No.")
-        let error = AuthError(.accessDenied, "Nobody is signed in.", providerError: denied)
-        #expect("\(error)" == "Nobody is signed in. (the server returned: access_denied: No.)")
+        let error = AuthError(.accessDenied, "No user is signed in.", providerError: denied)
+        #expect("\(error)" == "No user is signed in. (the server returned: access_denied: No.)")
         let quoted = AuthError(.accessDenied, "The server returned access_denied: No.", providerError: denied)
         #expect("\(quoted)" == "The server returned access_denied: No.")
     }

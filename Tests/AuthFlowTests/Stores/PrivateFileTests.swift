@@ -80,7 +80,7 @@ import Testing
         }
     }
 
-    /// A lock that the system refuses, although nobody holds it, is not waited for.
+    /// If the system refuses a lock that is not held, the caller does not wait for it.
     @Test func aReleasedLockCannotBeAcquired() throws {
         try withDirectory { directory in
             let lock = try PrivateFile("\(directory)/key.lock").openLock()

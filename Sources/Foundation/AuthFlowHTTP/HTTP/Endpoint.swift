@@ -18,10 +18,10 @@ public struct Endpoint: Sendable, Hashable {
     /// The port, if the URL specifies one.
     public let port: Int?
 
-    /// The path, percent-encoded as given; empty or beginning with a slash.
+    /// The path, percent-encoded as given, except that characters that RFC 3986 does not allow are encoded; empty or beginning with a slash.
     public let path: String
 
-    /// The query, if any, percent-encoded as given.
+    /// The query, if any, percent-encoded like the path.
     public let query: String?
 
     /// The most local scope of addresses that the host may resolve to. A host that a user configures may resolve to any address; a host
@@ -75,12 +75,12 @@ public struct Endpoint: Sendable, Hashable {
         self.scheme = scheme
         self.host = host
         self.port = components.port
-        // Foundation would encode a path or query again, with its percent signs, if it contains a character such as `[`, which RFC 3986 does not
-        // allow but browsers send.
-        let target = url.utf8.dropFirst(scheme.utf8.count + 3 + authority.utf8.count)
-        let path = target.prefix { $0 != UInt8(ascii: "?") }
-        self.path = String(Substring(path))
-        self.query = path.endIndex == target.endIndex ? nil : String(Substring(target[path.endIndex...].dropFirst()))
+        let target = Substring(url.utf8.dropFirst(scheme.utf8.count + 3 + authority.utf8.count))
+        let path = target.prefix { $0 != "?" }
+        self.path = URLReference.percentEncodedTarget(String(path))
+        self.query =
+            path.endIndex == target.endIndex
+            ? nil : URLReference.percentEncodedTarget(String(target[path.endIndex...].dropFirst()))
     }
 
     /// The web origin (RFC 6454): scheme, host and port. Default ports are omitted.

@@ -111,7 +111,7 @@ struct DoctorCommand: AsyncParsableCommand {
             options.issuer == nil ? "\(choice.path), \(choice.origin.rawValue)" : "none: --issuer and --client-id"
         if file.profileNames.isEmpty, options.profile == nil {
             findings.good("file", "\(origin), without a profile")
-            await examineResourceStore(&findings)
+            try await examineResourceStore(&findings)
             return
         }
         let profile = try file.profile(options.profile)
@@ -138,12 +138,20 @@ struct DoctorCommand: AsyncParsableCommand {
     }
 
     /// Reads the store of the sign-ins to protected resources.
-    private func examineResourceStore(_ findings: inout Findings) async {
+    private func examineResourceStore(_ findings: inout Findings) async throws {
         do {
             let context = try RegistrationCommands.Context(config: options.config)
-            let count = try await KnownResources(store: context.store).addresses().count
+            let known = KnownResources(store: context.store)
+            let count = try await known.addresses().count
             findings.good("resources", "their store can be read; it lists \(count)")
+            let (lacksResources, lacksRegistrations) = (
+                try await known.lacksResources(), try await known.lacksRegistrations()
+            )
+            if lacksResources || lacksRegistrations {
+                findings.note("", "the list is incomplete: it was damaged or full, or is encrypted with another key")
+            }
         } catch {
+            try Task.checkCancellation()
             findings.bad("resources", ExitStatus.message(for: error))
         }
     }

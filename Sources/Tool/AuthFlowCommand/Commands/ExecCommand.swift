@@ -176,10 +176,11 @@ struct ExecCommand: AsyncParsableCommand {
         refreshing.cancel()
         // A write in progress would recreate the file after its removal.
         _ = await refreshing.result
-        do {
+        removal: do {
             try place.remove()
         } catch {
-            _ = unsafe truncate(place.path, 0)
+            // The file may have been removed, but not durably.
+            guard unsafe truncate(place.path, 0) == 0 || place.exists else { break removal }
             Terminal.printMessage(
                 "authflow: The file with the token could not be removed: \(ExitStatus.message(for: error))"
             )

@@ -24,7 +24,7 @@ struct KeysCommand: AsyncParsableCommand {
             guard variable == nil || pin != nil else {
                 throw AuthError(.invalidConfiguration, "The environment variable \(variable ?? "") is not set.")
             }
-            return try .pkcs11(place, pin: pin.map(Secret.init))
+            return try .pkcs11(place, pin: pin.map(Secret.init), keyID: keyID)
         }
     }
 
@@ -122,7 +122,7 @@ struct KeysCommand: AsyncParsableCommand {
 
         @OptionGroup var token: TokenPIN
 
-        @Option(help: "The kid of the key in a set, for a single key file.")
+        @Option(help: "For a single key file: the kid of the key in a set, or the kid to print for a PEM key.")
         var kid: String?
 
         @Flag(help: "Treat the keys as decryption keys, and print them as such.")

@@ -22,7 +22,9 @@ struct LogoutCommand: AsyncParsableCommand {
     )
     var local = false
 
-    @Flag(help: "End your session at the provider too, on its sign-out page.")
+    @Flag(
+        help: "End your session at the provider too, on its sign-out page, which requires \"post_logout_redirect_uri\"."
+    )
     var browser = false
 
     func validate() throws {
@@ -56,7 +58,7 @@ struct LogoutCommand: AsyncParsableCommand {
         let redirects = TerminalRedirects()
         let client = try options.choice.client(observer: redirects.observer)
         // Fails before anything is removed, rather than afterwards.
-        if browser, !client.isWithoutUser { try requireSignOutPage(client) }
+        if browser, !client.isWithoutUser { try await requireSignOutPage(client) }
         await removeAWSKeys(of: client)
         if local {
             // An unreadable record is preserved only if --account is given; an account in the configuration is not sufficient.
@@ -97,26 +99,38 @@ struct LogoutCommand: AsyncParsableCommand {
     }
 
     /// Requires what the provider's sign-out page needs.
-    private func requireSignOutPage(_ client: AuthClient) throws {
+    private func requireSignOutPage(_ client: AuthClient) async throws {
         try client.methods.createUserAgents()
-        guard client.registration.postLogoutRedirectURI != nil else {
+        // Without an endpoint, the sign-out reports where the user can sign out.
+        let metadata = try? await client.client.metadata()
+        guard metadata == nil || metadata?.endSessionEndpoint != nil else { return }
+        guard let redirectURI = client.registration.postLogoutRedirectURI else {
             throw AuthError(
                 .invalidConfiguration,
-                "--browser requires \"post_logout_redirect_uri\", to which the provider redirects after the sign-out."
+                "--browser requires \"post_logout_redirect_uri\", to which the provider redirects after the sign-out. Nothing was removed."
             )
         }
         let choice = options.choice
-        let agents = try choice.file().profile(choice.profile).userAgentExplanation(
-            Known.components,
-            context: UserAgentContext(
-                launchEnvironment: .current(environment: ToolEnvironment.host.environment),
-                redirectURIs: [client.registration.postLogoutRedirectURI].compactMap { $0 }
+        let profile = try choice.file().profile(choice.profile)
+        func agents(_ redirectURIs: [RedirectURI]) throws -> (chosen: String?, reasons: [String]) {
+            try profile.userAgentExplanation(
+                Known.components,
+                context: UserAgentContext(
+                    launchEnvironment: .current(environment: ToolEnvironment.host.environment),
+                    redirectURIs: redirectURIs
+                )
             )
-        )
-        guard agents.chosen != nil else {
+        }
+        // The user agent is chosen for the redirect URIs of sign-ins, and must also receive the redirect after the sign-out.
+        let (agent, page) = (try agents(client.registration.redirectURIs), try agents([redirectURI]))
+        let isPresent = client.methods.methods.contains { if case .userAgent = $0 { true } else { false } }
+        func name(_ chosen: String?) -> Substring? { chosen?.prefix { $0 != "," } }
+        guard isPresent, let chosen = name(agent.chosen), chosen == name(page.chosen) else {
+            let reasons = (agent.chosen == nil ? agent : page).reasons.filter { !$0.isEmpty }
+            let skipped = client.methods.skipped.map { "\($0.reason)" }
             throw AuthError(
-                .noUserAgent,
-                "No user agent can show the provider's sign-out page here: \(agents.reasons.joined(separator: "; ")). Nothing was removed."
+                .userAgentFailed,
+                "No user agent of this profile can show the provider's sign-out page here: \((isPresent ? reasons : skipped + reasons).joined(separator: "; ")). Nothing was removed."
             )
         }
     }

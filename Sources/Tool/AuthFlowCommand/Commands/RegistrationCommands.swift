@@ -275,7 +275,7 @@ enum RegistrationCommands {
             }
             // If the list of the resources is damaged or full, the tokens of other resources are not found.
             let lacksResources = try await KnownResources(store: context.store).lacksResources()
-            var areRevoked = !lacksResources
+            var areRevoked = local || !lacksResources
             var resources = try await KnownResources(store: context.store).addresses()
             if !resources.contains(where: { $0.isIdentical(to: address) }) { resources.append(address) }
             // Signs out first, because the tokens can be neither found nor revoked without the registration: an error stops the command.
@@ -339,6 +339,9 @@ enum RegistrationCommands {
             if let failure { throw failure }
             let lacksRegistrations = try await KnownResources(store: context.store).lacksRegistrations()
             RegistrationCommands.warnOfLostEntries(lacksRegistrations || lacksResources)
+            if lacksResources, !local {
+                Terminal.printMessage("The tokens of resources that are missing from the list may remain valid.")
+            }
             guard !all.isEmpty || !unreadable.isEmpty else {
                 // The registrations of its origin belong to other resources, or to a sign-in whose record is missing.
                 Terminal.printMessage(

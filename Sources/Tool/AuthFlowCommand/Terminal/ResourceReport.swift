@@ -12,7 +12,7 @@ enum ResourceReport {
                 // If the session has ended, throws the reason.
                 return try await client.freshCredential()
             } catch let error as AuthError where error.code == .loginRequired {
-                let state = status == nil ? "signed_out" : "ended"
+                let state = status?.isEnded == true ? "ended" : "signed_out"
                 if asJSON { try Terminal.result(.object(error.members.merging(["state": .string(state)]) { $1 })) }
                 throw error
             }
