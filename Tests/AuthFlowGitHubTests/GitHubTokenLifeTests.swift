@@ -217,14 +217,22 @@ import Testing
         }
     }
 
-    @Test func revokesTheGrantOfAnExpiredToken() async throws {
+    /// A client whose sign-out revokes the grant, and whose access token has expired.
+    private func withExpiredToken(_ body: @Sendable (GitHubEnvironment, AuthClient) async throws -> Void) async throws {
         let time = VirtualTime()
         try await GitHubEnvironment.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) {
             environment in
             let client = try environment.client(adapter: environment.provider(signOut: .grant), host: time.host)
             _ = try await client.signIn()
             time.advance(by: .seconds(30_000))
-            #expect(try await client.signOut().revocation == .done)
+            try await body(environment, client)
+        }
+    }
+
+    @Test func revokesTheGrantOfAnExpiredToken() async throws {
+        try await withExpiredToken { environment, client in
+            let signOut = try await client.signOut()
+            #expect(signOut.revocation == .done)
             #expect(environment.emulator.accessTokens.isEmpty)
             #expect(environment.emulator.requests.last?.contains("DELETE") == true)
             #expect(environment.emulator.requests.last?.hasSuffix("/grant") == true)
@@ -245,7 +253,7 @@ import Testing
                 host: time.host
             )
             guard case .failed(let error) = try await client.signOut().revocation else {
-                Issue.record("The grant is still valid.")
+                Issue.record("The sign-out did not report that the grant is still valid.")
                 return
             }
             #expect(error.code == .providerRejected)
@@ -255,15 +263,10 @@ import Testing
     }
 
     @Test func sendsNoRevocationRequestWithoutATokenIfARefreshReturnsNone() async throws {
-        let time = VirtualTime()
-        try await GitHubEnvironment.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) {
-            environment in
-            let client = try environment.client(adapter: environment.provider(signOut: .grant), host: time.host)
-            _ = try await client.signIn()
-            time.advance(by: .seconds(30_000))
+        try await withExpiredToken { environment, client in
             environment.emulator.settings.fault = .tokenResponse(.missingAccessToken)
             guard case .unsupported(let advice) = try await client.signOut().revocation else {
-                Issue.record("The grant is still valid.")
+                Issue.record("The sign-out did not report that the grant is still valid.")
                 return
             }
             #expect(advice.contains("No valid token remains"))
@@ -286,7 +289,7 @@ import Testing
             _ = try await client.signIn()
             time.advance(by: .seconds(30_000))
             guard case .unsupported(let advice) = try await client.signOut().revocation else {
-                Issue.record("The refresh token remains valid.")
+                Issue.record("The sign-out did not report that the refresh token remains valid.")
                 return
             }
             #expect(advice.contains("requires the client secret"))
@@ -303,7 +306,7 @@ import Testing
             _ = try await client.signIn()
             time.advance(by: age)
             guard case .unsupported(let advice) = try await client.signOut().revocation else {
-                Issue.record("The refresh token remains valid.")
+                Issue.record("The sign-out did not report that the refresh token remains valid.")
                 return
             }
             #expect(advice.contains("refresh token"))

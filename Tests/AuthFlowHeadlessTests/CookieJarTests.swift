@@ -142,7 +142,7 @@ import Testing
         ("http://localhost:1", "http://localhost:2", true), ("https://192.0.2.7", "https://198.51.2.7", false),
         ("https://[::ffff:192.0.2.1]", "https://[::ffff:198.0.2.1]", false),
     ])
-    func hostsOfOneRegistrableDomainAreSameSite(_ left: String, _ right: String, _ isSameSite: Bool) throws {
+    func onlyHostsOfOneRegistrableDomainAreSameSite(_ left: String, _ right: String, _ isSameSite: Bool) throws {
         #expect(try RequestContext.isSameSite(Endpoint(left), Endpoint(right)) == isSameSite)
     }
 

@@ -43,33 +43,31 @@ import Testing
         _ = HTMLReader.page(bytes)
     }
 
+    /// The URL to which the first form of a page at `https://id.example.com/login` is submitted.
+    private func actionURL(ofFormIn text: String) throws -> String {
+        let form = try #require(HTMLReader.page(Array(text.utf8)).forms.first)
+        let page = HeadlessPage(
+            endpoint: Endpoint("https://id.example.com/login"),
+            response: TransportResponse(head: HTTPResponse(status: .ok)),
+            hasTypedCredentials: false,
+            purpose: .signIn
+        )
+        return try form.target(on: page).url
+    }
+
     @Test(arguments: [
         ("steal", "https://other.example.com/x/steal"), ("", "https://id.example.com/login"),
         ("https://id.example.com/a", "https://id.example.com/a"),
     ])
     func resolvesARelativeFormActionAgainstTheBaseURL(_ action: String, _ target: String) throws {
         let text = "<base href='//other.example.com/x/'><base href=/y/><form action='\(action)'><input name=x></form>"
-        let form = try #require(HTMLReader.page(Array(text.utf8)).forms.first)
-        let page = HeadlessPage(
-            endpoint: Endpoint("https://id.example.com/login"),
-            response: TransportResponse(head: HTTPResponse(status: .ok)),
-            hasTypedCredentials: false,
-            purpose: .signIn
-        )
-        #expect(try form.target(on: page).url == target)
+        #expect(try actionURL(ofFormIn: text) == target)
     }
 
     @Test(arguments: ["javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x"])
     func ignoresABaseURLThatIsAScriptOrData(_ base: String) throws {
         let text = "<base href='\(base)'><form action=go><input name=x></form>"
-        let form = try #require(HTMLReader.page(Array(text.utf8)).forms.first)
-        let page = HeadlessPage(
-            endpoint: Endpoint("https://id.example.com/login"),
-            response: TransportResponse(head: HTTPResponse(status: .ok)),
-            hasTypedCredentials: false,
-            purpose: .signIn
-        )
-        #expect(try form.target(on: page).url == "https://id.example.com/go")
+        #expect(try actionURL(ofFormIn: text) == "https://id.example.com/go")
     }
 
     private static let evil =

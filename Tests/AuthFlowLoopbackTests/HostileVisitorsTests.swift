@@ -204,7 +204,7 @@ import Testing
             head: ["GET /callback?code=e&state=the-right-state HTTP/0.9", "Host: {authority}"],
             body: ""
         ),
-        // Comparing such a text would take time that grows with the square of its length.
+        // Comparing such strings takes quadratic time.
         Request(
             name: "many combining marks",
             status: 400,

@@ -158,10 +158,7 @@ import Glibc
             }
             return try rejection.hasSessions ? nil : Self.answer(message["id"] ?? .null)
         }
-        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
-        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) {
-            line.yield($0)
-        }
+        let (bridge, lines) = try Self.bridge(to: server)
         bridge.receive(Self.initialize)
         for await _ in lines { break }
         bridge.receive(Array(rejection.line.utf8))
@@ -171,10 +168,7 @@ import Glibc
 
     @Test func aNewSessionReceivesTheInitializedNotificationOnce() async throws {
         let server = SessionServer { _, session in session == "session1" ? Self.notFound : nil }
-        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
-        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) {
-            line.yield($0)
-        }
+        let (bridge, lines) = try Self.bridge(to: server)
         bridge.receive(Self.initialize)
         for await _ in lines { break }
         bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
@@ -200,10 +194,7 @@ import Glibc
             }
             return session == "session1" ? Self.notFound : nil
         }
-        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
-        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) {
-            line.yield($0)
-        }
+        let (bridge, lines) = try Self.bridge(to: server)
         var answers = lines.makeAsyncIterator()
         bridge.receive(Self.initialize)
         _ = await answers.next()
@@ -226,10 +217,7 @@ import Glibc
             for await _ in releases {}
             return Self.notFound
         }
-        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
-        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) {
-            line.yield($0)
-        }
+        let (bridge, lines) = try Self.bridge(to: server)
         var answers = lines.makeAsyncIterator()
         bridge.receive(Self.initialize)
         _ = await answers.next()
@@ -375,10 +363,7 @@ import Glibc
             try await Task<Never, Never>.never()
             return nil
         }
-        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
-        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) {
-            line.yield($0)
-        }
+        let (bridge, lines) = try Self.bridge(to: server)
         bridge.receive(Self.initialize)
         for await _ in lines { break }
         bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
@@ -390,10 +375,7 @@ import Glibc
 
     @Test func aNotificationWithoutASessionOpensNoListeningStream() async throws {
         let server = SessionServer { _, _ in nil }
-        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
-        let bridge = MCPBridge(client: try Self.client(server), transport: server, clock: StoppedClock()) {
-            line.yield($0)
-        }
+        let (bridge, lines) = try Self.bridge(to: server)
         bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
         bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.utf8))
         for await _ in lines { break }
@@ -589,7 +571,7 @@ import Glibc
         #expect(answer["result"] != nil)
     }
 
-    /// A redirect with another status code is not followed, and neither is an endless series of redirects.
+    /// Only redirects with status 307 or 308 are followed, and at most three per request.
     @Test(arguments: [302, 307]) func anErrorNamesTheTargetOfARedirectThatIsNotFollowed(_ status: Int) async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
             let fields: HTTPFields = [.location: "https://mcp.example.com/mcp"]
@@ -1139,12 +1121,14 @@ import Glibc
             while !Task.isCancelled { await Task.yield() }
             await output.write([UInt8](repeating: UInt8(ascii: "a"), count: 1 << 20))
         }
+        let collected = Task { await Self.onThread { Self.contents(of: reader) } }
         task.cancel()
         await task.value
         await output.write(Array("small".utf8))
-        await output.finish()
+        for _ in 0..<10 { await output.finish() }
         close(writer)
-        #expect(Self.contents(of: reader) == Array("small\n".utf8))
+        let written = await collected.value
+        #expect(written == Array("small\n".utf8))
     }
 
     /// Large messages that the host reads slowly do not delay small messages.
@@ -1155,12 +1139,15 @@ import Glibc
         defer { close(reader) }
         let output = MessageOutput(descriptor: writer)
         let first = Task { await output.write([UInt8](repeating: UInt8(ascii: "a"), count: 1 << 20)) }
-        var byte: UInt8 = 0
-        #expect(unsafe read(reader, &byte, 1) == 1)
+        let count = await Self.onThread {
+            var byte: UInt8 = 0
+            return unsafe read(reader, &byte, 1)
+        }
+        #expect(count == 1)
         let second = Task { await output.write([UInt8](repeating: UInt8(ascii: "b"), count: 1 << 20)) }
         while output.waitingCount < 2 { await Task.yield() }
         await output.write(Array("small".utf8))
-        let collected = Task.detached { Self.contents(of: reader) }
+        let collected = Task { await Self.onThread { Self.contents(of: reader) } }
         await first.value
         await second.value
         await output.finish()
@@ -1172,6 +1159,13 @@ import Glibc
     // MARK: Help
 
     private static let initialize = Array(#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#.utf8)
+
+    /// A bridge, and the lines that it writes.
+    private static func bridge(to server: SessionServer) throws -> (bridge: MCPBridge, lines: AsyncStream<[UInt8]>) {
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(client: try client(server), transport: server, clock: StoppedClock()) { line.yield($0) }
+        return (bridge, lines)
+    }
 
     private static let notFound = TransportResponse(head: HTTPResponse(status: .notFound))
 
@@ -1202,6 +1196,13 @@ import Glibc
                 return state.sessions
             }
             return try BridgeTests.answer(id, session: number)
+        }
+    }
+
+    /// Runs a blocking function on a separate thread, so that it blocks no other test.
+    private static func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
+        await withCheckedContinuation { continuation in
+            _ = DetachedThread.run { continuation.resume(returning: body()) }
         }
     }
 
@@ -1305,7 +1306,7 @@ private struct HastyClock: Clock {
     }
 }
 
-/// A clock on which a sleeping task advances the time at once.
+/// A clock whose sleeps return immediately and advance its time.
 private final class SkippingClock: Clock {
     private let time = Mutex(ContinuousClock.now)
     var now: ContinuousClock.Instant { time.withLock { $0 } }

@@ -842,6 +842,10 @@ import Testing
             let client = try environment.client(options: options, host: time.host)
             for _ in 0..<3 { await expectError(.accessTokenRejected) { _ = try await listTools(client) } }
             #expect(environment.emulator.authorizations.count == pages)
+            time.advance(by: .seconds(61))
+            await expectError(.accessTokenRejected) { _ = try await listTools(client) }
+            // The registration is no longer recent, so an authorization request without a page checks it first.
+            #expect(environment.emulator.authorizations.count == pages + 2)
         }
     }
 

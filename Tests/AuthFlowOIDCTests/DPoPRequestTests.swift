@@ -40,6 +40,28 @@ import Testing
         #expect(requests.withLock { $0 } == reply.requests)
     }
 
+    /// A server that repeats the nonce that it rejects would otherwise receive every request twice.
+    @Test func aStreamedRequestIsNotRepeatedWithTheNonceThatWasRejected() async throws {
+        let requests = Mutex(0)
+        let transport = InProcessTransport(origin: "https://id.example.com") { _, _ in
+            requests.withLock { $0 += 1 }
+            var fields: HTTPFields = [.wwwAuthenticate: #"DPoP error="use_dpop_nonce""#]
+            fields[HTTPField.Name("DPoP-Nonce")!] = "same"
+            return TransportResponse(head: HTTPResponse(status: .unauthorized, headerFields: fields))
+        }
+        let client = OAuthClient(
+            server: AuthorizationServer(OIDCProvider(issuer: "https://id.example.com"), transport: transport),
+            registration: try ClientRegistration(clientID: "client")
+        )
+        var tokens = TokenSet(accessToken: Secret("access"))
+        tokens.dpopKey = try DPoPKey(host: .system)
+        let request = TransportRequest(.post, Endpoint("https://id.example.com/orders"))
+        for expected in [2, 3] {
+            _ = try await client.stream(request, with: tokens)
+            #expect(requests.withLock { $0 } == expected)
+        }
+    }
+
     @Test func sendsNoTokensThatAreBoundToAKeyOtherThanTheConfiguredOne() async throws {
         let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
         func newClient() throws -> OAuthClient {

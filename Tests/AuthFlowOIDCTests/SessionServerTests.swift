@@ -361,7 +361,7 @@ struct HeldRequests: HTTPTransport {
         ("api/", "https://api.example.com/"), ("/api", "https://api.example.com/"),
         ("/api/", "https://api.example.com"), ("/api/", "https://api.example.com/v1"),
         ("/api/", "https://api.example.com/?key=1/"),
-    ]) func rejectsAProxyRouteWhosePrefixOrTargetDoesNotEndWithASlash(_ prefix: String, _ target: String) throws {
+    ]) func rejectsAProxyRouteWithAnInvalidPrefixOrTarget(_ prefix: String, _ target: String) throws {
         let target = try Endpoint(target)
         let error = #expect(throws: AuthError.self) { try ResourceProxy.Route(prefix, to: target) }
         #expect(error?.code == .invalidConfiguration)
@@ -418,8 +418,10 @@ struct HeldRequests: HTTPTransport {
         InvalidOption("an origin with the default port", "must be written as https://app.example.com.") {
             $0.origin = "https://app.example.com:443"
         },
-        InvalidOption("a field of every page", "Any page can send the field Accept.") { $0.headerName = "Accept" },
-        InvalidOption("a field of the browser", "Any page can send the field Sec-Fetch-Mode.") {
+        InvalidOption("a header field that any page can send", "Any page can send the field Accept.") {
+            $0.headerName = "Accept"
+        },
+        InvalidOption("a header field that the browser sets", "Any page can send the field Sec-Fetch-Mode.") {
             $0.headerName = "Sec-Fetch-Mode"
         },
         InvalidOption("a cookie name with a space", "cookie name is empty or contains") {

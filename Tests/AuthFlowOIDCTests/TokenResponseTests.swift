@@ -46,11 +46,15 @@ import Testing
 
     @Test(
         arguments: [
-            (nil, #"list "none""#, true), ("DPoP", "bearer_token_types", false), ("mac", "bearer_token_types", false),
+            (nil, #"list "none""#, true), ("example", "bearer_token_types", true),
+            ("DPoP", "bearer_token_types", false), ("mac", "bearer_token_types", false),
         ] as [(String?, String, Bool)]
     )
-    func suggestsABearerTokenTypeOnlyIfItCouldBeOne(_ type: String?, _ words: String, _ isSuggested: Bool) async throws
-    {
+    func suggestsConfiguringABearerTokenTypeOnlyIfTheTokenCouldBeOne(
+        _ type: String?,
+        _ words: String,
+        _ isSuggested: Bool
+    ) async throws {
         let environment = EmulatorEnvironment(try OIDCEmulator(issuer: Self.issuer))
         environment.emulator.fault = .tokenResponse(.member("token_type", type.map(JSON.string)))
         let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }

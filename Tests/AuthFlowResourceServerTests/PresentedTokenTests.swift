@@ -203,6 +203,10 @@ import Testing
         expectError(.invalidConfiguration) {
             _ = try ResourceServer("http://api.example.com", issuers: [TrustedIssuer(one)])
         }
+        // Templates without a common issuer are not ambiguous.
+        let other = try TokenIssuerTemplate("https://one.example.com/{t}/v2", claim: "t")
+        let separate = [TrustedIssuer(one, tenants: other), TrustedIssuer(two, tenants: tenants)]
+        _ = try ResourceServer(ResourceServerEnvironment.resource, issuers: separate)
     }
 
     @Test func anObserverReceivesEachDecision() async throws {

@@ -341,6 +341,7 @@ import Testing
         DatabasePool(
             connections: 2,
             requestTimeout: .seconds(60),
+            openTimeout: .seconds(60),
             patience: .zero,
             open: open,
             onMessage: { _ in }
@@ -387,6 +388,7 @@ import Testing
         let pool = DatabasePool<Link>(
             connections: 4,
             requestTimeout: .seconds(60),
+            openTimeout: .seconds(60),
             patience: .seconds(60),
             open: { (use) throws(DatabaseFailure) in
                 guard attempts.add(1, ordering: .sequentiallyConsistent).oldValue > 0 else {
@@ -434,7 +436,10 @@ import Testing
         var events = connected.stream.makeAsyncIterator()
         _ = await events.next()
         _ = try await database.response(to: "a")
+        // Further threads would need time to open their connections.
+        for _ in 0..<5000 { await Task.yield() }
         #expect(server.links.count == 2)
+        withExtendedLifetime(database) {}
     }
 
     @Test func aSocketThatCannotBeDuplicatedIsRejected() {

@@ -13,7 +13,7 @@ import Testing
         let text = String(repeating: "0f", count: 32)
         #expect(RecordMessage.digest(ofHex: text.utf8) == [UInt8](repeating: 15, count: 32))
         for invalid in [
-            "\(text)0", "\(text.dropLast())", "\(text.dropLast())g", "0-\(text.dropFirst())", text.uppercased(),
+            "\(text)0", "\(text.dropLast())", "\(text.dropLast())g", "0-\(text.dropFirst(2))", text.uppercased(),
         ] {
             #expect(RecordMessage.digest(ofHex: invalid.utf8) == nil, "\(invalid)")
         }

@@ -295,7 +295,7 @@ import Glibc
     }
 
     @Test(arguments: [(1 << 16 | 7, true), (2 << 16 | 7, false), (1, true), (-1, false)])
-    func usesANewerSchemaOnlyIfItIsCompatible(_ userVersion: Int, _ isUsable: Bool) async throws {
+    func usesAnotherSchemaVersionOnlyIfItIsCompatible(_ userVersion: Int, _ isUsable: Bool) async throws {
         let key = key("user")
         let first = try store()
         try await first.withLease(on: key) { try await first.write([1], under: $0) }
@@ -331,6 +331,19 @@ import Glibc
         let path = try await damaged.setDamagedDatabaseAside()
         #expect(FileManager.default.contents(atPath: path)?.first == 0x5A)
         #expect(try await store().bytes(for: key) == nil)
+    }
+
+    /// The names of both contain the same time.
+    @Test func twoDatabasesThatAreSetAsideInTheSameSecondAreBothKept() async throws {
+        let mode = [FileAttributeKey.posixPermissions: 0o600]
+        var paths: Set<String> = []
+        for _ in 0..<2 {
+            let damage = Data(repeating: 0x5A, count: 1000)
+            try #require(FileManager.default.createFile(atPath: folder.file, contents: damage, attributes: mode))
+            paths.insert(try await store().setDamagedDatabaseAside())
+        }
+        #expect(paths.count == 2)
+        for path in paths { #expect(FileManager.default.fileExists(atPath: path)) }
     }
 
     @Test func aMissingDatabaseIsNotSetAside() async throws {

@@ -134,7 +134,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             stage.signIn()
             stage.use("before", at: 0)
             stage.wait(1)
-            // Waits until the remaining lifetime is less than the freshness margin.
+            // Waits until the remaining lifetime no longer exceeds the freshness margin.
             while stage.lifeLeft > 10 { stage.wait(1) }
             stage.world.beginOutage(for: .seconds(120))
             stage.use("during", at: 0)

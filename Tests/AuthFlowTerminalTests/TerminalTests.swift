@@ -73,6 +73,7 @@ import Testing
 
     @Test func readsLinesUntilTheTerminalIsClosed() throws {
         let pipe = Pipe()
+        defer { try? pipe.fileHandleForReading.close() }
         let line = TerminalLine(terminal: pipe.fileHandleForReading.fileDescriptor, maximumSize: 4)
         try pipe.fileHandleForWriting.write(contentsOf: Data("abc\nabcd".utf8))
         try pipe.fileHandleForWriting.close()
@@ -86,7 +87,7 @@ import Testing
 
     private static let hasTerminal = FileHandle(forUpdatingAtPath: "/dev/tty") != nil
 
-    @Test(.enabled(if: !hasTerminal, "there is a terminal"))
+    @Test(.enabled(if: !hasTerminal, "The test requires that there is no terminal."))
     func neitherAsksForNorShowsASecretWithoutATerminal() async throws {
         let asked = await #expect(throws: AuthError.self) { try await TerminalPrompt.ask("Password", isSecret: true) }
         #expect(asked?.code == .userAgentFailed)

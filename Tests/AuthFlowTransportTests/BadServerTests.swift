@@ -239,7 +239,7 @@ import Testing
         ),
         Case(name: "a body after HEAD", steps: [.send(response)], method: .head, body: ""),
         Case(
-            name: "the size of a large body after HEAD",
+            name: "a large Content-Length in a response to HEAD",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n")],
             method: .head,
             body: ""

@@ -309,7 +309,7 @@ import Testing
 
     @Test func nothingIsSentWhenLibcurlRejectsASetting() async throws {
         var settings = NetworkSettings()
-        // libcurl rejects texts of more than 8,000,000 bytes.
+        // libcurl rejects strings of more than 8,000,000 bytes.
         settings.certificateAuthorities = String(repeating: "a", count: 8_000_001)
         let transport = CurlTransport(settings)
         try await ScriptedServer.run([.receive, .send(Self.response)]) { server in

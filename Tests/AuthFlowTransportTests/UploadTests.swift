@@ -205,9 +205,14 @@ import Testing
 
     /// The server must not mistake the part that it has received for the whole body.
     @Test func theRestOfARejectedBodyIsReadButItsEndIsNotSent() async {
-        let upload = CurlUpload(UploadBody(Self.whole("first", "second")))
+        let left = Mutex(["first", "second"])
+        let parts = Parts(unfolding: {
+            left.withLock { left -> [UInt8]? in left.isEmpty ? nil : Array(left.removeFirst().utf8) }
+        })
+        let upload = CurlUpload(UploadBody(parts))
         upload.reject()
         await upload.read {}
+        #expect(left.withLock { $0.isEmpty })
         #expect(upload.failure == nil)
         #expect(Self.take(from: upload) == "nothing yet")
     }

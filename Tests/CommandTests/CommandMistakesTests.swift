@@ -438,11 +438,21 @@ import Testing
 
     @Test(arguments: [
         ["--bogus"], ["login", "--bogus"], ["logni"], ["token", "--min-ttl", "x"], ["dev-idp", "--port", "0"],
-        ["access-token", "check", "--scope", "read write"], ["keys", "jwks", "--kid", "1", "one", "two"],
     ])
     func rejectsInvalidArguments(_ arguments: [String]) async throws {
         let outcome = try await CommandHarness.run(arguments)
         #expect(outcome.status == 2)
         #expect(outcome.output.isEmpty)
+    }
+
+    /// A missing file has the same exit status, so the message is checked as well.
+    @Test(arguments: [
+        (["access-token", "check", "--scope", "read write"], "is not a scope"),
+        (["keys", "jwks", "--kid", "1", "one", "two"], "requires a single key file"),
+    ])
+    func saysWhyAnArgumentIsInvalid(_ arguments: [String], _ words: String) async throws {
+        let outcome = try await CommandHarness.run(arguments)
+        #expect(outcome.status == 2 && outcome.output.isEmpty)
+        #expect(outcome.standardError.contains(words), "\(outcome.standardError)")
     }
 }

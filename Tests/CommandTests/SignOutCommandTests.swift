@@ -4,7 +4,7 @@ import AuthFlowTesting
 import CommandHarness
 import Testing
 
-/// `authflow logout --browser`, which also needs the provider's sign-out page.
+/// `authflow logout --browser`, which also shows the provider's sign-out page.
 @Suite struct SignOutCommandTests {
     struct Obstacle: CustomTestStringConvertible, Sendable {
         let testDescription: String
@@ -37,7 +37,7 @@ import Testing
                     folder: folder
                 )
                 #expect(login.status == 0, "\(login.standardError)")
-                // The same store, in another configuration file of the same directory.
+                // Another configuration file, in another directory, that specifies the same store.
                 try await CommandHarness.withConfiguration(
                     CommandHarness.profile(
                         emulator.issuer,

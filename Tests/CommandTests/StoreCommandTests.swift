@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    /// The keys of a store, and the words with which the check fails.
+    /// The configured keys: none, a key with a different ID, or a different key with the same ID.
     @Test(arguments: [nil, [("2", "two")], [("1", "two")]] as [[(String, String)]?])
     func recordsThatCannotBeReadFailTheCheckAndAreNotRewrapped(_ keys: [(String, String)]?) async throws {
         try await withFixture { fixture in
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    /// Two damaged databases in the same second are both kept.
+    /// A second damaged database does not replace the first one.
     @Test func resetKeepsEachDamagedDatabase() async throws {
         try await withFixture { fixture in
             for text in ["first", "second"] {
@@ -115,6 +115,9 @@ import Testing
                 "intact": "is not damaged", "missing": "is missing", "readable by everyone": "could not be examined",
             ]
             #expect(reset.status == 8 && reset.standardError.contains(words[state] ?? ""), "\(reset.standardError)")
+            let names = try FileManager.default.contentsOfDirectory(atPath: fixture.folder)
+            #expect(!names.contains { $0.contains(".damaged-") })
+            #expect(names.contains("sessions.sqlite") == (state != "missing"))
         }
     }
 }

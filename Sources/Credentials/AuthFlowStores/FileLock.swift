@@ -102,7 +102,11 @@ package final class FileLock: Sendable {
     /// Releases the lock.
     package func release() {
         descriptor.withLock { descriptor in
-            if let open = descriptor { close(open) }
+            if let open = descriptor {
+                // A child process that has not executed its program yet has a copy of the descriptor, which would otherwise keep the lock.
+                flock(open, LOCK_UN)
+                close(open)
+            }
             descriptor = nil
         }
     }

@@ -16,7 +16,7 @@ import Testing
         "1urn:example", ":example", "u_rn:example", "\u{E9}rn:example", "urn:example#part", "urn:exa mple",
         "urn:\u{E9}", "urn:example\n", "urn:\"example\"", "urn:", "urn:" + String(repeating: "a", count: 2045),
     ])
-    func rejectsATextThatIsNotAnAbsoluteURI(_ text: String) {
+    func rejectsTextThatIsNotAnAbsoluteURI(_ text: String) {
         let error = #expect(throws: AuthError.self) { try ResourceIdentifier.checked(text) }
         #expect(error?.code == .invalidConfiguration)
         #expect(error?.message.contains("is not an absolute URI without a fragment") == true)

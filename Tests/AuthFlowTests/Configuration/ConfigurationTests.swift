@@ -432,7 +432,7 @@ private final class SecretiveAgents: Sendable {
         }
     }
 
-    @Test func aFlowWithoutAUserExcludesTheAccountThatTheUserChose() throws {
+    @Test func anAccountCannotBeSetForAFlowWithoutAUser() throws {
         let machine = #"{\#(Self.good), "client_secret": {"env": "SECRET"}, "flow": "client_credentials"}"#
         _ = try client(machine)
         let error = #expect(throws: ConfigurationError.self) {

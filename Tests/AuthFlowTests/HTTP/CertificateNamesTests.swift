@@ -41,7 +41,7 @@ import Testing
         #expect(names.hasAddress == hasAddress)
     }
 
-    /// The length of the first field is not encoded in DER.
+    /// The length of the first field is invalid.
     @Test func aMalformedCertificateHasNoNames() {
         let list = Self.element(0xA3, Self.element(0x30, Self.names(17, Self.hostName)))
         #expect(CertificateNames(pem: Self.pem(Self.element(0x02, [1]), list)).hasHostName)

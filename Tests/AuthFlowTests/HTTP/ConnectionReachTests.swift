@@ -146,6 +146,7 @@ import Testing
                 == test.limit
         )
         // The reach of an earlier connection does not limit later connections to the resource itself.
+        network.allowed.withLock { $0 = [:] }
         _ = try? await client.find(nil)
         #expect(
             network.allowed.withLock { $0["https://api.example.com/.well-known/oauth-protected-resource/mcp"] }

@@ -141,6 +141,7 @@ import Testing
         (#""resolve": {":443": "127.0.0.1"}"#, "resolve", "not a host with a port"),
         (#""resolve": {"id.example.com:0": "127.0.0.1"}"#, "resolve", "not a host with a port"),
         (#""resolve": {"id.example.com:65536": "127.0.0.1"}"#, "resolve", "not a host with a port"),
+        (#""resolve": {"id.example.com:+443": "127.0.0.1"}"#, "resolve", "not a host with a port"),
         // These characters have a special meaning in libcurl.
         (#""resolve": {"-id.example.com:443": "127.0.0.1"}"#, "resolve", "not a host with a port"),
         (#""resolve": {"*:443": "127.0.0.1"}"#, "resolve", "not a host with a port"),

@@ -315,7 +315,7 @@ import Testing
 
     @Test(arguments: [
         ("/dev/zero", "not a regular file"), ("/", "not a regular file"), ("/no/such/file", "does not exist"),
-    ]) func rejectsAKeyPathThatIsNotARegularFile(_ path: String, _ words: String) {
+    ]) func rejectsAKeyPathThatIsMissingOrNotARegularFile(_ path: String, _ words: String) {
         let error = #expect(throws: AuthError.self) { try SigningKeySource.file(path: path).key() }
         #expect(error?.code == .invalidConfiguration)
         #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")

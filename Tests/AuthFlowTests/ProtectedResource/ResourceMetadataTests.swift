@@ -178,7 +178,8 @@ import Testing
         ("client_id", JSON.string("https://client.example.com/tools/cli.json/")), ("client_name", .null),
         ("redirect_uris", JSON.array([])),
         ("client_secret", "x"), ("client_secret_expires_at", 0), ("token_endpoint_auth_method", "client_secret_basic"),
-        ("redirect_uris", JSON.array(["http://evil.example.com/callback"])),
+        // RFC 7591 section 2: the default is client_secret_basic.
+        ("token_endpoint_auth_method", .null), ("redirect_uris", JSON.array(["http://evil.example.com/callback"])),
         ("padding", .string(String(repeating: "x", count: 6000))),
     ]) func rejectsAnInvalidClientMetadataDocument(_ member: String, _ value: JSON) throws {
         var members = try ClientMetadataDocument(clientID: Self.address, name: "Tool").json.object ?? [:]

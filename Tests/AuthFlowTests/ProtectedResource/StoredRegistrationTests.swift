@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
+import HTTPTypes
 import Testing
 
 @testable import AuthFlowResourceClient
@@ -48,6 +49,26 @@ import Testing
         try await store.set(bytes, for: key("https://other.example"))
         #expect(try await registrations.registration(at: "https://id.example") != nil)
         #expect(try await registrations.registration(at: "https://other.example") == nil)
+    }
+
+    /// RFC 7592 section 2.3: "204 No Content"; 401 if the registration no longer exists; 405 if the server does not support deletion.
+    @Test(arguments: [
+        (204, "true"), (401, "false"), (403, "provider_rejected"), (404, "unsupported"), (405, "unsupported"),
+    ]) func theStatusOfADeletionDeterminesItsResult(_ status: Int, _ expected: String) async throws {
+        var json = Self.json
+        json["registration_client_uri"] = "https://id.example/register/client"
+        json["registration_access_token"] = "token"
+        let registration = try #require(StoredRegistration(.object(json)))
+        let transport = InProcessTransport(origin: "https://id.example") { _, _ in
+            TransportResponse(head: HTTPResponse(status: .init(code: status)))
+        }
+        let result: String
+        do {
+            result = "\(try await registration.unregister(transport: transport))"
+        } catch let error as AuthError {
+            result = error.code.rawValue
+        }
+        #expect(result == expected)
     }
 
     @Test func retiringAReplacedRegistrationKeepsTheCurrentOne() async throws {

@@ -142,8 +142,10 @@ import Testing
         }
     }
 
+    #if os(Linux)
     /// fsync(2) fails for the directories of procfs.
     @Test func aRemovalThatCannotBeMadeDurableIsReported() {
         expectFailures([("cannot be made durable", { try PrivateFile("/proc/authflow-none").remove() })])
     }
+    #endif
 }

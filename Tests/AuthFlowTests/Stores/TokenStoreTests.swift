@@ -335,7 +335,7 @@ import Testing
         }
     }
 
-    /// A clock on which other processes act during each sleep.
+    /// A clock that lets other processes act during each sleep.
     private struct ActingClock: Clock {
         let act: @Sendable () throws -> Void
         var now: ImmediateClock.Instant { ImmediateClock.Instant() }
@@ -389,7 +389,7 @@ import Testing
     }
 
     /// A process that was suspended during a write keeps the directory locked.
-    @Test(.timeLimit(.minutes(1))) func aDirectoryThatRemainsLockedIsReported() async throws {
+    @Test(.timeLimit(.minutes(10))) func aDirectoryThatRemainsLockedIsReported() async throws {
         try await withDirectory { directory in
             try PrivateFile.createDirectory(directory)
             let lock = try #require(try PrivateFile.lockDirectory(directory))

@@ -296,7 +296,7 @@ import Testing
     }
     #endif
 
-    @Test(arguments: [true, false]) func runsTheConfiguredBrowserOnlyIfABrowserMayBeOpened(_ mayOpen: Bool) throws {
+    @Test(arguments: [true, false]) func usesTheConfiguredBrowserOnlyIfABrowserMayBeOpened(_ mayOpen: Bool) throws {
         let json: JSON = ["browser": ["work-browser"]]
         let source = ConfigurationSource(file: "authflow.json", directory: "/", text: Array("{}".utf8))
         let node = ConfigurationNode(json: json, path: JSONPath(), source: source, environment: [:])
