@@ -255,7 +255,7 @@ enum CallbackFormatter {
             let index = number ?? choices.firstIndex { $0.label.lowercased() == typed }
             guard let index else {
                 let labels = choices.map { DisplayText.sanitized($0.label, limit: 80) }.joined(separator: ", ")
-                throw invalidAnswer("none of \(labels)")
+                throw invalidAnswer("not one of: \(labels)")
             }
             callback.answer(.integer(Int64(choices[index].value)))
         case "BooleanAttributeInputCallback", "TermsAndConditionsCallback":

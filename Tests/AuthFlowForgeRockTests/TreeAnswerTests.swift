@@ -213,7 +213,7 @@ import Testing
             #expect(texts.first == "Delete  [31meverything")
             #expect(texts.contains("otpauth://totp/x?secret=Y"))
             #expect(texts.allSatisfy { !$0.contains("alert") && $0 != "internal" })
-            #expect(texts.count { $0.hasPrefix("The answer to \"Sure?\" is none of No, Yes") } == 2)
+            #expect(texts.count { $0.hasPrefix("The answer to \"Sure?\" is not one of: No, Yes") } == 2)
         }
     }
 

@@ -401,7 +401,7 @@ import Testing
         InvalidAnswer(
             callback: .init("ChoiceCallback", [("prompt", "Pet"), ("choices", [])], inputs: [0]),
             answer: "yes",
-            problem: "is none of "
+            problem: "is not one of: "
         ),
     ]
 

@@ -247,7 +247,7 @@ import Testing
         #expect(credential.tokens.authorizationDetails == granted)
     }
 
-    /// RFC 9396 section 6: a refresh without new details requests the grant's details.
+    /// RFC 9396 section 6: a refresh request without `authorization_details` requests those of the grant.
     @Test func aRefreshKeepsTheAuthorizationDetailsOfTheGrant() async throws {
         environment.emulator.fault = .tokenResponse(.member("authorization_details", Self.payment))
         var values = try registration()

@@ -237,7 +237,7 @@ import Testing
         try await presenter.present(authorization) {}
     }
 
-    /// The address of the form's page, and of its action.
+    /// The URL of the page that contains the form, and the form's action URL.
     @Test(arguments: [
         ("https://evil.example.net/", "https://id.example.com/device"),
         ("https://id.example.com/form", "https://evil.example.net/"),

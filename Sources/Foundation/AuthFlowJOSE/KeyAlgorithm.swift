@@ -1,6 +1,6 @@
 import AuthFlowHTTP
 
-/// The algorithm identifiers in PEM private keys, in DER (RFC 5480 section 2.1.1, RFC 8410 section 3).
+/// The DER-encoded algorithm identifiers in PEM private keys (RFC 5480 section 2.1.1, RFC 8410 section 3).
 ///
 /// swift-crypto does not check them, and would interpret the scalar of a key for a different curve as a key for the
 /// requested curve.

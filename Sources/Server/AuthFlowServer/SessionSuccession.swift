@@ -16,7 +16,7 @@ struct SessionSuccession: Sendable {
     struct Start: Sendable {
         /// The credential to store, with the application's data.
         let credential: Credential
-        /// The predecessor of the same user, and the application's data that was carried over from it.
+        /// The key of the same user's previous session, and the application's data that was carried over from that session.
         fileprivate let carried: (key: RecordKey, data: Secret?)?
     }
 

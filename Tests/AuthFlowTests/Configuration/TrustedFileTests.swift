@@ -75,7 +75,7 @@ import Testing
     /// A change to the owner or the group of a path in the same directory.
     struct Ownership: CustomTestStringConvertible {
         let testDescription: String
-        /// The path that is given to the other user, or to a group.
+        /// The path whose owner or group is changed.
         let path: String
         var isGroup = false
         /// The path whose mode is changed; nil for none.

@@ -32,7 +32,7 @@ struct TokenBinding {
         let certificate = confirmation["x5t#S256"]?.string
         let count = confirmation.object?.count ?? 0
         guard count > 0, count == (key == nil ? 0 : 1) + (certificate == nil ? 0 : 1) else {
-            throw .invalid("its binding to its client is not supported (cnf)")
+            throw .invalid("its confirmation method (cnf) is not supported")
         }
         (self.key, self.certificate) = (key, certificate)
     }

@@ -65,7 +65,7 @@ public struct ResourceProxy: Sendable {
             self.cause = cause
         }
 
-        /// The rejection of a request, with a reason for the page's developer.
+        /// A rejection whose body states the reason, for the developer of the page.
         init(_ status: HTTPResponse.Status, _ reason: String) {
             response = ServerResponse.plain(status, Array("\(reason)\n".utf8), "text/plain; charset=utf-8")
             cause = nil

@@ -18,7 +18,7 @@ struct ProviderLogout: Sendable {
         guard let credential = session.credential else { return isFirst }
         let start = credential.sessionStart
         guard isFirst else { return start < token.issuedAt }
-        // The start may have been measured with this machine's clock, which may be ahead. A provider may reuse the identifier for a later sign-in.
+        // The start time may have been taken from this machine's clock, which may be ahead of the provider's. A provider may reuse the identifier for a later sign-in.
         let isOfSession = token.sessionID != nil && credential.authentication?.sessionID == token.sessionID
         return start <= (isOfSession ? token.issuedAt + clockLeeway.seconds : token.issuedAt)
     }

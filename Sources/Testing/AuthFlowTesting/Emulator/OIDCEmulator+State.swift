@@ -41,7 +41,7 @@ extension OIDCEmulator {
         var usedAt: Date?
     }
 
-    /// An authorization request that was pushed.
+    /// A pushed authorization request (RFC 9126).
     struct PushedRequest {
         let parameters: FormParameters
         let clientID: String
