@@ -155,13 +155,18 @@ import Testing
             message: "contains no credentials"
         ),
     ]) func anAWSResponseWithoutCredentialsIsAnError(_ response: STSResponse) async throws {
+        try await expectError(for: response)
+    }
+
+    /// Expects that the credential helper for AWS reports the response of the token service as an error.
+    private func expectError(for response: STSResponse, _ environment: [String: String] = [:]) async throws {
         try await EmulatorServer.run {
             SecurityTokenService(origins: [$0], response: response)
         } _: { service in
             let helpers = #"{"aws": {"role_arn": "arn:aws:iam::1:role/a", "endpoint": "\#(service.origins[0])/"}}"#
             try await signedIn(["helpers": helpers]) { _, tool in
                 _ = try await tool(["login"], "", [:])
-                let outcome = try await tool(["credential", "aws"], "", [:])
+                let outcome = try await tool(["credential", "aws"], "", environment)
                 #expect(outcome.status > 0 && outcome.output.isEmpty)
                 #expect(outcome.standardError.contains(response.message), "\(outcome.standardError)")
             }
@@ -176,18 +181,8 @@ import Testing
             body: Self.sessionCredentials(Self.credentials),
             message: "libxml2 is not installed"
         )
-        try await EmulatorServer.run {
-            SecurityTokenService(origins: [$0], response: response)
-        } _: { service in
-            let helpers = #"{"aws": {"role_arn": "arn:aws:iam::1:role/a", "endpoint": "\#(service.origins[0])/"}}"#
-            try await signedIn(["helpers": helpers]) { _, tool in
-                _ = try await tool(["login"], "", [:])
-                try await CommandHarness.withoutLibraries(["libxml2.so.2", "libxml2.so.16"]) { environment in
-                    let outcome = try await tool(["credential", "aws"], "", environment)
-                    #expect(outcome.status > 0 && outcome.output.isEmpty)
-                    #expect(outcome.standardError.contains(response.message), "\(outcome.standardError)")
-                }
-            }
+        try await CommandHarness.withoutLibraries(["libxml2.so.2", "libxml2.so.16"]) { environment in
+            try await expectError(for: response, environment)
         }
     }
     #endif

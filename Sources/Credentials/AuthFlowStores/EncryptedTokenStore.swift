@@ -216,10 +216,11 @@ extension EncryptedTokenStore {
             // The salt does not change for the lifetime of a record, so that a passphrase is stretched only once.
             if let envelope = try await base.bytes(for: key).flatMap({ try? Envelope($0) }) {
                 let wrapping = WrappingKey(try await secret(salt: envelope.salt, isNeeded: false))
-                // An earlier version reused the salt of records that were encrypted with another key, which may have none.
-                if wrapping.id == envelope.keyID, envelope.salt.count >= 16 { return (wrapping, envelope.salt) }
+                if wrapping.id == envelope.keyID, envelope.salt.count >= Self.saltSize {
+                    return (wrapping, envelope.salt)
+                }
             }
-            let salt = derived.trustedSalt ?? host.randomBytes(16)
+            let salt = derived.trustedSalt ?? host.randomBytes(Self.saltSize)
             derived.trustedSalt = salt
             return (WrappingKey(try await secret(salt: salt, isNeeded: false)), salt)
         }
@@ -239,7 +240,7 @@ extension EncryptedTokenStore {
                 "The key does not match the stored credential: \(wrongKeyHint) The credential's key ID is \"\(DisplayText.sanitized(envelope.keyID, limit: 60))\"."
             )
         }
-        if envelope.salt.count >= 16 { derived.trustedSalt = envelope.salt }
+        if envelope.salt.count >= Self.saltSize { derived.trustedSalt = envelope.salt }
         do {
             return try AES.KeyWrap.unwrap(envelope.wrappedKey, using: wrapping.key)
         } catch {
@@ -303,6 +304,9 @@ extension EncryptedTokenStore {
     private static func contents(ofKeyFile path: String) throws(AuthError) -> [UInt8]? {
         try PrivateFile(path).contents(maximumSize: 1024, isKey: true)
     }
+
+    /// The size of a new salt, and the minimum size of a salt that is used again, in bytes.
+    private static let saltSize = 16
 
     private static let keyRecord = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")
     private static let keyStoreName = "The system's key store"

@@ -59,8 +59,8 @@ package struct PrivateFile {
     /// The content of the file; nil when the file does not exist.
     /// - Parameter isKey: Whether this is a key file, which a sign-out does not remove; default: no.
     package func contents(maximumSize: Int, isKey: Bool = false) throws(AuthError) -> [UInt8]? {
-        // O_NOFOLLOW: a symbolic link that an attacker put here could cause another file to be read, or later overwritten. A key file is never overwritten, and
-        // may be a symbolic link: Kubernetes mounts secrets as symbolic links.
+        // O_NOFOLLOW: a symbolic link that an attacker put here could cause another file to be read, or later overwritten. A key file is never
+        // overwritten, and may be a symbolic link: Kubernetes mounts secrets as symbolic links.
         let link = isKey ? 0 : O_NOFOLLOW
         let descriptor = unsafe open(path, O_RDONLY | link | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {

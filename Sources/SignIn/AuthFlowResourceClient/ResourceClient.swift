@@ -400,13 +400,7 @@ public final class ResourceClient: Sendable {
     public func status() async throws -> Status? {
         guard let known = try await known(reading: true), let client = try await client(of: known) else { return nil }
         let credential = try await client.credential()
-        var isEnded = false
-        if credential == nil {
-            for await state in try await client.states() {
-                if case .ended = state { isEnded = true }
-                break
-            }
-        }
+        let isEnded = credential == nil ? try await client.isEnded() : false
         return Status(
             resource: known.resource,
             issuer: known.issuer,

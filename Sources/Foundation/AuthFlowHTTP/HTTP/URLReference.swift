@@ -14,11 +14,15 @@ package enum URLReference {
 
     /// A path, query or fragment in which these characters are encoded.
     package static func percentEncodedTarget(_ target: String) -> String {
-        var encoded = ""
-        for scalar in target.unicodeScalars {
-            let isAllowed = ("!"..."~").contains(scalar) && !#""<>[\]^`{|}"#.unicodeScalars.contains(scalar)
-            encoded += isAllowed ? String(scalar) : FormURLEncoding.encodeWithoutPlus(String(scalar))
+        guard !target.utf8.allSatisfy(isAllowed) else { return target }
+        return target.unicodeScalars.map { scalar in
+            let text = String(scalar)
+            return text.utf8.allSatisfy(isAllowed) ? text : FormURLEncoding.encodeWithoutPlus(text)
         }
-        return encoded
+        .joined()
+    }
+
+    private static func isAllowed(_ byte: UInt8) -> Bool {
+        (0x21...0x7E).contains(byte) && !#""<>[\]^`{|}"#.utf8.contains(byte)
     }
 }

@@ -53,6 +53,12 @@ extension AuthClient {
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func states() async throws -> AsyncStream<CredentialState> { try await current().states() }
 
+    /// Whether the provider has ended the session.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    package func isEnded() async throws -> Bool {
+        if case .ended? = try await states().first(where: { _ in true }) { true } else { false }
+    }
+
     /// Returns tokens with a fresh access token: from the cache, or from a refresh.
     ///
     /// Call this method before each use; do not store the result. The call is cheap while the tokens are fresh; otherwise

@@ -67,7 +67,8 @@ struct LogoutCommand: AsyncParsableCommand {
             guard hadTokens || options.account == nil else { throw unknownAccount }
             return Terminal.printMessage(hadTokens ? "Signed out on this machine." : absence(client))
         }
-        let wasEnded = try await isEnded(client)
+        // The sign-out removes the session's record.
+        let wasEnded = try await client.isEnded()
         let signOut = try await redirects.accepting(for: client) {
             guard browser, !client.isWithoutUser else {
                 return try await DelayNotice().during { try await client.signOut() }
@@ -151,15 +152,6 @@ struct LogoutCommand: AsyncParsableCommand {
             break
         }
         return nil
-    }
-
-    /// Whether the provider has ended the session; the sign-out removes the session's record.
-    private func isEnded(_ client: AuthClient) async throws -> Bool {
-        for await state in try await client.states() {
-            if case .ended = state { return true }
-            break
-        }
-        return false
     }
 
     /// Removes the credentials before the sign-out, which may be interrupted, and after it, because a program may have

@@ -274,9 +274,10 @@ enum RegistrationCommands {
                 }
             }
             // If the list of the resources is damaged or full, the tokens of other resources are not found.
-            let lacksResources = try await KnownResources(store: context.store).lacksResources()
+            let known = KnownResources(store: context.store)
+            let lacksResources = try await known.lacksResources()
             var areRevoked = local || !lacksResources
-            var resources = try await KnownResources(store: context.store).addresses()
+            var resources = try await known.addresses()
             if !resources.contains(where: { $0.isIdentical(to: address) }) { resources.append(address) }
             // Signs out first, because the tokens can be neither found nor revoked without the registration: an error stops the command.
             for resource in resources {
@@ -337,11 +338,7 @@ enum RegistrationCommands {
                 Terminal.printMessage("The registration with \(stored.issuer) was removed from this machine.")
             }
             if let failure { throw failure }
-            let lacksRegistrations = try await KnownResources(store: context.store).lacksRegistrations()
-            RegistrationCommands.warnOfLostEntries(lacksRegistrations || lacksResources)
-            if lacksResources, !local {
-                Terminal.printMessage("The tokens of resources that are missing from the list may remain valid.")
-            }
+            RegistrationCommands.warnOfLostEntries(try await known.lacksRegistrations() || lacksResources)
             guard !all.isEmpty || !unreadable.isEmpty else {
                 // The registrations of its origin belong to other resources, or to a sign-in whose record is missing.
                 Terminal.printMessage(
@@ -350,6 +347,9 @@ enum RegistrationCommands {
                         : Context.absence(config)
                 )
                 return
+            }
+            if lacksResources, !local {
+                Terminal.printMessage("The tokens of resources that are missing from the list may remain valid.")
             }
             guard areRevoked else { throw ExitStatus.signedOutLocallyOnly }
         }

@@ -67,11 +67,7 @@ struct StatusRequest: Hashable {
 
     /// Prints the error as JSON, with the state: `ended` if the session has ended, otherwise `signed_out`.
     private func printAbsence(of client: AuthClient, _ error: AuthError) async throws {
-        var state = "signed_out"
-        for await current in try await client.states() {
-            if case .ended = current { state = "ended" }
-            break
-        }
+        let state = try await client.isEnded() ? "ended" : "signed_out"
         try Terminal.result(.object(error.members.merging(["state": .string(state)]) { $1 }))
     }
 }
