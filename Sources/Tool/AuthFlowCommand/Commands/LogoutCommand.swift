@@ -103,7 +103,8 @@ struct LogoutCommand: AsyncParsableCommand {
     private func requireSignOutPage(_ client: AuthClient) async throws {
         try client.methods.createUserAgents()
         // Without an endpoint, the sign-out reports where the user can sign out.
-        let metadata = try? await client.client.metadata()
+        let metadata = try? await DelayNotice().during { try await client.client.metadata() }
+        try Task.checkCancellation()
         guard metadata == nil || metadata?.endSessionEndpoint != nil else { return }
         guard let redirectURI = client.registration.postLogoutRedirectURI else {
             throw AuthError(
@@ -127,11 +128,13 @@ struct LogoutCommand: AsyncParsableCommand {
         let isPresent = client.methods.methods.contains { if case .userAgent = $0 { true } else { false } }
         func name(_ chosen: String?) -> Substring? { chosen?.prefix { $0 != "," } }
         guard isPresent, let chosen = name(agent.chosen), chosen == name(page.chosen) else {
-            let reasons = (agent.chosen == nil ? agent : page).reasons.filter { !$0.isEmpty }
+            let unusable = (agent.chosen == nil ? agent : page).reasons.filter { !$0.hasSuffix(": ") && !$0.isEmpty }
             let skipped = client.methods.skipped.map { "\($0.reason)" }
+            let reasons =
+                isPresent ? unusable : skipped.isEmpty ? ["its flows do not include authorization_code"] : skipped
             throw AuthError(
                 .userAgentFailed,
-                "No user agent of this profile can show the provider's sign-out page here: \((isPresent ? reasons : skipped + reasons).joined(separator: "; ")). Nothing was removed."
+                "Nothing was removed, because no user agent of this profile can show the provider's sign-out page here: \(reasons.joined(separator: "; "))"
             )
         }
     }

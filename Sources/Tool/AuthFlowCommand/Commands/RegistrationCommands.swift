@@ -338,8 +338,15 @@ enum RegistrationCommands {
                 Terminal.printMessage("The registration with \(stored.issuer) was removed from this machine.")
             }
             if let failure { throw failure }
-            RegistrationCommands.warnOfLostEntries(try await known.lacksRegistrations() || lacksResources)
+            let lacksRegistrations = try await known.lacksRegistrations()
+            RegistrationCommands.warnOfLostEntries(lacksRegistrations || lacksResources)
             guard !all.isEmpty || !unreadable.isEmpty else {
+                guard !lacksRegistrations else {
+                    throw AuthError(
+                        .storageFailed,
+                        "No registration was found, but the list of registrations is incomplete, so a registration may remain."
+                    )
+                }
                 // The registrations of its origin belong to other resources, or to a sign-in whose record is missing.
                 Terminal.printMessage(
                     hasOthers
