@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import CommandHarness
+import Foundation
 import Testing
 
 /// `authflow logout --browser`, which also shows the provider's sign-out page.
@@ -19,12 +20,18 @@ import Testing
         Obstacle(
             testDescription: "no display and no terminal",
             changes: ["post_logout_redirect_uri": redirect, "user_agent": #""loopback""#],
-            words: "can show the provider's sign-out page"
+            words: "Nothing was removed, because the provider's sign-out page cannot be shown here: No user agent works"
+        ),
+        Obstacle(
+            testDescription: "the port of the redirect URI is in use",
+            changes: ["post_logout_redirect_uri": #""ISSUER/callback""#, "user_agent": #""loopback""#],
+            words: "Nothing was removed, because the provider's sign-out page cannot be shown here: Port"
         ),
     ]
 
     private func withUser(
         _ changes: [String: String?],
+        environment: [String: String] = [:],
         _ body: @Sendable (_ run: @Sendable ([String]) async throws -> CommandHarness.Outcome) async throws -> Void
     ) async throws {
         try await EmulatorServer.run {
@@ -41,13 +48,14 @@ import Testing
                 try await CommandHarness.withConfiguration(
                     CommandHarness.profile(
                         emulator.issuer,
-                        changes.merging(["store": #"{"name": "file", "directory": "\#(folder)/store"}"#]) { $1 }
+                        changes.mapValues { $0?.replacingOccurrences(of: "ISSUER", with: emulator.issuer) }
+                            .merging(["store": #"{"name": "file", "directory": "\#(folder)/store"}"#]) { $1 }
                     )
                 ) { path, _ in
                     try await body { arguments in
                         try await CommandHarness.run(
                             arguments + ["--config", path],
-                            environment: ["PASSWORD": "wonderland"]
+                            environment: ["PASSWORD": "wonderland"].merging(environment) { $1 }
                         )
                     }
                 }
@@ -56,7 +64,8 @@ import Testing
     }
 
     @Test(arguments: obstacles) func removesNothingIfTheSignOutPageCannotBeShown(_ obstacle: Obstacle) async throws {
-        try await withUser(obstacle.changes) { run in
+        let display = obstacle.words.contains("Port") ? ["DISPLAY": ":9"] : [:]
+        try await withUser(obstacle.changes, environment: display) { run in
             let logout = try await run(["logout", "--browser"])
             #expect(logout.status != 0 && logout.standardError.contains(obstacle.words), "\(logout.standardError)")
             #expect(try await run(["status"]).status == 0)

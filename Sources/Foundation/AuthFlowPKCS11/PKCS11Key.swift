@@ -11,6 +11,7 @@ import Synchronization
 package final class PKCS11Key: SigningKey {
     let publicJWK: JSON
     let algorithms: [SignatureAlgorithm]
+    private let signatureSize: Int
 
     /// The public key as read from the token.
     private let foundJWK: JSON
@@ -46,12 +47,13 @@ package final class PKCS11Key: SigningKey {
         let session = try Self.open(uri, pin)
         self.uri = uri
         self.pin = pin
-        let (jwk, algorithms) = try Self.publicKey(of: session, uri)
+        let (jwk, algorithms, signatureSize) = try Self.publicKey(of: session, uri)
         self.foundJWK = jwk
         var members = jwk.object ?? [:]
         if let keyID { members["kid"] = .string(keyID) }
         self.publicJWK = .object(members)
         self.algorithms = algorithms
+        self.signatureSize = signatureSize
         self.session = Mutex(session)
     }
 
@@ -81,7 +83,7 @@ package final class PKCS11Key: SigningKey {
             case .ps256: (bytes, Int(AUTHFLOW_PKCS11_SHA256_RSA_PSS))
             default: (bytes, Int(AUTHFLOW_PKCS11_SHA256_RSA))
             }
-        return try session.withLock { session in
+        let signature = try session.withLock { session in
             // A signature whose caller was cancelled must not delay others.
             guard !isCancelled() else { throw CancellationError() }
             if let open = session {
@@ -104,6 +106,11 @@ package final class PKCS11Key: SigningKey {
                 try opened.module.sign(input, by: mechanism, key: opened.key, in: opened.number)
             }
         }
+        // A module that encodes an ECDSA signature in DER does not conform: the signature is r and s, each as long as the order of the curve.
+        guard signature.count == signatureSize else {
+            throw Self.rejection("its signature has \(signature.count) bytes instead of \(signatureSize)", uri)
+        }
+        return signature
     }
 
     // MARK: Opening
@@ -234,7 +241,7 @@ package final class PKCS11Key: SigningKey {
     private static func publicKey(
         of session: Session,
         _ uri: PKCS11URI
-    ) throws(AuthError) -> (jwk: JSON, algorithms: [SignatureAlgorithm]) {
+    ) throws(AuthError) -> (jwk: JSON, algorithms: [SignatureAlgorithm], signatureSize: Int) {
         func attribute(_ type: Int, of object: UInt? = nil) throws(AuthError) -> [UInt8] {
             try translatingFailures(uri) { () throws(PKCS11Module.Failure) in
                 try session.module.attribute(type, of: object ?? session.key, in: session.number)
@@ -244,6 +251,7 @@ package final class PKCS11Key: SigningKey {
             .reduce(0) { $0 | UInt($1.element) << (UInt($1.offset) * 8) }
         var members: [String: JSON]
         let algorithms: [SignatureAlgorithm]
+        let signatureSize: Int
         switch type {
         case UInt(AUTHFLOW_PKCS11_RSA):
             let modulus = Array(try attribute(AUTHFLOW_PKCS11_MODULUS).drop { $0 == 0 })
@@ -254,6 +262,7 @@ package final class PKCS11Key: SigningKey {
                 "e": .string(Base64URL.encode(try attribute(AUTHFLOW_PKCS11_PUBLIC_EXPONENT).drop { $0 == 0 })),
             ]
             algorithms = [.ps256, .rs256]
+            signatureSize = modulus.count
         case UInt(AUTHFLOW_PKCS11_EC):
             let parameters = try attribute(AUTHFLOW_PKCS11_EC_PARAMS)
             guard let curve = curves.first(where: { $0.parameters == parameters }) else {
@@ -283,12 +292,13 @@ package final class PKCS11Key: SigningKey {
                 "y": .string(Base64URL.encode(point.suffix(curve.size))),
             ]
             algorithms = [curve.algorithm]
+            signatureSize = 2 * curve.size
         default: throw rejection("it is neither an RSA key nor an elliptic curve key", uri)
         }
         members["kid"] = JSON.object(members).jwkThumbprint.map(JSON.string)
         members["use"] = "sig"
         if algorithms.count == 1 { members["alg"] = .string(algorithms[0].rawValue) }
-        return (.object(members), algorithms)
+        return (.object(members), algorithms, signatureSize)
     }
 
     /// The curves by their object identifiers in DER (RFC 5480 section 2.1.1.1).

@@ -156,23 +156,39 @@ extension AuthClient {
         return ended
     }
 
-    private func endSession(of credential: Credential, _ reporter: FlowReporter) async throws {
-        let session = try await client.endSessionEndpoint(for: credential)
-        let userAgent = methods.methods.lazy.compactMap { method -> (any UserAgent)? in
-            if case .userAgent(let userAgent) = method { userAgent } else { nil }
-        }.first
-        guard let userAgent else {
-            throw methods.skipped.first { $0.flow == .authorizationCode }?.reason
-                ?? AuthError(.unsupported, "This client has no user agent that can show the provider's sign-out page.")
-        }
-        let state = client.host.randomToken()
-        let expected = RedirectOptions(
+    /// Checks that the user agent could receive the redirect from the provider's sign-out page now, without showing the page.
+    /// - Throws: The error with which the sign-out would fail.
+    package func requireUserAgentForSignOut(redirectingTo redirectURI: RedirectURI) async throws {
+        let userAgent = try userAgentForSignOut()
+        let expected = redirectOptionsForSignOut(redirectURI, state: client.host.randomToken(), FlowReporter())
+        try await userAgent.withRedirectSession(expected) { _ in }
+    }
+
+    private func userAgentForSignOut() throws -> any UserAgent {
+        for case .userAgent(let userAgent) in methods.methods { return userAgent }
+        throw methods.skipped.first { $0.flow == .authorizationCode }?.reason
+            ?? AuthError(.unsupported, "This client has no user agent that can show the provider's sign-out page.")
+    }
+
+    private func redirectOptionsForSignOut(
+        _ redirectURI: RedirectURI,
+        state: String,
+        _ reporter: FlowReporter
+    ) -> RedirectOptions {
+        RedirectOptions(
             purpose: .signOut,
-            redirectURIs: [session.redirectURI],
+            redirectURIs: [redirectURI],
             state: Secret(state),
             reporter: reporter,
             clock: client.host.clock
         )
+    }
+
+    private func endSession(of credential: Credential, _ reporter: FlowReporter) async throws {
+        let session = try await client.endSessionEndpoint(for: credential)
+        let userAgent = try userAgentForSignOut()
+        let state = client.host.randomToken()
+        let expected = redirectOptionsForSignOut(session.redirectURI, state: state, reporter)
         let timeout = min(options.timeout, Self.postLogoutRedirectTimeout)
         try await withDeadline(timeout, clock: client.host.clock) {
             AuthError(

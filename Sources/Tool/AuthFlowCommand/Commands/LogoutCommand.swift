@@ -112,29 +112,12 @@ struct LogoutCommand: AsyncParsableCommand {
                 "--browser requires \"post_logout_redirect_uri\", to which the provider redirects after the sign-out. Nothing was removed."
             )
         }
-        let choice = options.choice
-        let profile = try choice.file().profile(choice.profile)
-        func agents(_ redirectURIs: [RedirectURI]) throws -> (chosen: String?, reasons: [String]) {
-            try profile.userAgentExplanation(
-                Known.components,
-                context: UserAgentContext(
-                    launchEnvironment: .current(environment: ToolEnvironment.host.environment),
-                    redirectURIs: redirectURIs
-                )
-            )
-        }
-        // The user agent is chosen for the redirect URIs of sign-ins, and must also receive the redirect after the sign-out.
-        let (agent, page) = (try agents(client.registration.redirectURIs), try agents([redirectURI]))
-        let isPresent = client.methods.methods.contains { if case .userAgent = $0 { true } else { false } }
-        func name(_ chosen: String?) -> Substring? { chosen?.prefix { $0 != "," } }
-        guard isPresent, let chosen = name(agent.chosen), chosen == name(page.chosen) else {
-            let unusable = (agent.chosen == nil ? agent : page).reasons.filter { !$0.hasSuffix(": ") && !$0.isEmpty }
-            let skipped = client.methods.skipped.map { "\($0.reason)" }
-            let reasons =
-                isPresent ? unusable : skipped.isEmpty ? ["its flows do not include authorization_code"] : skipped
-            throw AuthError(
-                .userAgentFailed,
-                "Nothing was removed, because no user agent of this profile can show the provider's sign-out page here: \(reasons.joined(separator: "; "))"
+        do {
+            try await client.requireUserAgentForSignOut(redirectingTo: redirectURI)
+        } catch let error as AuthError {
+            throw error.withMessage(
+                "Nothing was removed, because the provider's sign-out page cannot be shown here: \(error.message)",
+                because: error
             )
         }
     }
