@@ -47,16 +47,28 @@ import Testing
         }
     }
 
-    @Test func aRefreshStoresTheNewRefreshTokenEvenIfUserInfoIsUnavailable() async throws {
+    private static let userInfoFaults: [(String, OIDCEmulator.Fault)] = [
+        ("unavailable", .userInfo(.unavailable)),
+        ("rejects the token", .userInfo(.response { $0.head.status = .unauthorized })),
+        ("forbidden", .userInfo(.response { $0.head.status = .forbidden })),
+        ("over its quota", .userInfo(.response { $0.head.status = .tooManyRequests })),
+        ("without a subject", .userInfo(.response { $0.body = Array("{}".utf8) })),
+    ]
+
+    /// The refresh token belongs to the user's grant, and the provider may have invalidated the old tokens.
+    @Test(arguments: userInfoFaults) func refreshedTokensAreUsedEvenIfTheUserCannotBeDetermined(
+        _ name: String,
+        _ fault: OIDCEmulator.Fault
+    ) async throws {
         try await EmulatorEnvironment.with(.inProcess) { environment in
             let adapter = OIDCProvider(issuer: environment.emulator.issuer, identitySource: .userInfo)
             let client = try environment.client(registration: Self.registration(), adapter: adapter)
-            let first = try await client.signIn().credential.tokens
-            environment.emulator.fault = .userInfo(.unavailable)
-            let error = await #expect(throws: AuthError.self) { try await client.refresh() }
-            #expect(error?.code == .temporarilyUnavailable)
-            let kept = try #require(try await client.credential()?.tokens)
-            #expect(kept.accessToken == first.accessToken && kept.refreshToken != first.refreshToken)
+            let first = try await client.signIn().credential
+            environment.emulator.fault = fault
+            let refreshed = try await client.refresh()
+            #expect(refreshed.tokens.accessToken != first.tokens.accessToken, "\(name)")
+            #expect(refreshed.tokens.refreshToken != first.tokens.refreshToken && refreshed.identity == first.identity)
+            #expect(try await client.credential()?.tokens == refreshed.tokens)
         }
     }
 

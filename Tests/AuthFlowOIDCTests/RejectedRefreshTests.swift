@@ -289,27 +289,6 @@ import Testing
         #expect(await code { try await client.freshTokens(for: api) } == nil)
     }
 
-    /// A user who can no longer be identified must sign in again, and the provider is not considered unavailable.
-    @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .notRotated])
-    func newTokensRejectedByUserInfoCountAsARejectedRefresh(_ policy: OIDCEmulator.RefreshPolicy) async throws {
-        let emulator = life.environment.emulator
-        emulator.refreshPolicy = policy
-        var registration = try EmulatorEnvironment.registration()
-        registration.scopes = ["profile", "offline_access"]
-        let client = try life.environment.client(
-            registration: registration,
-            adapter: OIDCProvider(issuer: emulator.issuer, identitySource: .userInfo),
-            transport: life.transport,
-            host: life.time.host
-        )
-        _ = try await client.signIn()
-        emulator.fault = .userInfo(.response { $0.head.status = .forbidden })
-        life.time.advance(3600)
-        #expect(await code { try await client.freshTokens() } == .invalidUserInfo)
-        life.time.advance(10)
-        #expect(await code { try await client.freshTokens() } == .loginRequired)
-    }
-
     @Test func anUnverifiableResourceTokenIsNotRequestedAgainImmediately() async throws {
         let api = "https://api.example.com"
         let store = MemoryTokenStore()

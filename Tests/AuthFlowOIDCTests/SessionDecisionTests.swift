@@ -280,8 +280,8 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
 
     @Test func aLogoutDoesNotEndALaterSignIn() throws {
         let time = start.timeIntervalSince1970
-        #expect(LogoutRecordSubject.ends(try credential("alice", at: start), at: time))
-        #expect(LogoutRecordSubject.ends(try credential("alice", at: start - 1), at: time))
-        #expect(!LogoutRecordSubject.ends(try credential("alice", at: start + 1), at: time))
+        #expect(LogoutRecordSubject.hasEnded(try credential("alice", at: start), at: time))
+        #expect(LogoutRecordSubject.hasEnded(try credential("alice", at: start - 1), at: time))
+        #expect(!LogoutRecordSubject.hasEnded(try credential("alice", at: start + 1), at: time))
     }
 }

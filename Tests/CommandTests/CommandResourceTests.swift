@@ -62,6 +62,10 @@ import Testing
             return try? String(decoding: JSON.object(["profiles": ["robot": profile]]).serialized(), as: UTF8.self)
         } _: { emulator, run async throws in
             let choice = [emulator.resource, "--config", "authflow.json", "--profile", "robot"]
+            let before = try await run(["status", "--json"] + choice)
+            #expect(before.status == 0 && before.output.contains("No token is stored"), "\(before.standardError)")
+            #expect(try JSON(parsing: Array(before.output.utf8))["state"]?.string == "expired")
+            #expect(emulator.requests.isEmpty)
             #expect(try await run(["login"] + choice).status == 0)
             let status = try await run(["status"] + choice)
             #expect(

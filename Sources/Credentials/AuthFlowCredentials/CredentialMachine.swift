@@ -11,20 +11,20 @@ import Synchronization
 /// | event | nothing cached | cached, checked in the last 10 s | cached, unchecked | unsaved tokens |
 /// |---|---|---|---|---|
 /// | tokens requested | one read for all callers | return | one read for all callers | as for cached |
-/// | read: the same tokens | adopt | checked | checked | replaced entry: written again |
+/// | read: the same tokens | adopt | checked | checked | the store still has the entry that they replace: written again |
 /// | read: the same tokens, and different application data | adopt | adopt | adopt | written again, with that data |
-/// | read: other tokens | adopt | adopt | adopt | if newer: dropped, and adopt |
+/// | read: other tokens | adopt | adopt | adopt | the store has another entry: dropped, and adopt |
 /// | read: no tokens | signed out | drop, publish | drop, publish | dropped, and revoked after a sign-out |
 /// | read that overlaps with a write | read again | read again | read again | read again |
 /// | written | unchanged | unchecked | unchanged | none left |
 /// | refreshed and written | adopt | adopt | adopt | none left |
 /// | refreshed, but not written | adopt | adopt | adopt | kept in memory, and retried under the same lease |
-/// | refreshed under a lost lease | adopt | adopt | adopt | kept in memory until the read under the next lease |
+/// | refreshed under a lost lease | adopt | adopt | adopt | kept in memory until the read under the next lease; callers wait for it |
 /// | signed in, signed out, another account | new epoch | drop, new epoch | drop, new epoch | tokens of an older epoch are replaced |
 /// | notified that the store has changed | unchanged | unchecked | unchanged | as for cached |
-/// | the provider ended the session, and the store records it | unchanged | drop | drop | dropped |
-/// | a request failed | back off | unchanged | unchanged | unchanged |
-/// | a request succeeded | end the backoff | unchanged | unchanged | unchanged |
+/// | the provider ended the session | unchanged | drop | drop | dropped |
+/// | a request failed | back off | back off | back off | back off |
+/// | a request succeeded | end the backoff | end the backoff | end the backoff | end the backoff |
 /// | an operation of an earlier epoch completes | return nothing | return nothing | return nothing | stored, unless a newer one exists |
 ///
 /// An epoch is the period between two changes of the signed-in user. "Written" means written under the lease;
@@ -206,7 +206,7 @@ extension CredentialMachine {
         return !unsaved.isEmpty
     }
 
-    /// The provider has ended a session, and this has been recorded in the store.
+    /// The provider has ended a session, and the store records it, unless the write failed.
     mutating func ended(_ account: AccountID, _ epoch: Int) {
         if self.epoch == epoch {
             cached = nil

@@ -26,6 +26,8 @@ import AuthFlowOAuth
 /// | an OAuth error that a new sign-in cannot fix: about the client's authentication, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
 /// | another error, or no response | nothing | yes | the old tokens until they expire, then the error |
 ///
+/// ``endsSession(_:named:)`` decides whether the session has ended, and `ManagedCredential.endSession` stores its end.
+///
 /// If a token for one of several resources was requested, the old tokens cannot be returned instead. An error that may concern only that resource is
 /// not counted, and suspends only requests for the same resource; if the error may mean that the session has ended, the main token is refreshed
 /// to determine whether it has.
@@ -255,7 +257,7 @@ struct CredentialRefresh {
         // Some providers send non-standard codes. With 403 or 404, text such as "Forbidden" or "not_found" comes from a gateway.
         let codes =
             [
-                "invalid_request", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "access_denied",
+                "invalid_request", "unauthorized_client", "unsupported_grant_type", "access_denied",
             ] + interactionErrors
         let isCode = [200, 400, 401].contains(error.status) || name.map(codes.contains) == true
         let isRejection = error.code == .providerRejected && (error.status ?? 0) < 500 && isCode

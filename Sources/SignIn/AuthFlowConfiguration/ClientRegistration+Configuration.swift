@@ -197,9 +197,10 @@ extension ClientAuthentication {
             let method = method ?? usual
             _ = try needed(certificate, "client_certificate", method)
             self = method == .tlsClientAuth ? .tlsClientAuth : .selfSignedTLSClientAuth
-        default:
+        case .clientSecretBasic:
             let secret = try needed(secret, "client_secret", .clientSecretBasic)
             self = method ?? secretMethod == nil ? .clientSecret(secret) : .clientSecretBasic(secret)
+        default: preconditionFailure("the key has no other values")
         }
     }
 }

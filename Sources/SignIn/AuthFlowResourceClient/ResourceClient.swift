@@ -432,6 +432,17 @@ public final class ResourceClient: Sendable {
         throw loginRequired(because: nil)
     }
 
+    /// The reason why ``status()`` has no credential. Sends no requests.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    package func absenceOfCredential() async throws -> AuthError {
+        do {
+            _ = try await knownClient()?.client.requiredCredential()
+        } catch let error as AuthError where error.code == .loginRequired {
+            return error
+        }
+        return loginRequired(because: nil)
+    }
+
     func loginRequired(because reason: AuthError?) -> AuthError {
         AuthError(
             .loginRequired,

@@ -70,7 +70,7 @@ extension OAuthClient {
                 "The provider \(metadata.issuer) requires signed authorization requests (RFC 9101). Configure a signing key for the client."
             )
         }
-        guard try pushesRequests(at: metadata), let pushEndpoint = metadata.pushedAuthorizationRequestEndpoint else {
+        guard let pushEndpoint = try pushEndpoint(metadata) else {
             guard let source else { return endpoint.url(adding: parameters) }
             // OIDC Core section 6.1: the parameters that OAuth 2.0 requires must also be sent outside the request object.
             var sent: FormParameters = ["client_id": registration.clientID]
@@ -121,7 +121,9 @@ extension OAuthClient {
         )
     }
 
-    private func pushesRequests(at metadata: ProviderMetadata) throws(AuthError) -> Bool {
+    /// The endpoint to which requests are pushed; nil for requests in the URL.
+    private func pushEndpoint(_ metadata: ProviderMetadata) throws(AuthError) -> Endpoint? {
+        let name = "pushed authorization request endpoint"
         switch registration.pushedRequests {
         case .never:
             // RFC 9126 section 5: the provider "accepts authorization request data only via PAR". Without this check,
@@ -132,20 +134,9 @@ extension OAuthClient {
                     "The provider \(metadata.issuer) requires pushed authorization requests (RFC 9126), but the configuration disables them."
                 )
             }
-            return false
-        case .always:
-            _ = try metadata.required(
-                \.pushedAuthorizationRequestEndpoint,
-                "pushed authorization request endpoint"
-            )
-            return true
-        case .automatic:
-            guard metadata.requiresPushedRequests else { return metadata.pushedAuthorizationRequestEndpoint != nil }
-            _ = try metadata.required(
-                \.pushedAuthorizationRequestEndpoint,
-                "pushed authorization request endpoint"
-            )
-            return true
+            return nil
+        case .automatic where !metadata.requiresPushedRequests: return metadata.pushedAuthorizationRequestEndpoint
+        case .automatic, .always: return try metadata.required(\.pushedAuthorizationRequestEndpoint, name)
         }
     }
 }

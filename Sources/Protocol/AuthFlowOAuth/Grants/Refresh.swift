@@ -172,6 +172,19 @@ extension OAuthClient {
         }
     }
 
+    /// Rejects refreshed tokens of another user, such as those of a response that a proxy has cached. If the user cannot be determined now, the tokens
+    /// are used: the refresh token belongs to the user's grant (RFC 6749 section 6), and the provider may have invalidated the old tokens.
+    private func rejectAnotherUser(than credential: Credential, _ tokens: TokenSet) async throws {
+        do {
+            try await withDeadline(.seconds(10), clock: host.clock) {
+                AuthError(.timedOut, "The user of the refreshed tokens was not identified within 10 seconds.")
+            } _: {
+                try await requireUser(of: credential, tokens)
+            }
+        } catch let error as AuthError where !error.isSubjectMismatch {
+        }
+    }
+
     /// Validates refreshed tokens, and replaces the old tokens with them.
     /// - Parameter namesUser: Whether the tokens can identify the user: tokens with fewer scopes, or for another resource, may be insufficient.
     private func checkRefreshedTokens(
@@ -210,24 +223,7 @@ extension OAuthClient {
             tokens.idToken = credential.tokens.idToken
             tokens.verifiedIDToken = credential.tokens.verifiedIDToken
         }
-        if namesUser {
-            do {
-                try await withDeadline(.seconds(10), clock: host.clock) {
-                    AuthError(.timedOut, "The user of the refreshed tokens was not identified within 10 seconds.")
-                } _: { [tokens] in
-                    try await requireUser(of: credential, tokens)
-                }
-            } catch let error as AuthError where error.isKeySetFailure {
-                throw unverifiableError(error)
-            } catch let error as AuthError where !error.isTransient {
-                // The status code is omitted, because the refresh itself was not rejected.
-                throw AuthError(
-                    .invalidUserInfo,
-                    "The user of the refreshed tokens could not be determined. \(error.message)",
-                    underlyingError: error
-                )
-            }
-        }
+        if namesUser { try await rejectAnotherUser(than: credential, tokens) }
         var refreshed = credential
         refreshed.tokens = tokens
         refreshed.obtainedAt = host.wholeSecond

@@ -87,7 +87,7 @@ enum LogoutRecordSubject: Hashable, Sendable {
 
     /// Whether a logout at `time`, in seconds since 1970, ended the session of a sign-in: true unless the provider
     /// issued the sign-in's ID Token later.
-    static func ends(_ credential: Credential, at time: TimeInterval) -> Bool {
+    static func hasEnded(_ credential: Credential, at time: TimeInterval) -> Bool {
         time >= (credential.tokens.verifiedIDToken?.issuedAt ?? credential.signedInAt).timeIntervalSince1970
     }
 }

@@ -153,7 +153,7 @@ extension SessionServer {
         guard age < Self.signInTimeout.seconds else { return true }
         let subjects = LogoutRecordSubject.concerning(identity.subject, session: Self.sessionID(of: credential))
         for key in subjects.flatMap({ keys(of: $0, identity.issuer, at: provider) }) {
-            if let time = try await logoutTime(key), LogoutRecordSubject.ends(credential, at: time) { return true }
+            if let time = try await logoutTime(key), LogoutRecordSubject.hasEnded(credential, at: time) { return true }
         }
         return false
     }

@@ -36,7 +36,13 @@ struct StatusRequest: Hashable {
         if let resource {
             let client = try resource.client()
             isRenewable = client.isWithoutUser
-            credential = try await ResourceReport.print(client, asJSON: asJSON)
+            do {
+                credential = try await ResourceReport.print(client, asJSON: asJSON)
+            } catch let error as AuthError where error.code == .loginRequired {
+                if client.isWithoutUser { return try printMissingToken() }
+                try printAbsence(error, isEnded: try await client.status()?.isEnded == true)
+                throw error
+            }
         } else {
             let client = try choice.client()
             isRenewable = client.isWithoutUser
@@ -44,15 +50,9 @@ struct StatusRequest: Hashable {
                 credential = try await client.requiredCredential()
             } catch let error as AuthError where error.code == .loginRequired {
                 if client.isWithoutUser, !client.hasOwner {
-                    let count = try await client.storedCredentials().count
-                    let message =
-                        count == 0
-                        ? "No token is stored. A token is requested when it is needed."
-                        : "Tokens are stored for \(count) of the resources, but not for the client itself."
-                    let json: JSON = ["state": "expired", "message": .string(message)]
-                    return asJSON ? try Terminal.result(json) : Terminal.result(message)
+                    return try printMissingToken(others: try await client.storedCredentials().count)
                 }
-                if asJSON { try await printAbsence(of: client, error) }
+                try printAbsence(error, isEnded: try await client.isEnded())
                 throw error
             }
             try Report.print(
@@ -65,9 +65,21 @@ struct StatusRequest: Hashable {
         if let error = credential.end(isRenewable: isRenewable) { throw error }
     }
 
-    /// Prints the error as JSON, with the state: `ended` if the session has ended, otherwise `signed_out`.
-    private func printAbsence(of client: AuthClient, _ error: AuthError) async throws {
-        let state = try await client.isEnded() ? "ended" : "signed_out"
+    /// Prints the absence of a token that belongs to the client and not to a user.
+    /// - Parameter others: The number of the profile's resources for which a token is stored; default: 0.
+    private func printMissingToken(others count: Int = 0) throws {
+        let message =
+            count == 0
+            ? "No token is stored. A token is requested when it is needed."
+            : "Tokens are stored for \(count) of the resources, but not for the client itself."
+        let json: JSON = ["state": "expired", "message": .string(message)]
+        asJSON ? try Terminal.result(json) : Terminal.result(message)
+    }
+
+    /// With `--json`, prints the error, with the state: `ended` if the session has ended, otherwise `signed_out`.
+    private func printAbsence(_ error: AuthError, isEnded: Bool) throws {
+        guard asJSON else { return }
+        let state = isEnded ? "ended" : "signed_out"
         try Terminal.result(.object(error.members.merging(["state": .string(state)]) { $1 }))
     }
 }

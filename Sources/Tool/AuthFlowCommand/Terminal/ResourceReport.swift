@@ -4,18 +4,10 @@ import AuthFlowEssentials
 /// Prints the state of a sign-in to a protected resource, without its tokens.
 enum ResourceReport {
     /// - Returns: The credential.
-    /// - Throws: ``AuthFlow/AuthError`` with `login_required` when no user is signed in.
+    /// - Throws: ``AuthFlow/AuthError`` with `login_required` when no credential is stored.
     @discardableResult static func print(_ client: ResourceClient, asJSON: Bool) async throws -> Credential {
-        let status = try await client.status()
-        guard let status, let credential = status.credential else {
-            do {
-                // If the session has ended, throws the reason.
-                return try await client.freshCredential()
-            } catch let error as AuthError where error.code == .loginRequired {
-                let state = status?.isEnded == true ? "ended" : "signed_out"
-                if asJSON { try Terminal.result(.object(error.members.merging(["state": .string(state)]) { $1 })) }
-                throw error
-            }
+        guard let status = try await client.status(), let credential = status.credential else {
+            throw try await client.absenceOfCredential()
         }
         let expiry = credential.tokens.expiresAt?.formatted(.iso8601)
         let isRenewable = client.isWithoutUser
