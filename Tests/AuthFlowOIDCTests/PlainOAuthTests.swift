@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    private static let userInfoFaults: [(String, OIDCEmulator.Fault)] = [
+    private static let userInfoFaults: [(String, EmulatorFault)] = [
         ("unavailable", .userInfo(.unavailable)),
         ("rejects the token", .userInfo(.response { $0.head.status = .unauthorized })),
         ("forbidden", .userInfo(.response { $0.head.status = .forbidden })),
@@ -58,7 +58,7 @@ import Testing
     /// The refresh token belongs to the user's grant, and the provider may have invalidated the old tokens.
     @Test(arguments: userInfoFaults) func refreshedTokensAreUsedEvenIfTheUserCannotBeDetermined(
         _ name: String,
-        _ fault: OIDCEmulator.Fault
+        _ fault: EmulatorFault
     ) async throws {
         try await EmulatorEnvironment.with(.inProcess) { environment in
             let adapter = OIDCProvider(issuer: environment.emulator.issuer, identitySource: .userInfo)

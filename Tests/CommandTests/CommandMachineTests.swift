@@ -116,6 +116,19 @@ import Testing
         }
     }
 
+    /// Without a user, there is no session at the provider.
+    @Test func logoutWithABrowserOnlyRevokesClientCredentialsTokens() async throws {
+        try await withRobot { emulator, path, _ in
+            #expect(try await CommandHarness.run(["token", "--config", path]).status == 0)
+            for words in ["The tokens were revoked.", "No tokens were stored."] {
+                let out = try await CommandHarness.run(["logout", "--browser", "--config", path])
+                #expect(out.status == 0 && out.standardError.contains(words), "\(out.standardError)")
+                #expect(!out.standardError.contains("session"), "\(out.standardError)")
+            }
+            #expect(emulator.requests.count { $0 == "POST /revoke" } == 1)
+        }
+    }
+
     @Test func statusSucceedsForAnExpiredClientCredentialsToken() async throws {
         try await withRobot { emulator, path, _ in
             emulator.accessTokenLifetime = 0
@@ -212,6 +225,23 @@ import Testing
             #expect(login.status == 0, "\(login.standardError)")
             let visited = emulator.receivedRequests.first { $0.path == "/authorize" }
             #expect(visited?.query.names.sorted() == ["client_id", "request_uri"])
+        }
+    }
+
+    @Test(arguments: [("ES256", []), ("ECDH-ES", ["--decryption"])] as [(String, [String])])
+    func showsAndPublishesAKeyOnce(_ algorithm: String, _ options: [String]) async throws {
+        try await CommandHarness.withConfiguration("{}") { _, folder in
+            let path = "\(folder)/key.pem"
+            let made = try await CommandHarness.run(["keys", "new", path, "--algorithm", algorithm])
+            let kid = try #require(try JSON(parsing: Array(made.output.utf8))["keys"]?.array?.first?["kid"]?.string)
+            let shown = try await CommandHarness.run(["keys", "show", path] + options)
+            #expect(shown.status == 0 && shown.output.contains(algorithm), "\(shown.output)\(shown.standardError)")
+            #expect(shown.output.hasPrefix("kid         \(kid)\n"))
+            let set = try await CommandHarness.run(["keys", "jwks", path] + options)
+            #expect(set.status == 0 && set.output.contains("\"kid\": \"\(kid)\""), "\(set.standardError)")
+            let twice = try await CommandHarness.run(["keys", "jwks", path, path] + options)
+            #expect(twice.status == 2 && twice.output.isEmpty)
+            #expect(twice.standardError.contains("Two of the keys have the same kid"), "\(twice.standardError)")
         }
     }
 

@@ -429,7 +429,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [["--help"], ["login", "--help"], ["config"]])
+    @Test(arguments: [["--help"], ["login", "--help"], ["exec", "--help"], ["config"]])
     func printsHelp(_ arguments: [String]) async throws {
         let outcome = try await CommandHarness.run(arguments)
         #expect(outcome.status == 0)

@@ -273,6 +273,23 @@ import Testing
         }
     }
 
+    /// The host shows the message of an error to the user. The bridge exits at the end of its input.
+    @Test func theBridgeSuggestsASignInOnlyIfASignInIsRequired() async throws {
+        try await CommandHarness.withResource { emulator, run async throws in
+            let tool = "\(CommandHarness.folder.path)/authflow"
+            let message = #"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#
+            for (address, words, isRequired) in [
+                (emulator.resource, "No user is signed in", true),
+                ("http://127.0.0.1:1/mcp", "Could not connect", false),
+            ] {
+                let script = #"printf '%s\n' "$1" | timeout 60 "$0" mcp connect "$2" --no-browser"#
+                let outcome = try await run(["-c", script, tool, message, address], program: "/bin/sh")
+                #expect(outcome.status == 0 && outcome.output.contains(words), "\(outcome.standardError)")
+                #expect(outcome.output.contains("Run: authflow login \(address)") == isRequired, "\(outcome.output)")
+            }
+        }
+    }
+
     @Test func localLogoutRemovesTheStoredCredential() async throws {
         try await CommandHarness.withResource { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)
@@ -302,6 +319,37 @@ import Testing
             let login = try await run(["login", emulator.resource])
             #expect(login.status == 0, "\(login.standardError)")
             #expect(login.standardError.contains("not trusted"))
+            // This command looks for the file several times.
+            let list = try await run(["mcp", "status"])
+            let lines = list.standardError.split(separator: "\n")
+            #expect(lines.count { $0.contains("not trusted") } == 1, "\(list.standardError)")
+        }
+    }
+
+    @Test func aResourceOfSeveralProfilesIsUsedOnlyWithAProfileName() async throws {
+        try await CommandHarness.withResource { emulator, run async throws in
+            #expect(try await run(["login", emulator.resource]).status == 0)
+            let profile = """
+                {"provider": "oidc", "issuer": "http://127.0.0.1:1", "client_id": "a", "resources": ["\(emulator.resource)"]}
+                """
+            let path = "\(run.folder)/several.json"
+            try Data(#"{"profiles": {"a": \#(profile), "b": \#(profile)}}"#.utf8).write(to: URL(fileURLWithPath: path))
+            let token = try await run(["token", emulator.resource, "--config", path])
+            #expect(token.status == 2, "\(token.standardError)")
+            #expect(token.standardError.contains("a, b. Select one with --profile."), "\(token.standardError)")
+            // The list contains the sign-ins without a profile.
+            let list = try await run(["mcp", "status", "--config", path])
+            #expect(list.status == 0 && list.output.contains("\(emulator.resource)  "), "\(list.standardError)")
+        }
+    }
+
+    @Test(arguments: [([], true), (["--quiet"], false)] as [([String], Bool)])
+    func loginNamesTheAuthorizationServerOfTheResourceUnlessQuiet(_ options: [String], _ isNamed: Bool) async throws {
+        try await CommandHarness.withResource { emulator, run async throws in
+            let login = try await run(["login", emulator.resource] + options)
+            #expect(login.status == 0, "\(login.standardError)")
+            let words = "Signing in at \(emulator.origin) for \(emulator.resource), scopes: mcp:basic."
+            #expect(login.standardError.contains(words) == isNamed, "\(login.standardError)")
         }
     }
 

@@ -62,6 +62,66 @@ import Testing
         }
     }
 
+    @Test(
+        arguments: [
+            ([], "Not using authorization_code: No user agent works here."), (["--quiet"], "To sign in, open this URL"),
+        ] as [([String], String)]
+    )
+    func saysWhyAFlowIsSkippedUnlessQuiet(_ options: [String], _ words: String) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let text = CommandHarness.profile(
+                emulator.issuer,
+                ["flow": #"["authorization_code", "device"]"#, "user_agent": nil]
+            )
+            try await CommandHarness.withConfiguration(text) { path, _ in
+                let login = try await CommandHarness.run(
+                    ["login", "--config", path] + options,
+                    interruptWhen: { $0.contains("Waiting for you") }
+                )
+                #expect(login.status == 130)
+                #expect(login.standardError.hasPrefix(words), "\(login.standardError)")
+            }
+        }
+    }
+
+    /// A provider with an API whose responses contain control characters.
+    private struct APIEmulator: ProviderEmulator {
+        static let text = "a\u{1B}]0;b\u{7}c"
+        let base: OIDCEmulator
+        var origins: [String] { base.origins }
+        func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
+            guard request.path == "/api" else { return await base.handle(request, body: body) }
+            return TransportResponse(head: HTTPResponse(status: .ok), body: Array(Self.text.utf8))
+        }
+    }
+
+    @Test func curlPrintsTheControlCharactersOfAResponseOnlyToAPipe() async throws {
+        try await EmulatorServer.run {
+            try APIEmulator(base: OIDCEmulator(issuer: $0))
+        } _: { emulator in
+            let issuer = emulator.base.issuer
+            let text = CommandHarness.profile(issuer, ["api_origins": "[\"\(issuer)\"]"])
+            try await CommandHarness.withConfiguration(text) { path, _ in
+                let environment = ["PASSWORD": "wonderland"]
+                let choice = ["--config", path, "--profile", "work"]
+                #expect(try await CommandHarness.run(["login"] + choice, environment: environment).status == 0)
+                let curl = ["curl", "\(issuer)/api"] + choice
+                let pipe = try await CommandHarness.run(curl, environment: environment)
+                #expect(pipe.output == APIEmulator.text, "\(pipe.standardError)")
+                let program = CommandHarness.folder.appendingPathComponent("authflow").path
+                let terminal = try await CommandHarness.run(
+                    ["-c", "import pty, sys; pty.spawn(sys.argv[1:])", program] + curl,
+                    program: "/usr/bin/python3",
+                    environment: environment
+                )
+                #expect(terminal.output.contains("a ]0;b c"), "\(terminal)")
+                #expect(!terminal.output.contains("\u{1B}") && !terminal.output.contains("\u{7}"))
+            }
+        }
+    }
+
     @Test func signsInWithTheDeviceGrant() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

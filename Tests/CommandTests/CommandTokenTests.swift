@@ -177,6 +177,68 @@ import Testing
         }
     }
 
+    @Test func loginFailsIfItsTokensCannotBeStored() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer)) { path, folder in
+                emulator.customResponse = { exchange in
+                    if exchange.request.path == "/token" {
+                        // No directory can be created in place of this file, even by root.
+                        try? FileManager.default.removeItem(atPath: "\(folder)/store")
+                        try? Data().write(to: URL(fileURLWithPath: "\(folder)/store"))
+                    }
+                    return exchange.response
+                }
+                let login = try await CommandHarness.run(
+                    ["login", "--config", path],
+                    environment: ["PASSWORD": "wonderland"]
+                )
+                #expect(login.status == 8 && login.output.hasPrefix("Signed in as Alice Example\n"))
+                #expect(login.standardError.contains("/store cannot be created"), "\(login.standardError)")
+            }
+        }
+    }
+
+    /// The program was started for the first user.
+    @Test func theTokenFileNeverReceivesTheTokenOfAnotherUser() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { [longScopes] emulator in
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, longScopes)) {
+                path,
+                folder in
+                let agent = """
+                    {"name": "headless", "username": "bob", "password": {"env": "BOB"}, "origins": ["\(emulator.issuer)"]}
+                    """
+                let bob = CommandHarness.profile(emulator.issuer, longScopes.merging(["user_agent": agent]) { $1 })
+                try Data(bob.utf8).write(to: URL(fileURLWithPath: "\(folder)/bob.json"))
+                emulator.accessTokenLifetime = 1
+                let variables = ["PASSWORD": "wonderland", "BOB": "builder"]
+                _ = try await CommandHarness.run(["login", "--config", path], environment: variables)
+                // The program runs until the tool has reported the other user.
+                let script = """
+                    "$0" login --replace-account --config bob.json || exit 3
+                    for attempt in $(seq 600); do [ -e reported ] && exit; sleep 0.05; done
+                    """
+                let tool = CommandHarness.folder.appendingPathComponent("authflow").path
+                let outcome = try await CommandHarness.run(
+                    ["exec", "--config", path, "--file", "F", "--", "sh", "-c", script, tool],
+                    environment: variables,
+                    folder: folder,
+                    interruptWhen: { text in
+                        if text.contains("Another user may have signed in") {
+                            try? Data().write(to: URL(fileURLWithPath: "\(folder)/reported"))
+                        }
+                        return false
+                    }
+                )
+                #expect(outcome.status == 0, "\(outcome.standardError)")
+                #expect(outcome.standardError.contains("Another user may have signed in"), "\(outcome.standardError)")
+            }
+        }
+    }
+
     @Test func reportsWhyTheSessionHasEnded() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

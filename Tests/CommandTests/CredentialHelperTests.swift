@@ -4,6 +4,7 @@ import AuthFlowTesting
 import CommandHarness
 import Foundation
 import HTTPTypes
+import Synchronization
 import Testing
 
 /// Tokens for other programs. `Tests/Interop/helpers.sh` tests the credential helpers with real programs.
@@ -60,6 +61,23 @@ import Testing
             let outcome = try await tool(["token", "--format", format], "", [:])
             #expect(outcome.status > 0 && outcome.output.isEmpty)
             #expect(outcome.standardError.contains("authflow curl"))
+        }
+    }
+
+    /// Quotation marks and backslashes would end the quoted string in a shell or in curl's configuration.
+    @Test(arguments: ["'", "\"", "\\"]) func aTokenWithAQuotationMarkOrABackslashIsPrintedOnlyRaw(_ mark: String)
+        async throws
+    {
+        try await signedIn(["scopes": #"["profile"]"#]) { emulator, tool in
+            emulator.fault = .tokenResponse(.member("access_token", .string("a\(mark)b")))
+            let login = try await tool(["login"], "", [:])
+            try #require(login.status == 0, "\(login.standardError)")
+            #expect(try await tool(["token"], "", [:]).output == "a\(mark)b\n")
+            for format in ["header", "curl", "env"] {
+                let outcome = try await tool(["token", "--format", format], "", [:])
+                #expect(outcome.status == 1 && outcome.output.isEmpty, "\(format)")
+                #expect(outcome.standardError.contains("not allowed in a bearer token"), "\(outcome.standardError)")
+            }
         }
     }
 
@@ -173,6 +191,55 @@ import Testing
         }
     }
 
+    /// A Security Token Service that counts its requests.
+    private final class CountingTokenService: ProviderEmulator {
+        let origins: [String]
+        private let requests = Mutex(0)
+
+        init(_ origin: String) { origins = [origin] }
+
+        var count: Int { requests.withLock { $0 } }
+
+        func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
+            requests.withLock { $0 += 1 }
+            let response = CredentialHelperTests.sessionCredentials(CredentialHelperTests.credentials)
+            return TransportResponse(head: HTTPResponse(status: .ok), body: Array(response.utf8))
+        }
+    }
+
+    /// The credentials belong to the user whose token was exchanged for them.
+    @Test func awsCredentialsAreStoredButNotUsedForAnotherUser() async throws {
+        try await EmulatorServer.run {
+            CountingTokenService($0)
+        } _: { service in
+            try await EmulatorServer.run {
+                try OIDCEmulator(issuer: $0)
+            } _: { emulator in
+                try await CommandHarness.withConfiguration("{}") { path, _ in
+                    for (index, user) in [OIDCEmulator.User.alice, .bob].enumerated() {
+                        let agent = """
+                            {"name": "headless", "username": "\(user.username)", "password": {"env": "PASSWORD"}, "origins": ["\(emulator.issuer)"]}
+                            """
+                        let helpers =
+                            #"{"aws": {"role_arn": "arn:aws:iam::1:role/a", "endpoint": "\#(service.origins[0])/"}}"#
+                        let text = CommandHarness.profile(emulator.issuer, ["user_agent": agent, "helpers": helpers])
+                        try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+                        for command in [
+                            ["login", "--replace-account"], ["credential", "aws"], ["credential", "aws"],
+                        ] {
+                            let outcome = try await CommandHarness.run(
+                                command + ["--config", path],
+                                environment: ["PASSWORD": user.password]
+                            )
+                            #expect(outcome.status == 0, "\(outcome.standardError)")
+                        }
+                        #expect(service.count == index + 1)
+                    }
+                }
+            }
+        }
+    }
+
     #if os(Linux)
     @Test func saysWhichLibraryIsMissingForAnAWSResponse() async throws {
         let response = STSResponse(
@@ -204,6 +271,54 @@ import Testing
         }
     }
 
+    @Test func gitEraseForADifferentTokenDoesNotRefreshAnExpiredToken() async throws {
+        try await signedIn(Self.helpers) { emulator, tool in
+            emulator.accessTokenLifetime = 0
+            _ = try await tool(["login"], "", [:])
+            let input = #"protocol=https\nhost=git.example.com:8443\npassword=other\n"#
+            #expect(try await tool(["credential", "git", "erase"], input, [:]).status == 0)
+            #expect(!emulator.receivedRequests.contains { $0.form["grant_type"] == "refresh_token" })
+        }
+    }
+
+    /// The token cannot be replaced, and a different service may still accept it.
+    @Test(arguments: [
+        ("git", #"protocol=https\nhost=git.example.com:8443\npassword=%\n"#), ("docker", "r.example.com"),
+    ]) func eraseHasNoEffectWithoutARefreshToken(_ helper: String, _ input: String) async throws {
+        let scopes = ["scopes": #"["openid", "profile"]"#]
+        try await signedIn(scopes.merging(Self.helpers) { $1 }) { _, tool in
+            _ = try await tool(["login"], "", [:])
+            let token = try await tool(["token"], "", [:]).output
+            let erase = try await tool(
+                ["credential", helper, "erase"],
+                input.replacing("%", with: token.dropLast()),
+                [:]
+            )
+            #expect(erase.status == 0 && erase.output.isEmpty && erase.standardError.isEmpty, "\(erase)")
+            #expect(try await tool(["token"], "", [:]).output == token)
+        }
+    }
+
+    @Test(
+        arguments: [
+            (#"protocol=https\nhost\n"#, "oauth2", 2, "has no equals sign"),
+            (#"protocol=https\nhost=git.example.com\n"#, #"a\nb"#, 1, "contains a newline"),
+        ] as [(String, String, Int32, String)]
+    ) func gitGetsNoTokenIfALineWouldBeInvalid(
+        _ input: String,
+        _ username: String,
+        _ status: Int32,
+        _ words: String
+    ) async throws {
+        let helpers = #"{"git": {"hosts": ["git.example.com"], "username": "\#(username)"}}"#
+        try await signedIn(["helpers": helpers]) { _, tool in
+            _ = try await tool(["login"], "", [:])
+            let outcome = try await tool(["credential", "git", "get"], input, [:])
+            #expect(outcome.status == status && outcome.output.isEmpty, "\(outcome.output)")
+            #expect(outcome.standardError.contains(words), "\(outcome.standardError)")
+        }
+    }
+
     /// git-credential(1), since Git 2.46.
     @Test func gitGetsABearerTokenOnlyIfItSupportsAuthtype() async throws {
         let helpers = ["helpers": #"{"git": {"hosts": ["git.example.com"], "scheme": "bearer"}}"#]
@@ -228,38 +343,58 @@ import Testing
     }
 
     @Test(arguments: [
-        ("not JSON", "{"), ("another kind", #"{"kind":"Pod","apiVersion":"client.authentication.k8s.io/v1"}"#),
-        ("another version", #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1alpha1"}"#),
+        ("not JSON", "is not a valid ExecCredential", "{"),
         (
-            "another server",
+            "another kind", "is not a valid ExecCredential",
+            #"{"kind":"Pod","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com"}}}"#
+        ),
+        (
+            "no version", "is not a valid ExecCredential",
+            #"{"kind":"ExecCredential","spec":{"cluster":{"server":"https://k8s.example.com"}}}"#
+        ),
+        (
+            "another version", "v1alpha1 is not supported",
+            #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1alpha1","spec":{"cluster":{"server":"https://k8s.example.com"}}}"#
+        ),
+        (
+            "another server", "is not listed in",
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com.evil.example"}}}"#
         ),
         (
-            "no certificate verification",
+            "no certificate verification", "disables verification",
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com","insecure-skip-tls-verify":true}}}"#
         ),
         (
-            "a proxy",
+            "a proxy", "specifies a proxy",
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com","proxy-url":"http://evil.example"}}}"#
         ),
         (
-            "a different TLS server name",
+            "a different TLS server name", "a different TLS server name",
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com","tls-server-name":"evil.example"}}}"#
         ),
         (
-            "a custom certificate authority",
+            "a custom certificate authority", "certificate authority that is not in",
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com","certificate-authority-data":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUIKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo="}}}"#
         ),
         (
-            "another cluster behind the same host",
+            "another cluster behind the same host", "is not listed in",
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com/k8s/clusters/evil"}}}"#
         ),
-        ("no server", #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{}}"#),
-    ]) func rejectsInvalidKubernetesExecInfoWithoutPrintingAToken(_ name: String, _ information: String) async throws {
+        (
+            "no server", "does not provide the URL of the server",
+            #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{}}"#
+        ),
+    ])
+    func rejectsInvalidKubernetesExecInfoWithoutPrintingAToken(
+        _ name: String,
+        _ words: String,
+        _ information: String
+    ) async throws {
         try await signedIn(["helpers": #"{"kubernetes": {"servers": ["https://k8s.example.com"]}}"#]) { _, tool in
             _ = try await tool(["login"], "", [:])
             let outcome = try await tool(["credential", "kubernetes"], "", ["KUBERNETES_EXEC_INFO": information])
             #expect(outcome.status == 2 && outcome.output.isEmpty && !outcome.standardError.contains("eyJ"))
+            #expect(outcome.standardError.contains(words), "\(outcome.standardError)")
             let right =
                 #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1beta1","spec":{"cluster":{"server":"https://k8s.example.com/"}}}"#
             let given = try await tool(["credential", "kubernetes"], "", ["KUBERNETES_EXEC_INFO": right])
@@ -267,6 +402,80 @@ import Testing
             #expect(json["apiVersion"] == "client.authentication.k8s.io/v1beta1")
             #expect(json["status"]?["token"]?.string?.hasPrefix("eyJ") == true)
         }
+    }
+
+    /// An empty variable counts as unset.
+    @Test func kubernetesGetsATokenIfExecInfoIsEmpty() async throws {
+        try await signedIn(["helpers": #"{"kubernetes": {}}"#]) { _, tool in
+            _ = try await tool(["login"], "", [:])
+            let outcome = try await tool(["credential", "kubernetes"], "", ["KUBERNETES_EXEC_INFO": ""])
+            #expect(outcome.status == 0, "\(outcome.standardError)")
+            let json = try JSON(parsing: Array(outcome.output.utf8))
+            #expect(json["apiVersion"] == "client.authentication.k8s.io/v1")
+            #expect(json["status"]?["token"]?.string?.hasPrefix("eyJ") == true)
+        }
+    }
+
+    /// If the last ID Token had expired when it was issued, a refresh would not help.
+    @Test(
+        arguments: [
+            (30, #"["openid", "offline_access"]"#, true), (30, #"["openid"]"#, false),
+            (-1, #"["openid", "offline_access"]"#, false),
+        ] as [(Int64, String, Bool)]
+    )
+    func anIDTokenThatIsAboutToExpireIsRefreshedOrRejected(
+        _ secondsLeft: Int64,
+        _ scopes: String,
+        _ isRefreshed: Bool
+    ) async throws {
+        try await signedIn(["scopes": scopes, "helpers": #"{"kubernetes": {}}"#]) { emulator, tool in
+            // Issued some minutes ago, because a short-lived token would count as fresh.
+            emulator.fault = .idToken(
+                .claims { claims in
+                    let time = claims["iat"]?.integer ?? 0
+                    claims["iat"] = .integer(time - 500)
+                    claims["exp"] = .integer(time + secondsLeft)
+                }
+            )
+            let login = try await tool(["login"], "", [:])
+            try #require(login.status == 0, "\(login.standardError)")
+            emulator.fault = nil
+            let outcome = try await tool(["credential", "kubernetes"], "", [:])
+            #expect(outcome.status == (isRefreshed ? 0 : 4), "\(outcome.standardError)")
+            #expect(outcome.output.contains("eyJ") == isRefreshed)
+            #expect(outcome.standardError.contains("The ID Token has expired or is about to expire") == !isRefreshed)
+            let refreshes = emulator.receivedRequests.count { $0.form["grant_type"] == "refresh_token" }
+            #expect(refreshes == (isRefreshed ? 1 : 0))
+        }
+    }
+
+    @Test func saysThatTheProviderReturnedNoIDToken() async throws {
+        try await signedIn(["scopes": #"["profile"]"#, "helpers": #"{"kubernetes": {}}"#]) { _, tool in
+            _ = try await tool(["login"], "", [:])
+            let outcome = try await tool(["credential", "kubernetes"], "", [:])
+            #expect(outcome.status == 1 && outcome.output.isEmpty)
+            #expect(outcome.standardError.contains("returned no ID Token"), "\(outcome.standardError)")
+        }
+    }
+
+    @Test func aDPoPBoundTokenIsNotGivenToGit() async throws {
+        try await signedIn(Self.helpers.merging(["dpop": "true"]) { $1 }) { _, tool in
+            _ = try await tool(["login"], "", [:])
+            let asked = #"protocol=https\nhost=git.example.com:8443\n\n"#
+            let outcome = try await tool(["credential", "git", "get"], asked, [:])
+            #expect(outcome.status == 1 && outcome.output.isEmpty)
+            #expect(outcome.standardError.contains("bound to a key (DPoP)"), "\(outcome.standardError)")
+        }
+    }
+
+    @Test func rejectsAHelperRequestThatIsTooLarge() async throws {
+        let tool = CommandHarness.folder.appendingPathComponent("authflow").path
+        let outcome = try await CommandHarness.run(
+            ["-c", #"head -c 300000 /dev/zero | "$0" credential git get"#, tool],
+            program: "/bin/sh"
+        )
+        #expect(outcome.status == 2 && outcome.output.isEmpty)
+        #expect(outcome.standardError.contains("input is too large"), "\(outcome.standardError)")
     }
 
     @Test func execPassesTheTokenInAVariableOrAFileDescriptor() async throws {

@@ -37,7 +37,7 @@ import Testing
         ["token", "--min-ttl", "many"],
         ["token", "--min-ttl", "86401"], ["token", "--min-ttl", "-1"], ["status", "--min-ttl", "5"], ["token", "--"],
         ["token", "--jso"], ["token", "--refresh"], ["token", "--refresh", "--json"],
-        ["help", "token"], ["tokens"],
+        ["help", "token"], ["tokens"], ["status", "--format", "raw"], ["token", "--format", "header", "--json"],
     ]) func leavesAllOtherArgumentsToTheParser(_ arguments: [String]) {
         #expect(DirectCommand(arguments) == nil)
     }

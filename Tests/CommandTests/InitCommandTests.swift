@@ -3,12 +3,15 @@ import AuthFlowJSON
 import AuthFlowTesting
 import CommandHarness
 import Foundation
+import HTTPTypes
 import Testing
 
 /// Configurations that the tool writes, and sign-in without a configuration.
 @Suite struct InitCommandTests {
     /// Runs `body` with a provider, a separate directory, and a function that runs the tool there.
+    /// - Parameter realm: The path of the issuer.
     private func newcomer(
+        at realm: String = "",
         _ body: (
             _ emulator: OIDCEmulator,
             _ folder: String,
@@ -16,7 +19,7 @@ import Testing
         ) async throws -> Void
     ) async throws {
         try await EmulatorServer.run {
-            try OIDCEmulator(issuer: $0)
+            try OIDCEmulator(issuer: $0 + realm)
         } _: { emulator in
             let folder = NSTemporaryDirectory() + "authflow-init-\(UUID().uuidString)"
             try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -143,7 +146,7 @@ import Testing
                 json["profiles"]?["new \"one\""]?["client_id"] == "b" && json["profiles"]?["old"]?["client_id"] == "a"
             )
             let again = try await tool(arguments + ["old"])
-            #expect(again.status == 2)
+            #expect(again.status == 2 && again.standardError.contains("already has a profile \"old\""))
             #expect(try String(contentsOfFile: "\(folder)/mine.json", encoding: .utf8) == changed)
         }
     }
@@ -161,11 +164,86 @@ import Testing
         }
     }
 
+    /// The registration access token in the file is needed to change or remove the earlier registration.
+    @Test func anEarlierRegistrationIsNotOverwritten() async throws {
+        try await newcomer { emulator, folder, tool in
+            let path = "\(folder)/all.json.default.registration"
+            try Data("old".utf8).write(to: URL(fileURLWithPath: path))
+            let outcome = try await tool([
+                "init", "--issuer", emulator.issuer, "--register", "--output", "all.json", "--no-login",
+            ])
+            #expect(outcome.status == 2, "\(outcome.standardError)")
+            #expect(outcome.standardError.contains("default.registration already exists"))
+            #expect(try String(contentsOfFile: path, encoding: .utf8) == "old")
+            #expect(!emulator.requests.contains("POST /register"))
+        }
+    }
+
+    @Test func requiresAClientIDIfTheProviderDoesNotRegisterClients() async throws {
+        try await newcomer { emulator, folder, tool in
+            emulator.fault = .metadata(.member("registration_endpoint", nil))
+            let outcome = try await tool(["init", "--issuer", emulator.issuer, "--register", "--no-login"])
+            #expect(outcome.status == 1, "\(outcome.standardError)")
+            #expect(
+                outcome.standardError.contains("does not support client registration. Specify --client-id"),
+                "\(outcome.standardError)"
+            )
+            #expect(!FileManager.default.fileExists(atPath: "\(folder)/.config/authflow/config.json"))
+        }
+    }
+
+    /// A later version of the preset may change its default values and scopes.
+    @Test func writesNeitherTheDefaultValuesNorTheScopesOfAPreset() async throws {
+        try await newcomer(at: "/oauth2/realms/root/realms/alpha") { emulator, folder, tool in
+            let url = emulator.origins[0]
+            let written = try await tool([
+                "init", "--preset", "forgerock", "--set", "url=\(url)", "--client-id", "c", "--no-login",
+            ])
+            #expect(written.status == 0, "\(written.standardError)")
+            let path = "\(folder)/.config/authflow/config.json"
+            let json = try JSON(parsing: Array(Data(contentsOf: URL(fileURLWithPath: path))))
+            let expected: JSON = ["preset": ["name": "forgerock", "url": .string(url)], "client_id": "c"]
+            #expect(json["profiles"]?["default"] == expected)
+        }
+    }
+
+    @Test func aSignInFailsIfItsTokensCannotBeStored() async throws {
+        try await EmulatorEnvironment.with(.sockets) { provider in
+            try await CommandHarness.withConfiguration("{}") { _, folder in
+                try FileManager.default.createDirectory(atPath: "\(folder)/data", withIntermediateDirectories: false)
+                provider.emulator.customResponse = { exchange in
+                    if exchange.request.path == "/token" {
+                        // No directory can be created in place of this file, even by root.
+                        let store = "\(folder)/data/authflow"
+                        try? FileManager.default.removeItem(atPath: store)
+                        try? Data().write(to: URL(fileURLWithPath: store))
+                    }
+                    return exchange.response
+                }
+                let outcome = try await CommandHarness.signIn(
+                    [
+                        "init", "--issuer", provider.emulator.issuer, "--client-id", "authflow-demo", "--output",
+                        "\(folder)/new.json", "--login",
+                    ],
+                    at: provider,
+                    variables: ["XDG_DATA_HOME": "\(folder)/data"]
+                ) { redirect in
+                    // The command may exit before it has sent the page.
+                    _ = try? await SystemTransport().send(TransportRequest(.get, Endpoint(redirect)))
+                }
+                #expect(outcome.status == 8, "\(outcome.standardError)")
+                #expect(outcome.output.contains("Signed in as Alice Example"))
+                #expect(outcome.standardError.contains("data/authflow cannot be created"), "\(outcome.standardError)")
+            }
+        }
+    }
+
     @Test(arguments: [
         ("no client ID and no terminal", ["--issuer", "ISSUER"], 2, "--client-id"),
         ("no provider and no terminal", [], 2, "--preset or --issuer"),
         ("an unknown preset", ["--preset", "nope"], 2, "gitlab"),
         ("a missing value", ["--preset", "auth0", "--client-id", "a"], 2, "--set domain"),
+        ("two missing values", ["--preset", "keycloak", "--client-id", "a"], 2, "--set url=... --set realm=..."),
         (
             "a value that is not a host", ["--preset", "gitlab", "--set", "host=a/b", "--client-id", "a"], 2,
             "not a valid host"
@@ -184,6 +262,21 @@ import Testing
             )
             #expect(outcome.status == status, "\(outcome.standardError)")
             #expect(outcome.standardError.contains(words), "\(outcome.standardError)")
+            #expect(!FileManager.default.fileExists(atPath: "\(folder)/.config/authflow/config.json"))
+        }
+    }
+
+    /// The name is also part of the names of other files.
+    @Test(arguments: ["", String(repeating: "p", count: 61), "a/b", "a\u{1}b"])
+    func rejectsAnInvalidProfileNameWithoutWritingAFile(_ name: String) async throws {
+        try await newcomer { emulator, folder, tool in
+            let outcome = try await tool([
+                "init", "--issuer", emulator.issuer, "--client-id", "c", "--no-login", "--profile", name,
+            ])
+            #expect(
+                outcome.status == 2 && outcome.standardError.contains("cannot be the name of a profile"),
+                "\(outcome.standardError)"
+            )
             #expect(!FileManager.default.fileExists(atPath: "\(folder)/.config/authflow/config.json"))
         }
     }

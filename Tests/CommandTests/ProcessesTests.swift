@@ -42,6 +42,16 @@ import Testing
         }
     }
 
+    @Test func saysThatTheLimitOnOpenFilesIsTooLow() async throws {
+        let program = CommandHarness.folder.appendingPathComponent("authflow").path
+        let outcome = try await CommandHarness.run(
+            ["-c", #"ulimit -n 10; exec "$0" config presets"#, program],
+            program: "/bin/sh"
+        )
+        #expect(outcome.status == 1 && outcome.output.isEmpty)
+        #expect(outcome.standardError.contains("The limit on open files is too low"), "\(outcome.standardError)")
+    }
+
     /// An emulator with a delayed token endpoint.
     private struct HoldingEmulator: ProviderEmulator {
         let base: OIDCEmulator

@@ -30,6 +30,28 @@ import Testing
         return try #require(try JSON(parsing: Array(shown.output.utf8)).array)
     }
 
+    /// The stored files that contain a text.
+    private func files(_ run: Run, containing text: String) throws -> Set<String> {
+        let folder = "\(run.folder)/data/authflow"
+        let paths = try FileManager.default.contentsOfDirectory(atPath: folder).map { "\(folder)/\($0)" }
+        return Set(paths.filter { (try? String(contentsOfFile: $0, encoding: .utf8))?.contains(text) == true })
+    }
+
+    private func damage(_ paths: Set<String>) throws {
+        try #require(!paths.isEmpty)
+        for path in paths { try Data("{".utf8).write(to: URL(fileURLWithPath: path)) }
+    }
+
+    /// The file of the current registration, which has a second file under its client ID. A renewal replaces the latter.
+    private func currentFile(_ emulator: ProtectedResourceEmulator, _ run: Run) async throws -> String {
+        let before = try files(run, containing: "redirect_uris")
+        #expect(try await run(["register", "renew", emulator.resource]).status == 9)
+        let common = before.intersection(try files(run, containing: "redirect_uris"))
+        #expect(try await run(["login", emulator.resource]).status == 0)
+        try #require(common.count == 1, "\(common)")
+        return try #require(common.first)
+    }
+
     private func deletions(_ emulator: ProtectedResourceEmulator) -> Int {
         emulator.requests.count { $0.hasPrefix("DELETE /register/") }
     }
@@ -48,8 +70,9 @@ import Testing
                 "issuer", "client_id", "redirect_uris", "scopes", "registered_at", "secret_expires_at",
             ]
             #expect(Set(try #require(shown.object).keys) == expected)
-            let text = try await run(["register", "show", emulator.resource]).output
-            #expect(text.contains(emulator.origin) && text.contains("redirects to"))
+            let text = try await run(["register", "show", emulator.resource])
+            #expect(text.output.contains(emulator.origin) && text.output.contains("redirects to"))
+            #expect(!text.standardError.contains("Warning"), "\(text.standardError)")
             #expect(emulator.requests.count == before)
         }
     }
@@ -83,13 +106,15 @@ import Testing
         }
     }
 
-    @Test(arguments: [500, 403, 429])
-    func keepsARegistrationThatTheServerDoesNotDelete(_ status: Int) async throws {
+    @Test(arguments: [(500, 7), (403, 1), (429, 7)] as [(Int, Int32)])
+    func keepsARegistrationThatTheServerDoesNotDelete(_ status: Int, _ exitStatus: Int32) async throws {
         try await withSignedInResource { emulator, run in
             let clientID = try await registrations(run).first?["client_id"]
             emulator.settings.deletionStatus = status
             let failed = try await run(["register", "remove", emulator.resource])
-            #expect(failed.status > 0 && failed.standardError.contains("use --local"), "\(failed.standardError)")
+            #expect(failed.status == exitStatus, "\(failed.standardError)")
+            #expect(failed.standardError.contains("use --local"), "\(failed.standardError)")
+            #expect(failed.standardError.contains("(status \(status))"), "\(failed.standardError)")
             #expect(try await registrations(run).map { $0["client_id"] } == [clientID])
             // The next attempt deletes the registration.
             emulator.settings.deletionStatus = nil
@@ -123,6 +148,11 @@ import Testing
         try await withSignedInResource { emulator, run in
             let old = try #require(try await registrations(run).first?["client_id"]?.string)
             let renewed = try await run(["register", "renew", emulator.resource])
+            // The server has no revocation endpoint.
+            #expect(
+                renewed.status == 9 && renewed.standardError.contains("may remain valid"),
+                "\(renewed.standardError)"
+            )
             #expect(
                 renewed.standardError.contains("Run: authflow login \(emulator.resource)"),
                 "\(renewed.standardError)"
@@ -154,6 +184,85 @@ import Testing
             #expect(removed.standardError.contains("could not be read, and was removed"), "\(removed.standardError)")
             #expect(try await registrations(run).isEmpty)
             #expect(try await run(["login", emulator.resource]).status == 0)
+        }
+    }
+
+    @Test func aReadableRegistrationIsDeletedAlthoughTheCurrentRegistrationIsDamaged() async throws {
+        try await withSignedInResource { emulator, run in
+            try damage([try await currentFile(emulator, run)])
+            let removed = try await run(["register", "remove", emulator.resource])
+            #expect(removed.status == 9, "\(removed.standardError)")
+            #expect(removed.standardError.contains("was removed at \(emulator.origin)"), "\(removed.standardError)")
+            // The renewal has deleted the first registration.
+            #expect(deletions(emulator) == 2)
+            #expect(try await registrations(run).isEmpty)
+        }
+    }
+
+    @Test func anEarlierRegistrationThatCannotBeReadIsNotReportedAsMissing() async throws {
+        try await withSignedInResource { emulator, run in
+            try FileManager.default.removeItem(atPath: try await currentFile(emulator, run))
+            for path in try files(run, containing: "redirect_uris") {
+                try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
+            }
+            let removed = try await run(["register", "remove", emulator.resource])
+            #expect(removed.status == 8 && removed.standardError.contains("chmod 600"), "\(removed.standardError)")
+        }
+    }
+
+    @Test func doesNotReportASignOutIfThereAreNoTokens() async throws {
+        try await withSignedInResource { emulator, run in
+            for path in try files(run, containing: #""access_token""#) {
+                try FileManager.default.removeItem(atPath: path)
+            }
+            let removed = try await run(["register", "remove", emulator.resource])
+            #expect(removed.status == 0 && deletions(emulator) == 1, "\(removed.standardError)")
+            #expect(!removed.standardError.contains("Signed out of"), "\(removed.standardError)")
+        }
+    }
+
+    @Test func aDamagedListOfRegistrationsIsNotReportedAsEmpty() async throws {
+        try await withSignedInResource { emulator, run in
+            try damage(try files(run, containing: "\(emulator.origin) \(emulator.origin)"))
+            let shown = try await run(["register", "show"])
+            #expect(shown.status == 0 && shown.standardError.contains("may be incomplete"), "\(shown.standardError)")
+            let removed = try await run(["register", "remove", emulator.resource])
+            #expect(removed.status == 8 && removed.standardError.contains("may remain"), "\(removed.standardError)")
+        }
+    }
+
+    /// A server can issue tokens for resources of several origins.
+    @Test func theRemovalOfADamagedRegistrationDoesNotAffectResourcesOfOtherOrigins() async throws {
+        try await CommandHarness.withResource { emulator, run async throws in
+            #expect(try await run(["login", emulator.resource]).status == 0)
+            try damage(try files(run, containing: "redirect_uris"))
+            try await EmulatorServer.run { origin -> ProtectedResourceEmulator in
+                var settings = ResourceSettings()
+                settings.authorizationServer = emulator.origin
+                return ProtectedResourceEmulator(origin: origin, settings: settings)
+            } _: { other in
+                let login = try await run(["login", other.resource])
+                #expect(login.status == 0, "\(login.standardError)")
+                let removed = try await run(["register", "remove", emulator.resource, "--local"])
+                #expect(
+                    removed.status == 0 && removed.standardError.contains("could not be read, and was removed"),
+                    "\(removed.standardError)"
+                )
+                #expect(try await run(["token", emulator.resource]).status == 4)
+                #expect(try await run(["token", other.resource]).status == 0)
+            }
+        }
+    }
+
+    /// The URL without a path selects every registration for the origin, even if it is also the URL of a resource.
+    @Test func theURLOfAnOriginSelectsEveryRegistration() async throws {
+        var settings = ResourceSettings()
+        settings.deletesRegistrations = true
+        settings.endpoint = "/"
+        try await withSignedInResource(settings) { emulator, run in
+            try damage([try await currentFile(emulator, run)])
+            let failed = try await run(["register", "remove", emulator.origin])
+            #expect(failed.status == 8 && failed.standardError.contains("is damaged"), "\(failed.standardError)")
         }
     }
 }

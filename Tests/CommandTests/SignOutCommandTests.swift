@@ -72,6 +72,15 @@ import Testing
         }
     }
 
+    @Test func aLocalSignOutOfAnUnknownAccountFailsAndRemovesNothing() async throws {
+        try await withUser([:]) { run in
+            let logout = try await run(["logout", "--local", "--account", "nobody"])
+            #expect(logout.status == 4, "\(logout.standardError)")
+            #expect(logout.standardError.contains(#"The account "nobody" is not signed in."#))
+            #expect(try await run(["status"]).status == 0)
+        }
+    }
+
     @Test func theSessionAtTheProviderMayRemainIfNoUserIsSignedIn() async throws {
         try await withUser(["post_logout_redirect_uri": Self.redirect]) { run in
             #expect(try await run(["logout", "--local"]).status == 0)

@@ -74,6 +74,19 @@ import Testing
         }
     }
 
+    @Test(arguments: [#""memory""#, #"{"name": "file", "directory": "tokens"}"#])
+    func aStoreWithoutSharedSessionsFailsTheCheck(_ store: String) async throws {
+        let text = CommandHarness.profile("https://id.example.com", ["store": store])
+        try await CommandHarness.withConfiguration(text) { path, _ in
+            let check = try await CommandHarness.run(
+                ["store", "check", "--config", path],
+                environment: ["PASSWORD": "wonderland"]
+            )
+            #expect(check.status == 1 && check.output.isEmpty, "\(check.output)")
+            #expect(check.standardError.contains("does not support sessions shared by several processes"))
+        }
+    }
+
     @Test func aKeyFileIsNotOverwritten() async throws {
         try await withFixture { fixture in
             let before = try Data(contentsOf: URL(fileURLWithPath: "\(fixture.folder)/one"))

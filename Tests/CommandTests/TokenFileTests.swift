@@ -51,6 +51,27 @@ import Testing
         #expect(clock.pauses.withLock { $0[1] } == .seconds(expected))
     }
 
+    @Test(.timeLimit(.minutes(1))) func aRefreshThatIsCancelledIsNotReported() async {
+        let file = PrivateFile("\(FileManager.default.temporaryDirectory.path)/token-file-\(UUID().uuidString)")
+        let reports = Mutex(0)
+        let (attempts, hasTried) = AsyncStream.makeStream(of: Void.self)
+        let (endless, end) = AsyncStream.makeStream(of: Void.self)
+        defer { end.finish() }
+        let tokenFile = TokenFile(file: file, clock: ImmediateClock()) {
+            hasTried.yield()
+            // Ends when the task is cancelled.
+            for await _ in endless {}
+            throw CancellationError()
+        } report: { _ in
+            reports.withLock { $0 += 1 }
+        }
+        let task = Task { await tokenFile.keepUpToDate(TokenSet(accessToken: Secret("old"))) }
+        for await _ in attempts { break }
+        task.cancel()
+        await task.value
+        #expect(reports.withLock { $0 } == 0)
+    }
+
     @Test(.timeLimit(.minutes(1)), arguments: [AuthError.Code.loginRequired, .networkFailed])
     func repeatedFailuresAreReportedOnceAndTheFileIsUpdatedAfterwards(_ code: AuthError.Code) async throws {
         let file = PrivateFile("\(FileManager.default.temporaryDirectory.path)/token-file-\(UUID().uuidString)")

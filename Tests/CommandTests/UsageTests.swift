@@ -56,20 +56,78 @@ import Testing
         ),
         Line(arguments: ["init", "--scope", "a b"] + client, words: "--scope takes one scope"),
         Line(arguments: ["init", "--redirect-uri", "foo"] + client, words: "--redirect-uri: "),
-        Line(arguments: ["init", "--client-secret-file", "nope"] + client, words: "nope does not exist"),
+        Line(arguments: ["init", "--client-secret-file", "nope"] + client, words: "nope is empty, or cannot be read"),
+        Line(arguments: ["access-token", "check", "--max-age=-1"], words: "--max-age must be a number of seconds"),
+        Line(arguments: ["config", "check", "a.json", "--config", "b.json"], words: "but not both"),
+        Line(
+            arguments: ["dev-idp", "--web-client", "http://127.0.0.1:8400/a?b=1"],
+            words: "--web-client must be a URL without a query or a trailing slash"
+        ),
+        Line(
+            arguments: ["dev-idp", "--web-client", "http://127.0.0.1:8400/"],
+            words: "--web-client must be a URL without a query or a trailing slash"
+        ),
         Line(arguments: ["exec", "echo", "hi"], words: "Put -- before the program: authflow exec -- echo"),
+        Line(arguments: ["exec"], words: "Missing expected argument '-- <command> ...'"),
+        Line(arguments: ["status", "-q", "-v"], words: "--quiet and --verbose cannot be combined"),
+        Line(arguments: ["login", "--scope", "a"], words: "--scope needs that URL or --issuer"),
+        Line(arguments: ["logout", "--resource", "https://a.example"], words: "--resource and --assume-origin need"),
+        Line(arguments: ["status", "--assume-origin"], words: "--resource and --assume-origin need"),
+        Line(arguments: ["login", "work", "--account", "x"], words: "\"work\" is not a URL"),
+        Line(
+            arguments: ["token", "https://a.example", "--client-id", "x"],
+            words: "--client-id and --issuer cannot be combined with the URL"
+        ),
+        Line(arguments: ["status", "--config", "none.json"], words: "It is named on the command line."),
+        Line(arguments: ["status"], words: "neither ./authflow.json nor "),
+        Line(arguments: ["credential", "kubernetes"], words: "but not ./authflow.json"),
         Line(
             arguments: ["exec", "--variable", "LD_PRELOAD"] + client + ["--", "true"],
             words: "LD_PRELOAD is used by"
         ),
+        Line(arguments: ["token", "--min-ttl", "86401"] + client, words: "--min-ttl must be a number of seconds"),
+        Line(arguments: ["token", "https://api.example.com", "--refresh"], words: "--refresh needs a profile"),
+        Line(
+            arguments: ["mcp", "connect", "https://api.example.com", "--silence", "0"],
+            words: "--silence must be a number of seconds"
+        ),
+        Line(arguments: ["register", "new", "https://id.example.com", "--output", ""], words: "--output is empty"),
+        // Standard output or the arguments belong to another program, so the failure is not reported as JSON.
+        Line(arguments: ["exec", "--", "true", "--json"], words: "There is no configuration file"),
+        Line(arguments: ["curl", "https://api.example.com", "--json"], words: "Unknown option '--json'"),
+        Line(
+            arguments: ["exec", "--variable", "DYLD_INSERT_LIBRARIES"] + client + ["--", "true"],
+            words: "DYLD_INSERT_LIBRARIES is used by"
+        ),
+        Line(arguments: ["exec", "--file", "BASH_ENV"] + client + ["--", "true"], words: "BASH_ENV is used by"),
+        Line(arguments: ["exec", "--min-ttl", "86401"] + client + ["--", "true"], words: "from 0 to 86400"),
+        Line(arguments: ["init", "--set", "a=b"] + client, words: "--set needs --preset"),
+        Line(
+            arguments: ["init", "--preset", "gitlab", "--set", "host", "--client-id", "client"],
+            words: "--set needs name=value"
+        ),
+        Line(arguments: ["init", "--register"] + client, words: "--register cannot be combined with --client-id"),
+        Line(
+            arguments: ["login", "--add-account", "--replace-account"] + client,
+            words: "--add-account and --replace-account cannot be combined"
+        ),
+        Line(arguments: ["login", "--acr-values", "a"] + client, words: "need the URL of a resource"),
+        Line(arguments: ["login", "--max-age", "60"] + client, words: "need the URL of a resource"),
+        Line(arguments: ["login", "--max-age=-1", "https://api.example.com"], words: "from 0 to 31536000"),
+        Line(arguments: ["logout", "--local", "--browser"] + client, words: "--local and --browser cannot be"),
+        Line(
+            arguments: ["keys", "show", "pkcs11:token=a;object=b", "--pin-from", "NO_SUCH_VARIABLE"],
+            words: "NO_SUCH_VARIABLE is not set"
+        ),
+        Line(arguments: ["login", "--trace", "."] + client, words: "already exists and was not written by AuthFlow", status: 8),
         Line(
             arguments: ["init", "--output", "no/such/a.json"] + client,
-            words: "its directory does not exist",
+            words: "No such file or directory",
             status: 8
         ),
         Line(
             arguments: ["login", "--trace", "no/such/page.html"] + client,
-            words: "its directory does not exist",
+            words: "No such file or directory",
             status: 8
         ),
     ]

@@ -76,7 +76,10 @@ import Testing
                     #expect(named.status == 0)
                     #expect(try await run(["config", "trust"], in: folder, home: home).status == 0)
                     #expect(try await run(["token"], in: folder, home: home).status == 0)
-                    #expect(try await run(["config", "untrust"], in: folder, home: home).status == 0)
+                    for words in ["is no longer trusted", "was not trusted"] {
+                        let untrusted = try await run(["config", "untrust"], in: folder, home: home)
+                        #expect(untrusted.status == 0 && untrusted.standardError.contains(words))
+                    }
                     #expect(try await run(["token"], in: folder, home: home).status == 2)
                 }
             }
@@ -98,8 +101,45 @@ import Testing
                     #expect(outcome.standardError.contains(#"unknown key "scope". Did you mean "scopes"?"#))
                 }
                 let list = try await run(["config", "trust", "--list"], in: folder, home: home)
-                #expect(list.output.isEmpty)
+                #expect(list.status == 0 && list.output.isEmpty, "\(list.standardError)")
                 #expect(!FileManager.default.fileExists(atPath: trace))
+            }
+        }
+    }
+
+    /// A record for another file, and records without one of their members.
+    @Test(
+        arguments: [
+            (#""path": ""#, #""path": "/other"#, 2, "is not trusted yet"), (#""path""#, #""other""#, 8, "is damaged"),
+            (#""sha256""#, #""other""#, 8, "is damaged"),
+        ] as [(String, String, Int32, String)]
+    )
+    func aWrongRecordMakesNoFileTrusted(_ old: String, _ new: String, _ status: Int32, _ words: String) async throws {
+        try await withHome { home in
+            try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { _, folder in
+                #expect(try await run(["config", "trust"], in: folder, home: home).status == 0)
+                #expect(try await run(["status"], in: folder, home: home).status == 4)
+                let records = "\(home)/.local/share/authflow/trusted-configurations"
+                let names = try FileManager.default.contentsOfDirectory(atPath: records)
+                let name = try #require(names.first { $0.hasSuffix(".json") })
+                let record = "\(records)/\(name)"
+                let text = try String(contentsOfFile: record, encoding: .utf8)
+                try #require(text.contains(old))
+                try Data(text.replacing(old, with: new).utf8).write(to: URL(fileURLWithPath: record))
+                let outcome = try await run(["status"], in: folder, home: home)
+                #expect(outcome.status == status, "\(outcome.standardError)")
+                #expect(outcome.standardError.contains(words), "\(outcome.standardError)")
+            }
+        }
+    }
+
+    @Test func saysThatOthersCanWriteToTheFileInTheWorkingDirectory() async throws {
+        try await withHome { home in
+            try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { path, folder in
+                try FileManager.default.setAttributes([.posixPermissions: 0o666], ofItemAtPath: path)
+                let outcome = try await run(["status"], in: folder, home: home)
+                #expect(outcome.status == 2)
+                #expect(outcome.standardError.contains("chmod go-w authflow.json"), "\(outcome.standardError)")
             }
         }
     }

@@ -10,14 +10,12 @@ struct FailureReport {
     private static let others = ["curl", "mcp", "credential", "exec"]
 
     /// - Returns: nil when no JSON was requested, a result has been printed, or standard output is for another program.
-    init?(_ error: any Error, _ status: ExitCode, arguments: [String] = CommandLine.arguments) {
+    init?(_ error: any Error, arguments: [String] = CommandLine.arguments) {
         let own = ProgramName.arguments(arguments)
         let isFormat = zip(own, own.dropFirst()).contains { $0 == "--format" && $1 == "json" }
         let isOthers = Self.others.contains(own.first ?? "") && own.prefix(2) != ["mcp", "status"]
         guard !Terminal.hasResult, !isOthers else { return nil }
-        guard own.contains("--json") || own.contains("--format=json") || isFormat, !(error is HelperDeclined),
-            status != ExitStatus.signedOutLocallyOnly
-        else { return nil }
+        guard own.contains("--json") || own.contains("--format=json") || isFormat else { return nil }
         if let error = error as? AuthError {
             self.json = .object(error.members)
             return

@@ -80,7 +80,7 @@ import AuthFlowSystem
     }
 
     private static func report(_ error: any Error, _ status: ExitCode) {
-        if status != ExitStatus.success { FailureReport(error, status)?.print() }
+        if status != ExitStatus.success { FailureReport(error)?.print() }
         switch status {
         case ExitStatus.success: Terminal.result(ExitStatus.message(for: error))
         case ExitStatus.cancelled: Terminal.printMessage("Cancelled.")

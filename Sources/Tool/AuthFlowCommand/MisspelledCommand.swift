@@ -22,7 +22,6 @@ struct MisspelledCommand: CommandFailure {
             // The default subcommand may accept any word as its argument.
             guard commands[word] != nil || parent.configuration.defaultSubcommand == nil else { return nil }
             guard let command = commands[word] else {
-                guard word != "help" else { return nil }
                 let near = NearestName.of(word, among: commands.keys.sorted())
                 let shown = DisplayText.sanitized(word, limit: 60)
                 let help = "See: \(path.joined(separator: " ")) --help"
@@ -42,9 +41,9 @@ struct MisspelledCommand: CommandFailure {
         // After options, the first word may be an option's value; in that case, the program follows "--".
         guard !own.isEmpty || !rest.isEmpty else { return nil }
         guard own.isEmpty || !rest.contains("--") else { return nil }
-        let program = own.isEmpty ? ShellWord.line(Array(rest)) : "PROGRAM"
+        let command = own.isEmpty ? "-- \(ShellWord.line(Array(rest)))" : "[OPTIONS] -- PROGRAM"
         self.description =
-            "Put -- before the program: authflow exec -- \(DisplayText.sanitized(program, limit: 200))"
+            "Put -- before the program: authflow exec \(DisplayText.sanitized(command, limit: 200))"
     }
 
     private static func commands(of command: any ParsableCommand.Type) -> [String: any ParsableCommand.Type] {

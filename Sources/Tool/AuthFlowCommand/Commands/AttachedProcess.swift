@@ -24,10 +24,11 @@ enum AttachedProcess {
     }
 
     fileprivate static func failure(_ command: [String], _ number: Int32) -> AuthError {
-        AuthError(
-            .invalidConfiguration,
-            "\(DisplayText.sanitized(command[0])) could not be started: \(unsafe String(cString: strerror(number)))."
-        )
+        // The program was found before, so a file that does not exist is the interpreter of a script.
+        let reason =
+            number == ENOENT
+            ? "The interpreter in its first line does not exist" : unsafe String(cString: strerror(number))
+        return AuthError(.invalidConfiguration, "\(DisplayText.sanitized(command[0])) could not be started: \(reason).")
     }
 
     /// The arguments and the environment as C strings. They are never freed: execve(2) replaces the process, and posix_spawn(3) is called once.
@@ -113,7 +114,7 @@ extension AttachedProcess {
 
     private static func isIgnored(_ number: Int32) -> Bool {
         var action = sigaction()
-        guard unsafe sigaction(number, nil, &action) == 0 else { return false }
+        _ = unsafe sigaction(number, nil, &action)
         return unsafe unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self)
             == unsafeBitCast(SIG_IGN, to: Int.self)
     }

@@ -34,7 +34,6 @@ struct ConfigCommand: AsyncParsableCommand {
             let file = try path.map { try ConfigCommand.file($0) } ?? options.choice.file()
             var findings = CheckFindings()
             for name in try options.profile.map({ [try file.profile($0).name] }) ?? file.profileNames {
-                guard findings.issues.count <= ConfigurationError.limit else { break }
                 try findings.check(name) {
                     let profile = try file.profile(name)
                     _ = try profile.helpers()

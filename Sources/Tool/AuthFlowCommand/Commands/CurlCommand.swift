@@ -66,7 +66,8 @@ struct CurlCommand: AsyncParsableCommand {
         Terminal.result(bytes: response.body)
         guard response.status < 400 else {
             let isRejection = response.status == 401
-            let advice = isRejection ? " \(advice(for: response))" : ""
+            let lacksScope = ResourceChallenge(response)?.demand == .scope
+            let advice = isRejection || lacksScope ? " \(advice(for: response))" : ""
             throw AuthError(
                 isRejection ? .accessTokenRejected : .invalidResponse,
                 "\(Redaction.url(choice.address)) responded with status \(response.status).\(advice)",
@@ -79,8 +80,12 @@ struct CurlCommand: AsyncParsableCommand {
     /// The advice to the user after an API has rejected a profile's token.
     private func advice(for response: TransportResponse) -> String {
         let command = SignInAdvice.command ?? "authflow login"
-        guard let challenge = ResourceChallenge(response), challenge.demand == .authentication else {
-            return "Sign in again: \(command)"
+        guard let challenge = ResourceChallenge(response) else { return "Sign in again: \(command)" }
+        guard challenge.demand == .authentication else {
+            guard challenge.demand == .scope, let scopes = challenge.scopes else { return "Sign in again: \(command)" }
+            let shown = DisplayText.sanitized(scopes.joined(separator: " "), limit: 300)
+            return
+                "The API requires the scopes \"\(shown)\": add them to the profile's \"scopes\", and sign in again: \(command)"
         }
         let values = challenge.acrValues.prefix(8).map { DisplayText.sanitized($0, limit: 60) }.joined(separator: " ")
         let wanted = [

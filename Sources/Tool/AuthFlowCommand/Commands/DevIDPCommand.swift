@@ -57,6 +57,13 @@ struct DevIDPCommand: AsyncParsableCommand {
 
     func validate() throws {
         guard scenario == nil || resource else { throw ValidationError("--scenario needs --resource.") }
+        guard provider == .oidc || !resource else { throw ValidationError("--resource emulates its own provider.") }
+        guard provider == .oidc && !resource || webClient == nil && machineClient == nil else {
+            throw ValidationError("--web-client and --machine-client need --provider oidc, without --resource.")
+        }
+        guard (0...315_360_000).contains(tokenLifetime), (0...315_360_000).contains(refreshLeeway) else {
+            throw ValidationError("--token-lifetime and --refresh-leeway must be from 0 to 315360000 seconds.")
+        }
         if let scenario, ResourceScenario.named(scenario) == nil {
             throw ValidationError(
                 "\"\(scenario)\" is not a scenario. Known: \(ResourceScenario.all.map(\.name).joined(separator: ", "))."

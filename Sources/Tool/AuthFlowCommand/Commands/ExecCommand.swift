@@ -40,7 +40,6 @@ struct ExecCommand: AsyncParsableCommand {
     var command: [String]
 
     func validate() throws {
-        guard !command.isEmpty else { throw ValidationError("Specify the program to run: authflow exec -- PROGRAM") }
         guard [variable != nil, descriptor != nil, file != nil].count(where: { $0 }) < 2 else {
             throw ValidationError("--variable, --descriptor and --file cannot be combined.")
         }
@@ -50,8 +49,9 @@ struct ExecCommand: AsyncParsableCommand {
         for name in [variable, file].compactMap({ $0 }) {
             guard Self.isName(name) else { throw ValidationError("\"\(name)\" is not a valid variable name.") }
             // The dynamic loader and shells interpret these variables, and print values that they cannot use.
-            guard !name.hasPrefix("LD_"), !name.hasPrefix("DYLD_"), !["PATH", "IFS", "ENV", "BASH_ENV"].contains(name)
-            else {
+            let prefixes = ["LD_", "DYLD_", "BASH", "LC_"]
+            let names = ["PATH", "IFS", "ENV", "SHELLOPTS", "LANG", "LANGUAGE"]
+            guard !prefixes.contains(where: name.hasPrefix), !names.contains(name) else {
                 throw ValidationError("\(name) is used by the system or the shell, and cannot hold a token.")
             }
         }
@@ -109,7 +109,10 @@ struct ExecCommand: AsyncParsableCommand {
         // pipe(7): a write beyond the pipe's capacity would block, because no process reads from the pipe yet. The
         // default capacity is at least this large on every supported system.
         guard bytes.count <= 4096 * 4, unsafe pipe(&ends) == 0, SystemCall.write(bytes, to: ends[1]) else {
-            throw AuthError(.storageFailed, "The token is larger than 16 KiB, or could not be written to a pipe.")
+            throw AuthError(
+                .storageFailed,
+                "The token is larger than 16 KiB, or could not be written to a pipe. Use --file instead of --descriptor."
+            )
         }
         close(ends[1])
         if ends[0] != descriptor {
@@ -211,12 +214,9 @@ enum OpenDescriptors {
         let value =
             zip(options, options.dropFirst()).first { $0.0 == "--descriptor" }?.1
             ?? options.first { $0.hasPrefix("--descriptor=") }?.dropFirst("--descriptor=".count).description
-        guard let number = value.flatMap({ Int32($0) }), (3...1023).contains(number), fcntl(number, F_GETFD) == -1
-        else {
-            return
-        }
+        guard let number = value.flatMap({ Int32($0) }), fcntl(number, F_GETFD) == -1 else { return }
         let nothing = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
-        guard nothing >= 0, nothing != number else { return }
+        guard nothing != number else { return }
         _ = dup2(nothing, number)
         close(nothing)
         _ = fcntl(number, F_SETFD, FD_CLOEXEC)

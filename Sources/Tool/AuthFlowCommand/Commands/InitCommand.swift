@@ -66,15 +66,16 @@ struct InitCommand: AsyncParsableCommand {
                 "--client-id is empty. Specify the client ID, or use --register to register a client."
             )
         }
-        guard issuer?.isEmpty != true else { throw ValidationError("--issuer is empty.") }
         for scope in scopes where scope.isEmpty || scope.contains(" ") {
             throw ValidationError("--scope takes one scope, and may be given more than once.")
         }
         if let redirectURI {
             do { _ = try RedirectURI(redirectURI) } catch { throw ValidationError("--redirect-uri: \(error)") }
         }
-        if let clientSecretFile, !FileManager.default.isReadableFile(atPath: clientSecretFile) {
-            throw ValidationError("--client-secret-file: \(clientSecretFile) does not exist, or cannot be read.")
+        if let clientSecretFile,
+            BoundedFile.contents(atPath: clientSecretFile, maximumSize: 64 * 1024)?.isEmpty != false
+        {
+            throw ValidationError("--client-secret-file: \(clientSecretFile) is empty, or cannot be read.")
         }
         guard !register || clientID == nil && clientSecretFile == nil else {
             throw ValidationError("--register cannot be combined with --client-id or --client-secret-file.")
@@ -159,10 +160,11 @@ struct InitCommand: AsyncParsableCommand {
             throw AuthError(.unsupported, "This provider does not support client registration. Specify --client-id.")
         }
         let registrationFile = PrivateFile("\(writer.path).\(profile).registration")
-        guard !registrationFile.exists else {
+        let secretFile = PrivateFile("\(writer.path).\(profile).client-secret")
+        for file in [registrationFile, secretFile] where file.exists {
             throw AuthError(
                 .invalidConfiguration,
-                "\(registrationFile.path) already exists. Move it, or choose another --profile."
+                "\(file.path) already exists. Move it, or choose another --profile."
             )
         }
         let server = AuthorizationServer(issuer: metadata.issuer, transport: ToolEnvironment.transport)
@@ -180,10 +182,9 @@ struct InitCommand: AsyncParsableCommand {
         )
         var members: [String: JSON] = ["client_id": .string(registered.clientID)]
         if let secret = registered.clientSecret {
-            let place = PrivateFile("\(writer.path).\(profile).client-secret")
-            try place.replace(with: Array("\(secret.exposed)\n".utf8))
-            Terminal.printMessage("Warning: \(place.path) contains the client secret. Never commit it.")
-            members["client_secret"] = ["file": .string(place.path)]
+            try secretFile.replace(with: Array("\(secret.exposed)\n".utf8))
+            Terminal.printMessage("Warning: \(secretFile.path) contains the client secret. Never commit it.")
+            members["client_secret"] = ["file": .string(secretFile.path)]
             members["client_authentication"] = .string(registered.authentication.method.rawValue)
         }
         return members

@@ -84,7 +84,7 @@ struct LoginCommand: AsyncParsableCommand {
     func run() async throws {
         UnfinishedClients.note(.signIn)
         // Fail before the sign-in rather than after it.
-        if let trace { try requirePlace(forTrace: trace) }
+        if let trace { try beginTrace(trace) }
         let policy: AccountPolicy =
             addAccount ? .addAccount : replaceAccount ? .replaceAccount : .sameAccount
         var launchEnvironment = LaunchEnvironment.current()
@@ -159,24 +159,23 @@ struct LoginCommand: AsyncParsableCommand {
         }
     }
 
-    private func requirePlace(forTrace path: String) throws(AuthError) {
-        let directory = ConfigurationFile.directory(of: path)
-        var isDirectory = false
-        let isThere = FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory)
-        guard FileManager.default.isWritableFile(atPath: directory), !isThere || !isDirectory else {
-            throw AuthError(
-                .storageFailed,
-                "The trace cannot be written to \(DisplayText.sanitized(path)): it is a directory, its directory does not exist, or you do not have write permission."
-            )
+    private static let traceMark = "<!-- A login, recorded by authflow -->\n"
+
+    /// Creates the file of the trace before the sign-in rather than after it.
+    private func beginTrace(_ path: String) throws(AuthError) {
+        do throws(AuthError) {
+            let mark = Array(Self.traceMark.utf8)
+            try PrivateFile(URL(fileURLWithPath: path).path).write(mark, markedBy: mark)
+        } catch {
+            throw error.withMessage("The trace cannot be written. \(error.message)", because: error)
         }
     }
 
     private func write(_ trace: FlowTrace, to path: String) {
         do {
             let place = URL(fileURLWithPath: path)
-            let mark = "<!-- A login, recorded by authflow -->\n"
-            let page = mark + trace.html(title: "authflow login")
-            try PrivateFile(place.path).write(Array(page.utf8), markedBy: Array(mark.utf8))
+            let page = Self.traceMark + trace.html(title: "authflow login")
+            try PrivateFile(place.path).write(Array(page.utf8), markedBy: Array(Self.traceMark.utf8))
             Terminal.printMessage("The trace was written to \(path).")
         } catch {
             Terminal.printMessage("Warning: the trace could not be written: \(error)")

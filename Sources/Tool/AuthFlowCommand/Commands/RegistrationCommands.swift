@@ -34,33 +34,46 @@ enum RegistrationCommands {
             return all.filter { $0.issuer.isIdentical(to: address) || isMeant && $0.origin == endpoint.origin }
         }
 
+        /// The registrations of an origin with an issuer.
+        struct Found {
+            var registrations: [StoredRegistration] = []
+            /// A message if a registration cannot be read.
+            var damage: String?
+            var isCurrentUnreadable = false
+            /// The client IDs of the earlier registrations that cannot be read.
+            var unreadable: [String] = []
+
+            var clientIDs: [String] { registrations.map(\.clientID) }
+        }
+
         /// The registrations of an origin with an issuer: the current registration, and earlier registrations that signed-in
         /// resources use.
-        /// - Parameter skipsUnreadable: Whether earlier registrations that cannot be read are omitted.
-        /// - Returns: The registrations, and a message if the current registration cannot be read.
+        /// - Parameter skipsUnreadable: Whether registrations that cannot be read are omitted.
         func stored(
             at issuer: String,
             for origin: String,
             config: String?,
             skipsUnreadable: Bool
-        ) async throws -> (registrations: [StoredRegistration], damage: String?) {
+        ) async throws -> Found {
             let registrations = StoredRegistrations(store: store, for: origin)
-            var all: [StoredRegistration] = []
-            var damage: String?
+            var found = Found()
             do {
                 let (current, isDamaged) = try await registrations.current(at: issuer, for: redirectURI)
-                all += [current].compactMap(\.self)
-                if isDamaged { damage = Self.damageMessage(issuer, config) }
-            } catch let error as AuthError where error.code == .credentialUnusable {
-                damage = Self.damageMessage(issuer, config, because: error)
+                found.registrations += [current].compactMap(\.self)
+                if isDamaged { found.damage = Self.damageMessage(issuer, origin, config) }
+            } catch let error as AuthError
+                where error.code == .credentialUnusable || skipsUnreadable && error.code == .storageFailed
+            {
+                found.damage = Self.damageMessage(issuer, origin, config, because: error)
             }
+            found.isCurrentUnreadable = found.damage != nil
             for address in try await KnownResources(store: store).addresses() {
                 guard let endpoint = try? Endpoint(address), endpoint.origin == origin else { continue }
                 var choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
                 choice.usesProfiles = false
                 for known in (try? await choice.client().registeredClients()) ?? []
                 where known.issuer.isIdentical(to: issuer)
-                    && !all.contains(where: { $0.clientID.isIdentical(to: known.clientID) })
+                    && !found.registrations.contains(where: { $0.clientID.isIdentical(to: known.clientID) })
                 {
                     do {
                         let earlier = try await registrations.registration(
@@ -68,27 +81,35 @@ enum RegistrationCommands {
                             for: redirectURI,
                             clientID: known.clientID
                         )
-                        if let earlier { all.append(earlier) }
-                    } catch {
-                        guard skipsUnreadable else { throw error }
+                        if let earlier { found.registrations.append(earlier) }
+                    } catch let error as AuthError
+                        where skipsUnreadable && [.credentialUnusable, .storageFailed].contains(error.code)
+                    {
+                        found.damage = found.damage ?? Self.damageMessage(issuer, origin, config, because: error)
+                        found.unreadable.append(known.clientID)
                     }
                 }
             }
-            return (all, damage)
+            return found
         }
 
         /// The message about a damaged registration.
-        private static func damageMessage(_ issuer: String, _ config: String?, because error: AuthError? = nil)
-            -> String
-        {
-            let command = ShellWord.line(["authflow", "register", "remove", issuer, "--local"] + option(config))
+        private static func damageMessage(
+            _ issuer: String,
+            _ origin: String,
+            _ config: String?,
+            because error: AuthError? = nil
+        ) -> String {
+            // The issuer may also have registrations for other origins, which are intact.
+            let command = ShellWord.line(["authflow", "register", "remove", origin, "--local"] + option(config))
             let name = DisplayText.sanitized(issuer, limit: 300)
             guard let error else {
                 return
                     "The stored registration with \(name) is damaged. To remove it from this machine, run: \(command)"
             }
+            let condition = error.code == .credentialUnusable ? "If the store's key is correct, remove" : "To remove"
             return
-                "The stored registration with \(name) cannot be read: \(error.message) If the store's key is correct, remove the registration from this machine: \(command)"
+                "The stored registration with \(name) cannot be read: \(error.message) \(condition) the registration from this machine, run: \(command)"
         }
 
         /// The client IDs at an issuer with which the user has signed in to a resource; nil if the resource is unknown or its record cannot be read.
@@ -246,32 +267,25 @@ enum RegistrationCommands {
             let context = try Context(config: config)
             var all: [(registrations: StoredRegistrations, stored: StoredRegistration)] = []
             var origins = Set([try Endpoint(address, name: "URL").origin])
-            var unreadable: [(registrations: StoredRegistrations, issuer: String, readable: [String])] = []
+            var unreadable: [(registrations: StoredRegistrations, issuer: String, found: Context.Found)] = []
             var hasOthers = false
             for (issuer, origin) in try await context.registrations(address) {
                 let registrations = StoredRegistrations(store: context.store, for: origin)
                 origins.insert(origin)
-                do {
-                    let (found, damage) = try await context.stored(
-                        at: issuer,
-                        for: origin,
-                        config: config,
-                        skipsUnreadable: local
-                    )
-                    // Other resources of the same origin may use other registrations.
-                    let own = try await context.clients(of: address, at: issuer, config: config)
-                    let isOwn = { (stored: StoredRegistration) in own?.contains(stored.clientID) ?? true }
-                    all += found.filter(isOwn).map { (registrations, $0) }
-                    if !found.isEmpty { hasOthers = true }
-                    let readable = found.map(\.clientID)
-                    guard let damage, own?.allSatisfy(readable.contains) != true else { continue }
-                    guard local else { throw AuthError(.storageFailed, damage) }
-                    unreadable.append((registrations, issuer, readable))
-                } catch let error as AuthError
-                    where local && [.credentialUnusable, .storageFailed].contains(error.code)
-                {
-                    unreadable.append((registrations, issuer, []))
-                }
+                let found = try await context.stored(
+                    at: issuer,
+                    for: origin,
+                    config: config,
+                    skipsUnreadable: local
+                )
+                // Other resources of the same origin may use other registrations.
+                let own = try await context.clients(of: address, at: issuer, config: config)
+                let isOwn = { (stored: StoredRegistration) in own?.contains(stored.clientID) ?? true }
+                all += found.registrations.filter(isOwn).map { (registrations, $0) }
+                if !found.registrations.isEmpty { hasOthers = true }
+                guard let damage = found.damage, own?.allSatisfy(found.clientIDs.contains) != true else { continue }
+                guard local else { throw AuthError(.storageFailed, damage) }
+                unreadable.append((registrations, issuer, found))
             }
             // If the list of the resources is damaged or full, the tokens of other resources are not found.
             let known = KnownResources(store: context.store)
@@ -287,12 +301,12 @@ enum RegistrationCommands {
                 let client = try choice.client()
                 var isConcerned = false
                 for (_, stored) in all where !isConcerned { isConcerned = try await client.hasSignIn(with: stored) }
-                for (_, issuer, readable) in unreadable where !isConcerned {
+                for (_, issuer, found) in unreadable where !isConcerned {
                     isConcerned =
-                        readable.isEmpty
+                        found.registrations.isEmpty
                         ? try await client.hasSignIn(at: issuer)
                         : try await client.registeredClients().contains {
-                            $0.issuer.isIdentical(to: issuer) && !readable.contains($0.clientID)
+                            $0.issuer.isIdentical(to: issuer) && !found.clientIDs.contains($0.clientID)
                         }
                 }
                 guard isConcerned else { continue }
@@ -305,8 +319,13 @@ enum RegistrationCommands {
                 }
                 Terminal.printMessage("Signed out of \(DisplayText.sanitized(resource)) on this machine.")
             }
-            for (registrations, issuer, _) in unreadable {
-                try await registrations.remove(at: issuer, for: context.redirectURI)
+            for (registrations, issuer, found) in unreadable {
+                if found.isCurrentUnreadable {
+                    try await registrations.remove(at: issuer, for: context.redirectURI)
+                }
+                for clientID in found.unreadable {
+                    try await registrations.remove(at: issuer, for: context.redirectURI, clientID: clientID)
+                }
                 Terminal.printMessage(
                     "The registration with \(DisplayText.sanitized(issuer, limit: 300)) could not be read, and was removed from this machine."
                 )
@@ -344,7 +363,7 @@ enum RegistrationCommands {
                 guard !lacksRegistrations else {
                     throw AuthError(
                         .storageFailed,
-                        "No registration was found, but the list of registrations is incomplete, so a registration may remain."
+                        "No registration was found, but the list of registrations is incomplete, so a registration may remain. A sign-in lists it again. Run: \(ShellWord.line(["authflow", "login", address]))"
                     )
                 }
                 // The registrations of its origin belong to other resources, or to a sign-in whose record is missing.

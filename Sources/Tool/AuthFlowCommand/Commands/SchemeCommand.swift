@@ -27,9 +27,9 @@ struct SchemeCommand: AsyncParsableCommand {
             do {
                 try handler.install(program: program, replacing: replace)
             } catch {
-                if !replace, let other = handler.program, other != program {
+                if !replace, let other = handler.handler, other != handler.entryName {
                     Terminal.printMessage(
-                        "To take over the scheme from \(other), run: \(handler.installCommand) --replace"
+                        "To take over the scheme from \(DisplayText.sanitized(other)), run: \(handler.installCommand) --replace"
                     )
                 }
                 throw error

@@ -27,23 +27,26 @@ extension CredentialCommand {
             let client = try options.helperChoice.client()
             let store = try AWSKeys.store(of: profile)
             // The credentials belong to the signed-in user and to this role. If fresh credentials are stored, no request is sent.
-            let credential = try await client.requiredCredential()
+            let credential =
+                client.isWithoutUser
+                ? try await client.freshCredential(lasting: HelperTokens.margin)
+                : try await client.requiredCredential()
             let key = AWSKeys.key(settings, client)
             // Concurrent programs wait for a single request to AWS.
             let keys = try await store.withLease(on: key) { lease in
-                if let bytes = try await store.bytes(under: lease), let stored = AWSKeys(stored: bytes, of: credential),
+                let signIn = AWSKeys.signIn(credential, of: client)
+                if let bytes = try await store.bytes(under: lease), let stored = AWSKeys(stored: bytes, from: signIn),
                     stored.areFresh
                 {
                     return stored
                 }
                 let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
-                let present = try await client.requiredCredential()
-                guard present.account == credential.account, present.signedInAt == credential.signedInAt else {
-                    throw AuthError(.accountMismatch, "Another sign-in has replaced this one. Try again.")
+                guard AWSKeys.signIn(try await client.requiredCredential(), of: client) == signIn else {
+                    throw AuthError(.temporarilyUnavailable, "The user has signed in again in the meantime. Try again.")
                 }
                 let transport = try profile.transport(environment: ToolEnvironment.host.environment)
                 let keys = try await AWSKeys.assumeRole(token, settings, transport)
-                try await store.write(keys.stored(for: credential), under: lease)
+                try await store.write(keys.stored(for: signIn), under: lease)
                 return keys
             }
             try Terminal.result(keys.json)
@@ -64,7 +67,7 @@ struct AWSKeys {
     }
 
     private init?(_ json: JSON, obtainedAt: Date) {
-        guard json["Version"] == 1, let text = json["Expiration"]?.string, let end = Self.date(text) else { return nil }
+        guard let text = json["Expiration"]?.string, let end = Self.date(text) else { return nil }
         self.json = json
         self.end = end
         self.obtainedAt = obtainedAt
@@ -77,23 +80,24 @@ struct AWSKeys {
     }
 
     /// Decodes stored credentials; nil if they were obtained in another sign-in, even by the same user.
-    init?(stored: [UInt8], of credential: Credential) {
+    init?(stored: [UInt8], from signIn: JSON) {
         guard let json = try? JSON(parsing: stored), let keys = json["keys"], let time = json["obtained_at"]?.number,
-            json["sign_in"] == Self.signIn(credential)
+            json["sign_in"] == signIn
         else { return nil }
         self.init(keys, obtainedAt: Date(secondsSince1970: time))
     }
 
-    func stored(for credential: Credential) throws -> [UInt8] {
+    func stored(for signIn: JSON) throws -> [UInt8] {
         try JSON.object([
-            "keys": json, "obtained_at": .double(obtainedAt.timeIntervalSince1970), "sign_in": Self.signIn(credential),
+            "keys": json, "obtained_at": .double(obtainedAt.timeIntervalSince1970), "sign_in": signIn,
         ])
         .serialized()
     }
 
-    /// A value that identifies the sign-in, even if the user is unknown.
-    private static func signIn(_ credential: Credential) -> JSON {
-        [.string(credential.identity?.subject ?? ""), .double(credential.signedInAt.timeIntervalSince1970)]
+    /// A value that identifies the sign-in, even if the user is unknown. The client's own tokens have no user, and each renewal replaces them.
+    static func signIn(_ credential: Credential, of client: AuthClient) -> JSON {
+        if client.isWithoutUser, !client.hasOwner { return ["client"] }
+        return [.string(credential.account.subject ?? ""), .double(credential.signedInAt.timeIntervalSince1970)]
     }
 
     /// The store for the credentials.

@@ -56,7 +56,9 @@ extension CredentialCommand {
         private func erase(_ server: String) async throws {
             guard let found = try profile(for: server) else { return }
             let client = try found.choice.client()
-            guard let credential = try await client.credential(), credential.tokens.refreshToken != nil else { return }
+            guard let credential = try await client.credential(),
+                credential.tokens.refreshToken != nil || client.isWithoutUser
+            else { return }
             _ = try await client.credential(replacing: credential.tokens.accessToken)
         }
 

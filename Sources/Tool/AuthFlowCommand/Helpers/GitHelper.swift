@@ -49,7 +49,7 @@ extension CredentialCommand {
             }
             let client = try found.choice.client()
             guard let credential = try await client.credential(), credential.tokens.accessToken == Secret(token),
-                credential.tokens.refreshToken != nil
+                credential.tokens.refreshToken != nil || client.isWithoutUser
             else { return }
             _ = try await client.credential(replacing: Secret(token))
         }

@@ -170,7 +170,7 @@ struct ConfigurationChoice {
             guard origin == .workingDirectory else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "There is no configuration file at \(DisplayText.sanitized(user, limit: 1000)), and programs such as git do not use ./\(Self.localName). To create one, run: authflow init. Or set AUTHFLOW_CONFIG."
+                    "There is no configuration file at \(DisplayText.sanitized(user, limit: 1000)). To create one, run: authflow init. The helpers of programs such as git use it or the file that AUTHFLOW_CONFIG names, but not ./\(Self.localName)."
                 )
             }
             throw AuthError(

@@ -23,7 +23,7 @@ struct ConfigurationWriter {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "\"\(DisplayText.sanitized(profile, limit: 60))\" cannot be the name of a profile."
+                "\"\(DisplayText.sanitized(profile, limit: 60))\" cannot be the name of a profile, which has 1 to 60 bytes, and no slashes or control characters."
             )
         }
         let directory = ConfigurationFile.directory(of: path)
@@ -50,6 +50,7 @@ struct ConfigurationWriter {
         defer { lock.release() }
         let isNew = !FileManager.default.fileExists(atPath: path)
         let (old, text) = try text(with: members, as: profile)
+        let isTrusted = try isNew || ConfigurationTrust().verdict(on: path, content: old) == .trusted
         // Never writes a file that cannot be read back.
         _ = try ConfigurationFile(
             text: text,
@@ -73,8 +74,8 @@ struct ConfigurationWriter {
             }
             try PrivateFile(path).replace(with: text)
         }
-        // A file that this command has just created needs no review; an untrusted existing file stays untrusted.
-        if isNew, URL(fileURLWithPath: path).lastPathComponent == ConfigurationChoice.localName {
+        // A file that this command has just created, or that was trusted before it added a profile, needs no review; an untrusted file stays untrusted.
+        if isTrusted, URL(fileURLWithPath: path).lastPathComponent == ConfigurationChoice.localName {
             _ = try ConfigurationTrust().trust(path, content: text)
         }
     }

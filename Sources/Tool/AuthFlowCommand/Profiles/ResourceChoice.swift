@@ -194,7 +194,7 @@ struct ResourceChoice: Hashable {
         guard names.count < 2 else {
             throw AuthError(
                 .invalidConfiguration,
-                "Several profiles match \(address): \(names.joined(separator: ", ")). Select one with --profile."
+                "Several profiles match \(Redaction.url(address)): \(names.joined(separator: ", ")). Select one with --profile."
             )
         }
         return names.first
@@ -246,9 +246,6 @@ struct ResourceOptions: ParsableArguments {
                 )
             }
             return
-        }
-        guard profile.issuer == nil else {
-            throw ValidationError("--issuer cannot be combined with a URL, which needs no profile.")
         }
         guard profile.account == nil else {
             throw ValidationError("--account needs a profile, because a URL has only one account.")

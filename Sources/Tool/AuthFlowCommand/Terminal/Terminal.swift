@@ -139,7 +139,7 @@ struct Progress: Sendable {
                 Terminal.printMessage(
                     "A redirect without the expected state was ignored. If the page in the browser shows an error, press Ctrl-C to stop."
                 )
-            } else if let browser = event.details["browser"] {
+            } else if showsSteps, let browser = event.details["browser"] {
                 Terminal.printMessage("Browser: \(DisplayText.sanitized(browser))")
             }
         case (.storing, .failed):

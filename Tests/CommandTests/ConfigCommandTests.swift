@@ -1,0 +1,39 @@
+import CommandHarness
+import Foundation
+import Testing
+
+/// `authflow config check`.
+@Suite struct ConfigCommandTests {
+    /// Only an `authflow.json`, which another person may have placed in the working directory, must be trusted.
+    @Test func configCheckReadsAFileWithAnotherNameWithoutTrust() async throws {
+        let text = CommandHarness.profile("https://id.example.com", ["user_agent": nil])
+        try await CommandHarness.withConfiguration(text) { path, folder in
+            let other = "\(folder)/other.json"
+            try FileManager.default.moveItem(atPath: path, toPath: other)
+            let outcome = try await CommandHarness.run(["config", "check", other], environment: ["HOME": folder])
+            #expect(outcome.status == 0 && outcome.output == "  ok  work\n", "\(outcome.standardError)")
+        }
+    }
+
+    /// A web application uses the store of its profile.
+    @Test func configCheckReportsAnUnusableStoreOnce() async throws {
+        let text = """
+            {
+              "profiles": {
+                "work": {
+                  "provider": "oidc", "issuer": "https://id.example.com", "client_id": "app",
+                  "client_secret": {"command": ["echo", "secret"]}, "redirect_uri": "https://app.example.com/callback",
+                  "store": {"name": "redis", "url": "redis://db.example.com"}
+                }
+              },
+              "server": {"providers": [{"name": "work", "profile": "work"}]}
+            }
+            """
+        try await CommandHarness.withConfiguration(text) { path, _ in
+            let outcome = try await CommandHarness.run(["config", "check", "--config", path])
+            #expect(outcome.status == 2, "\(outcome.standardError)")
+            let lines = outcome.output.split(separator: "\n")
+            #expect(lines.count == 1 && lines.first?.hasPrefix("  !!  work: ") == true, "\(outcome.output)")
+        }
+    }
+}

@@ -1,0 +1,123 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import CommandHarness
+import Foundation
+import Testing
+
+/// `authflow doctor`.
+@Suite struct DoctorCommandTests {
+    private func permissions(of path: String) throws -> Int? {
+        try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
+    }
+
+    private func setPermissions(_ mode: Int, of path: String) throws {
+        try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: path)
+    }
+
+    @Test(arguments: [
+        (["--issuer", "https://id.example.com"], "--issuer needs --client-id"),
+        (["--client-id", "client"], "--client-id needs --issuer"),
+    ]) func fixDoesNotChangeAFileThatIsNotUsed(_ options: [String], _ words: String) async throws {
+        try await CommandHarness.withConfiguration("{}") { path, folder in
+            try setPermissions(0o666, of: path)
+            let outcome = try await CommandHarness.run(
+                ["doctor", "--fix"] + options,
+                environment: ["HOME": folder],
+                folder: folder
+            )
+            #expect(outcome.status == 1 && outcome.output.contains(words), "\(outcome.output)")
+            #expect(try permissions(of: path) == 0o666)
+        }
+    }
+
+    @Test func fixDoesNotChangeADirectory() async throws {
+        try await CommandHarness.withConfiguration("{}") { _, folder in
+            let directory = "\(folder)/directory"
+            try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
+            try setPermissions(0o777, of: directory)
+            let outcome = try await CommandHarness.run(
+                ["doctor", "--fix", "--config", directory],
+                environment: ["HOME": folder]
+            )
+            #expect(outcome.status == 1 && outcome.output.contains("is not a regular file"), "\(outcome.output)")
+            #expect(try permissions(of: directory) == 0o777)
+        }
+    }
+
+    @Test(.enabled(if: geteuid() == 0, "Only root can give a file to another user."))
+    func fixDoesNotChangeAFileOfAnotherUser() async throws {
+        try await CommandHarness.withConfiguration("{}") { path, folder in
+            try setPermissions(0o666, of: path)
+            try #require(unsafe chown(path, 65_534, 65_534) == 0)
+            let outcome = try await CommandHarness.run(
+                ["doctor", "--fix", "--config", path],
+                environment: ["HOME": folder]
+            )
+            #expect(outcome.status == 1 && outcome.output.contains("belongs to another user"), "\(outcome.output)")
+            #expect(try permissions(of: path) == 0o666)
+        }
+    }
+
+    @Test func fixReportsNoChangeIfOnlyTheUserCanWriteToTheFile() async throws {
+        let text = CommandHarness.profile("http://127.0.0.1:1", ["user_agent": nil])
+        try await CommandHarness.withConfiguration(text) { path, folder in
+            try setPermissions(0o644, of: path)
+            let outcome = try await CommandHarness.run(
+                ["doctor", "--fix", "--config", path],
+                environment: ["HOME": folder]
+            )
+            #expect(outcome.output.contains("ok  file"), "\(outcome.output)")
+            #expect(!outcome.output.contains("fixed"), "\(outcome.output)")
+        }
+    }
+
+    struct Comparison: CustomTestStringConvertible {
+        let testDescription: String
+        var responseModes: JSON? = ["query", "fragment"]
+        var keys: [String: String?] = [:]
+        /// The lines that are expected.
+        var lines: [String] = []
+    }
+
+    private static let comparisons = [
+        Comparison(testDescription: "everything is listed"),
+        Comparison(testDescription: "one of two algorithms is listed", keys: algorithms(#"["ES384", "RS256"]"#)),
+        Comparison(testDescription: "the list is missing", responseModes: nil),
+        Comparison(
+            testDescription: "nothing is listed",
+            responseModes: ["fragment"],
+            keys: algorithms(#"["ES384"]"#),
+            lines: [
+                "--  response_mode query, but the provider's response_modes_supported lists fragment",
+                "--  id_token_signing_algorithms ES384, but the provider's id_token_signing_alg_values_supported lists RS256",
+            ]
+        ),
+    ]
+
+    private static func algorithms(_ list: String) -> [String: String?] { ["id_token_signing_algorithms": list] }
+
+    @Test(arguments: comparisons) func reportsASettingThatIsNotInTheMetadata(_ comparison: Comparison) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            emulator.fault = .metadata(
+                .members {
+                    $0["response_modes_supported"] = comparison.responseModes
+                    $0["id_token_signing_alg_values_supported"] = ["RS256"]
+                }
+            )
+            let text = CommandHarness.profile(emulator.issuer, comparison.keys)
+            try await CommandHarness.withConfiguration(text) { path, folder in
+                let outcome = try await CommandHarness.run(
+                    ["doctor", "--config", path],
+                    environment: ["PASSWORD": "wonderland", "HOME": folder]
+                )
+                let lines = outcome.output.split(separator: "\n").map(String.init).filter {
+                    $0.contains("response_mode") || $0.contains("id_token_signing")
+                }
+                #expect(lines == comparison.lines, "\(outcome.output)")
+            }
+        }
+    }
+}

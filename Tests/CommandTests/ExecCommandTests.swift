@@ -1,0 +1,141 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import CommandHarness
+import Foundation
+import Testing
+
+/// `authflow exec`, which passes a token to another program.
+@Suite struct ExecCommandTests {
+    private static let program = CommandHarness.folder.appendingPathComponent("authflow").path
+
+    /// Signs alice in, and runs `body` with the directory of the configuration and a function that runs a shell script with a token.
+    private func signedIn(
+        _ changes: [String: String?] = [:],
+        _ body: (
+            _ emulator: OIDCEmulator,
+            _ folder: String,
+            _ exec: (_ options: [String], _ script: String, _ variables: [String: String]) async throws ->
+                CommandHarness.Outcome
+        ) async throws -> Void
+    ) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, changes)) {
+                path,
+                folder in
+                let environment = ["PASSWORD": "wonderland", "XDG_DATA_HOME": "\(folder)/data"]
+                let login = try await CommandHarness.run(["login", "--config", path], environment: environment)
+                try #require(login.status == 0, "\(login.standardError)")
+                try await body(emulator, folder) { options, script, variables in
+                    try await CommandHarness.run(
+                        ["exec", "--config", path] + options + ["--", "sh", "-c", script],
+                        environment: environment.merging(variables) { $1 },
+                        folder: folder
+                    )
+                }
+            }
+        }
+    }
+
+    @Test(arguments: [[], ["--descriptor", "3"], ["--file", "F"]] as [[String]])
+    func aDPoPBoundTokenIsNotPassedToAProgram(_ options: [String]) async throws {
+        try await signedIn(["dpop": "true"]) { _, _, exec in
+            let outcome = try await exec(options, "echo started", [:])
+            #expect(outcome.status == 1 && outcome.output.isEmpty)
+            #expect(outcome.standardError.contains("bound to a key (DPoP)"), "\(outcome.standardError)")
+        }
+    }
+
+    /// A write beyond the capacity of the pipe would block, because no program reads from the pipe yet.
+    @Test func aTokenOfMoreThan16KiBIsNotWrittenToADescriptor() async throws {
+        try await EmulatorServer.run {
+            let emulator = try OIDCEmulator(issuer: $0)
+            emulator.fault = .tokenResponse(.member("access_token", .string(String(repeating: "t", count: 20_000))))
+            return emulator
+        } _: { emulator in
+            // Without an ID Token, which contains a hash of the access token.
+            let profile = CommandHarness.profile(emulator.issuer, ["scopes": #"["profile"]"#])
+            try await CommandHarness.withConfiguration(profile) { path, _ in
+                let environment = ["PASSWORD": "wonderland"]
+                let login = try await CommandHarness.run(["login", "--config", path], environment: environment)
+                try #require(login.status == 0, "\(login.standardError)")
+                for (options, status, output) in [(["--descriptor", "3"], 8, ""), ([], 0, "20000\n")]
+                    as [([String], Int32, String)]
+                {
+                    let outcome = try await CommandHarness.run(
+                        ["exec", "--config", path] + options + ["--", "sh", "-c", "echo ${#ACCESS_TOKEN}"]
+                    )
+                    #expect(outcome.status == status && outcome.output == output, "\(outcome.standardError)")
+                    #expect(outcome.standardError.contains("larger than 16 KiB") == (status == 8))
+                }
+            }
+        }
+    }
+
+    @Test func reportsADescriptorBeyondTheLimitOnOpenFiles() async throws {
+        try await signedIn { _, folder, _ in
+            let script = #"ulimit -n 256; exec "$0" exec --config authflow.json --descriptor 1023 -- echo started"#
+            let outcome = try await CommandHarness.run(
+                ["-c", script, Self.program],
+                program: "/bin/sh",
+                folder: folder
+            )
+            #expect(outcome.status == 8 && outcome.output.isEmpty)
+            #expect(outcome.standardError.contains("1023 could not be opened"), "\(outcome.standardError)")
+        }
+    }
+
+    /// The tool may have been started with a file at the descriptor that passes the token.
+    @Test func theConfigurationIsReadFromADescriptorBeforeTheTokenReplacesIt() async throws {
+        // The directory of a relative path would be the directory of the descriptor.
+        try await signedIn(["store": nil]) { _, folder, exec in
+            let token = try await exec([], "echo $ACCESS_TOKEN", [:])
+            let script =
+                #"exec "$0" exec --config /dev/fd/3 --descriptor 3 -- sh -c 'cat <&3' 3<authflow.json"#
+            let outcome = try await CommandHarness.run(
+                ["-c", script, Self.program],
+                program: "/bin/sh",
+                environment: ["XDG_DATA_HOME": "\(folder)/data"],
+                folder: folder
+            )
+            #expect(outcome.status == 0 && outcome.output == token.output, "\(outcome.standardError)")
+            #expect(token.output.count > 20)
+        }
+    }
+
+    /// XDG Base Directory Specification: a relative path must be ignored.
+    @Test func theTokenFileIsOnlyInARuntimeDirectoryThatOtherUsersCannotChange() async throws {
+        try await signedIn { _, folder, exec in
+            for (name, mode) in [("private", 0o700), ("shared", 0o777)] {
+                try makeDirectory("\(folder)/\(name)", mode)
+            }
+            for (directory, expected) in [
+                ("\(folder)/private", "\(folder)/private"), ("\(folder)/shared", "/tmp"), ("private", "/tmp"),
+            ] {
+                let outcome = try await exec(["--file", "F"], "dirname $F", ["XDG_RUNTIME_DIR": directory])
+                #expect(outcome.output == "\(expected)\n", "\(outcome.standardError)")
+            }
+        }
+    }
+
+    @Test(arguments: [
+        (#"rm "$F"; mkdir "$F""#, true), (#"rm -r "$XDG_RUNTIME_DIR"; touch "$XDG_RUNTIME_DIR""#, false),
+    ]) func reportsATokenFileOnlyIfItRemains(_ script: String, _ remains: Bool) async throws {
+        try await signedIn { _, folder, exec in
+            try makeDirectory("\(folder)/runtime", 0o700)
+            let outcome = try await exec(["--file", "F"], script, ["XDG_RUNTIME_DIR": "\(folder)/runtime"])
+            #expect(outcome.status == 0)
+            #expect(
+                outcome.standardError.contains("could not be removed") == remains,
+                "\(outcome.standardError)"
+            )
+        }
+    }
+
+    private func makeDirectory(_ path: String, _ mode: Int) throws {
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+        try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: path)
+    }
+}
