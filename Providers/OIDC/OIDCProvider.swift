@@ -97,9 +97,21 @@ extension OIDCProvider: ProviderAdapter {
 }
 
 extension OIDCProvider: UserInfoProviding {
+    /// The `sub` of Azure AD B2C's older policies, which would make all users one account.
+    private static let subjectOfEveryUser = "Not supported currently. Use oid claim."
+
     public func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
         // A verified ID Token is stronger evidence than any other source.
-        guard tokens.verifiedIDToken == nil else { return try await context.identity(for: tokens) }
+        guard tokens.verifiedIDToken == nil else {
+            let identity = try await context.identity(for: tokens)
+            guard identity?.subject != Self.subjectOfEveryUser else {
+                throw AuthError(
+                    .invalidIDToken,
+                    "The provider issues the same subject for every user (\"\(Self.subjectOfEveryUser)\"). Configure its policy to send the user's object ID as \"sub\"."
+                )
+            }
+            return identity
+        }
         switch identitySource {
         case .idToken: return nil
         case .userInfo: return try identity(try await userInfo(for: tokens, in: context))

@@ -13,7 +13,7 @@ extension ProviderPreset {
         registration: [
             "Create an OAuth client ID of the type \"Desktop app\" for programs and apps, or \"Web application\" for servers.",
             "A desktop app needs no redirect URI. Its client_secret is not a secret, but Google requires it: put it into \"client_secret\".",
-            "The device grant needs a client of the type \"TVs and Limited Input devices\".",
+            "The device grant needs a client of the type \"TVs and Limited Input devices\", and \"client_authentication\": \"client_secret_post\".",
         ],
         console: "https://console.cloud.google.com/apis/credentials",
         source: "https://developers.google.com/identity/protocols/oauth2/native-app"

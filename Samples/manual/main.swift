@@ -6,4 +6,5 @@ import AuthFlowTesting
 try await TokenStoreConformance(store: DictionaryStore()).run()
 try await signInAtTheEmulator()
 try await aWrongNonceIsRefused()
+try await conformsWithPlainText()
 print("The listings of the manual work.")

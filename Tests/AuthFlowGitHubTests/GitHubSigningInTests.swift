@@ -66,7 +66,8 @@ import Testing
                 adapter: try environment.provider(),
                 client: try environment.client(),
                 other: try environment.client(user: .hubot),
-                issuesRefreshTokens: false
+                issuesRefreshTokens: false,
+                apiOrigins: ["https://api.github.com"]
             ).run()
         }
     }

@@ -308,6 +308,27 @@ import Testing
         #expect(response == "com.example.app:/callback?\(expected)")
     }
 
+    /// A hidden field with a URL or a random value may contain a word such as "authorize" or "ja".
+    @Test(arguments: [
+        ("/oauth2/authorize?client_id=x", true), ("jA1x-yes", true),
+        ("a random value that contains the word yes", true),
+        ("grant", false), ("allow_access", false),
+    ]) func aDenialIsSentUnlessAHiddenFieldGrants(_ value: String, _ isSent: Bool) async throws {
+        let buttons = "<button name=d value=no>Cancel</button><button name=d value=yes>Allow</button>"
+        let visit = { () async throws -> String in
+            try await self.visit(consent: .deny) { request, body in
+                request.method == .post
+                    ? Self.redirect("com.example.app:/callback?\(body)")
+                    : Self.html("<form method=post><input type=hidden name=h value='\(value)'>\(buttons)</form>")
+            }
+        }
+        if isSent {
+            #expect(try await visit().hasSuffix("d=no"))
+        } else {
+            await expectError(.userAgentFailed) { try await visit() }
+        }
+    }
+
     /// The consent pages of Doorkeeper and GitLab, whose forms are in opposite orders.
     @Test(arguments: [
         (HTMLFormDriver.Consent.allow, true, "d=yes"), (.allow, false, "d=yes"), (.deny, true, "d=no"),

@@ -86,10 +86,13 @@ import Testing
             #expect(try await again.refresh().tokens.accessToken != signIn.credential.tokens.accessToken)
             #expect(try await again.accounts().isEmpty)
             // Two unknown users cannot be distinguished, so neither replaces the other.
+            let before = environment.emulator.requests.count
             for policy in [AccountPolicy.sameAccount, .addAccount] {
                 let error = await #expect(throws: AuthError.self) { try await again.signIn(policy) }
                 #expect(error?.code == .accountMismatch)
             }
+            // The sign-in is rejected before the user is prompted, because its tokens would be lost.
+            #expect(environment.emulator.requests.count == before)
             _ = try await again.signIn(.replaceAccount)
             guard case .done = try await again.signOut().revocation else {
                 Issue.record("The tokens were not revoked.")

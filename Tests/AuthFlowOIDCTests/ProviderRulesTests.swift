@@ -356,11 +356,19 @@ import Testing
         let client = try environment.client(host: time.host)
         _ = try await client.signIn()
         time.advance(3600)
-        guard case .done = try await client.signOut().revocation else {
-            Issue.record("Revocation must succeed, because there is nothing left to revoke.")
-            return
-        }
+        #expect(try await client.signOut().revocation == .nothingToDo)
         #expect(!environment.emulator.requests.contains("POST /revoke"))
+    }
+
+    @Test func sendsTheConfiguredParametersOfRevocationRequests() async throws {
+        let environment = try environment()
+        var settings = try EmulatorEnvironment.registration()
+        settings.parameters[.revocation] = ["client_key": "app"]
+        let client = try environment.client(registration: settings)
+        _ = try await client.signIn()
+        #expect(try await client.signOut().revocation == .done)
+        let requests = environment.emulator.receivedRequests.filter { $0.path == "/revoke" }
+        #expect(!requests.isEmpty && requests.allSatisfy { $0.form["client_key"] == "app" && $0.form["token"] != nil })
     }
 }
 

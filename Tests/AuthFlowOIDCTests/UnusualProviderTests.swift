@@ -3,6 +3,7 @@ import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
 import Expectations
+import Foundation
 import HTTPTypes
 import Testing
 
@@ -39,6 +40,46 @@ import Testing
             time.advance(by: .seconds(environment.emulator.accessTokenLifetime + 1))
             let second = try await client.freshTokens()
             #expect(second.accessToken != first.accessToken && second.refreshToken != first.refreshToken)
+        }
+    }
+
+    /// RFC 6749 section 5.1: the provider "SHOULD provide the expiration time via other means or document the default value".
+    @Test(arguments: [Duration.seconds(7200), nil]) func aDocumentedLifetimeAppliesToTokensWithoutOne(
+        _ lifetime: Duration?
+    )
+        async throws
+    {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            var registration = try EmulatorEnvironment.registration()
+            registration.defaultTokenLifetime = lifetime
+            let client = try environment.client(registration: registration, host: time.host)
+            let expiry = try await client.signIn().credential.tokens.expiresAt
+            environment.emulator.fault = .tokenResponse(.member("expires_in", nil))
+            let withoutLifetime = try await client.signIn().credential.tokens.expiresAt
+            #expect(
+                withoutLifetime
+                    == lifetime.map { time.host.wholeSecond.addingTimeInterval(Double($0.components.seconds)) }
+            )
+            #expect(
+                expiry == time.host.wholeSecond.addingTimeInterval(Double(environment.emulator.accessTokenLifetime))
+            )
+        }
+        expectError(.invalidConfiguration) {
+            try ClientRegistration(clientID: "app") { $0.defaultTokenLifetime = .zero }
+        }
+    }
+
+    /// Azure AD B2C issues this subject to every user of an older policy.
+    @Test func rejectsASubjectThatAllUsersShare() async throws {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .idToken(.claim("sub", "Not supported currently. Use oid claim."))
+            var registration = try EmulatorEnvironment.registration()
+            registration.scopes = ["openid"]
+            let adapter = OIDCProvider(issuer: environment.emulator.issuer)
+            let client = try environment.client(registration: registration, adapter: adapter)
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .invalidIDToken && error?.message.contains("same subject for every user") == true)
         }
     }
 

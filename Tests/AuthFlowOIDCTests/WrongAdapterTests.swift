@@ -15,6 +15,8 @@ import Testing
         case userInfoOfAnother, userInfoOfAnotherByItsOwnName, userInfoOfOne, userInfoWithoutAsking
         case swapsUsersAtARefresh, swapsIdentitiesAtARefresh
         case keepsTheAccessToken, keepsTheRefreshToken, losesTheNewRefreshToken, readsNoRefreshToken, negativeLifetime
+        case sendsTokensElsewhere, sendsTokensInTheURL, sendsTokensInAnotherField, tokenInClaims, tokenInTheSignOutURL
+        case hidesTheIssuer, tokenInAnError, responseInAnError, knowsNobodyAfterAFailure, endsSessionsForClientErrors
         case revokesNothing, revokesTheAccessTokenAlone, revocationUnsupported, revocationFails, dropsTheEndpoint
 
         var rule: String {
@@ -39,6 +41,16 @@ import Testing
             case .keepsTheAccessToken: "new access token"
             case .readsNoRefreshToken: "provider's refresh token must be returned"
             case .negativeLifetime: "not a valid number of seconds"
+            case .sendsTokensElsewhere: "neither the origin of an endpoint"
+            case .sendsTokensInTheURL: "URL of a request must not contain"
+            case .sendsTokensInAnotherField: "header field"
+            case .tokenInClaims: "claims must not contain"
+            case .tokenInTheSignOutURL: "URL of the sign-out page"
+            case .hidesTheIssuer: "responses contain iss"
+            case .tokenInAnError: "error must not contain a token"
+            case .responseInAnError: "error for a response must not contain"
+            case .knowsNobodyAfterAFailure: "does not identify the user"
+            case .endsSessionsForClientErrors: "mapped to invalid_grant"
             case .revokesNothing, .revokesTheAccessTokenAlone: "revoked refresh token must be rejected"
             case .revocationUnsupported, .dropsTheEndpoint: "unless the provider cannot revoke tokens"
             case .revocationFails: "Tokens must be revoked unless"
@@ -63,6 +75,7 @@ import Testing
             switch fault {
             case .renamesInvalidGrant: ["invalid_grant": "temporarily_unavailable"]
             case .renamesSlowDown: ["slow_down": "expired_token"]
+            case .endsSessionsForClientErrors: ["invalid_client": "invalid_grant"]
             default: [:]
             }
         }
@@ -71,10 +84,24 @@ import Testing
             var metadata = try await base.metadata(in: context)
             if fault == .metadataOfAnotherIssuer { metadata.issuer = "https://other.example.com" }
             if fault == .dropsTheEndpoint { metadata.revocationEndpoint = nil }
+            if fault == .hidesTheIssuer {
+                let found = metadata
+                metadata = ProviderMetadata(
+                    issuer: found.issuer,
+                    authorizationEndpoint: found.authorizationEndpoint,
+                    tokenEndpoint: found.tokenEndpoint,
+                    jwksURI: found.jwksURI,
+                    userInfoEndpoint: found.userInfoEndpoint,
+                    revocationEndpoint: found.revocationEndpoint
+                )
+            }
             return metadata
         }
 
         func prepare(_ request: inout ProviderRequest, in context: ProviderContext) {
+            if fault == .tokenInTheSignOutURL, request.purpose == .endSession {
+                request.parameters["access_token"] = request.tokens?.accessToken.exposed
+            }
             guard request.purpose == .authorization else { return }
             if fault == .dropsScopes { request.parameters["scope"] = nil }
             if fault == .changesTheRedirect { request.parameters["redirect_uri"] = "https://elsewhere.example.com/" }
@@ -85,12 +112,34 @@ import Testing
                 let known = try? await base.identity(for: tokens, in: context)
                 return known ?? Identity(issuer: issuer, subject: "0")
             }
+            let token = tokens.accessToken.exposed
+            switch fault {
+            case .sendsTokensElsewhere:
+                let request = TransportRequest(.get, "https://elsewhere.example.com/me")
+                _ = try? await context.resource(request, with: tokens)
+            case .sendsTokensInTheURL:
+                _ = try? await context.send(TransportRequest(.get, Endpoint("\(issuer)/userinfo?token=\(token)")))
+            case .sendsTokensInAnotherField:
+                var request = try TransportRequest(.get, Endpoint("\(issuer)/userinfo"))
+                request.head.headerFields[.referer] = token
+                _ = try? await context.send(request)
+            case .tokenInAnError, .knowsNobodyAfterAFailure:
+                do {
+                    return try await base.identity(for: tokens, in: context)
+                } catch {
+                    guard fault == .tokenInAnError else { return nil }
+                    throw AuthError(.invalidUserInfo, "The request with \(token) failed.")
+                }
+            default: break
+            }
             guard let known = try await base.identity(for: tokens, in: context) else { return nil }
             func named(_ subject: String) -> Identity {
                 Identity(issuer: issuer, subject: subject, claims: known.claims)
             }
             switch fault {
             case .knowsNobody: return nil
+            case .tokenInClaims:
+                return Identity(issuer: issuer, subject: known.subject, claims: ["token": .string(token)])
             case .emptySubject: return named("")
             case .userInfoOfAnotherByItsOwnName:
                 let claims: JSON = ["uid": .string(known.subject)]
@@ -130,6 +179,9 @@ import Testing
             if fault == .hidesErrors, response.status != 200 {
                 throw AuthError(.invalidResponse, "Something went wrong.")
             }
+            if fault == .responseInAnError, (try? response.parameters()) == nil {
+                throw AuthError(.invalidResponse, "Not JSON: \(String(decoding: response.http.body, as: UTF8.self))")
+            }
             guard response.status == 200 else { return try response.parameters() }
             var members = try response.parameters().object ?? [:]
             switch response.purpose {
@@ -168,6 +220,7 @@ import Testing
         let adapter = WrongAdapter(fault: fault)
         var values = try EmulatorEnvironment.registration()
         values.scopes = ["profile", "offline_access"]
+        values.postLogoutRedirectURI = values.redirectURIs.first
         return ProviderConformance(
             adapter: adapter,
             client: try environment.client(registration: values, adapter: adapter),

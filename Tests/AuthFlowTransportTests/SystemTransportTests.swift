@@ -62,6 +62,23 @@ import Testing
         #expect(response.head.headerFields[.location] == "/elsewhere")
     }
 
+    @Test func sendsTheProductNameUnlessTheRequestHasAUserAgent() async throws {
+        var settings = NetworkSettings()
+        settings.productName = "com.example.app/1.2 (admin@example.com)"
+        let transport = SystemTransport(settings)
+        try await serve { request, _ in
+            self.response(200, body: Array((request.headerFields[.userAgent] ?? "").utf8))
+        } _: { origin in
+            let endpoint = try Endpoint("\(origin)/")
+            let answers = [
+                try await SystemTransport().send(TransportRequest(.get, endpoint)),
+                try await transport.send(TransportRequest(.get, endpoint)),
+                try await transport.send(TransportRequest(.get, endpoint, headerFields: [.userAgent: "own"])),
+            ].map { String(decoding: $0.body, as: UTF8.self) }
+            #expect(answers == ["AuthFlow", settings.productName, "own"])
+        }
+    }
+
     @Test func doesNotStoreCookies() async throws {
         let second = try await serve { request, _ in
             self.response(200, [.setCookie: "a=1; Path=/"], body: Array((request.headerFields[.cookie] ?? "none").utf8))

@@ -4,7 +4,7 @@ import Testing
 
 /// `authflow config check`.
 @Suite struct ConfigCommandTests {
-    /// Only an `authflow.json`, which another person may have placed in the working directory, must be trusted.
+    /// Only an `authflow.json`, which may have been placed in the working directory by others, must be trusted.
     @Test func configCheckReadsAFileWithAnotherNameWithoutTrust() async throws {
         let text = CommandHarness.profile("https://id.example.com", ["user_agent": nil])
         try await CommandHarness.withConfiguration(text) { path, folder in

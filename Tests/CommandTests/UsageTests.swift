@@ -119,10 +119,14 @@ import Testing
             arguments: ["keys", "show", "pkcs11:token=a;object=b", "--pin-from", "NO_SUCH_VARIABLE"],
             words: "NO_SUCH_VARIABLE is not set"
         ),
-        Line(arguments: ["login", "--trace", "."] + client, words: "already exists and was not written by AuthFlow", status: 8),
+        Line(
+            arguments: ["login", "--trace", "."] + client,
+            words: "already exists and was not written by AuthFlow",
+            status: 8
+        ),
         Line(
             arguments: ["init", "--output", "no/such/a.json"] + client,
-            words: "No such file or directory",
+            words: "its directory does not exist",
             status: 8
         ),
         Line(

@@ -10,6 +10,9 @@ public enum AccountPolicy: Sendable, Hashable {
     case replaceAccount
 }
 
+/// The provider does not identify users, so a second account cannot be added.
+package struct UnknownUser: Error {}
+
 extension StoredAccounts {
     /// The account that a sign-in replaces; nil for none.
     /// - Parameter name: The name of the account that the client is limited to; nil for the current account.
@@ -21,12 +24,7 @@ extension StoredAccounts {
     ) throws(AuthError) -> AccountID? {
         guard let other = other(than: credential.account, name) else { return nil }
         if policy == .replaceAccount { return other }
-        if other == credential.account {
-            throw AuthError(
-                .accountMismatch,
-                "A user is already signed in, and the provider does not indicate whether this is the same user. Sign out first, or choose to replace the account."
-            )
-        }
+        if other == credential.account { throw Self.unknownUserError }
         guard policy == .addAccount else {
             if case .ended(let session)? = entry(of: other) {
                 throw AuthError(
@@ -40,6 +38,15 @@ extension StoredAccounts {
             )
         }
         return nil
+    }
+
+    /// The error for a sign-in while an unknown user is signed in.
+    static var unknownUserError: AuthError {
+        AuthError(
+            .accountMismatch,
+            "A user is already signed in, and the provider does not indicate whether this is the same user. Sign out first, or choose to replace the account.",
+            underlyingError: UnknownUser()
+        )
     }
 
     /// Whether an account is known to differ from the client's account.

@@ -171,8 +171,8 @@ struct CredentialRefresh {
         let reason = error.providerError.map { "\($0)" } ?? status ?? error.message
         let hint =
             if ["unauthorized_client", "unsupported_grant_type"].contains(name) {
-                " The client may have been registered without the refresh_token grant."
-            } else if error.providerError == nil, error.status == 401 {
+                " If that fails too, check the client's secret or key, and that the client is registered for the refresh_token grant."
+            } else if error.status == 401 {
                 " If that fails too, check the client's secret or key."
             } else {
                 ""
@@ -276,6 +276,10 @@ struct CredentialRefresh {
         let codes = [
             "invalid_client", "invalid_scope", "invalid_dpop_proof", "use_dpop_nonce", "server_error",
             "temporarily_unavailable", "slow_down",
+            // Names that providers send with status 200 instead of a server error or a rate limit.
+            "fatal_error", "internal_error", "internal_server_error", "rate_limited", "rate_limit_exceeded",
+            "ratelimited",
+            "request_timeout", "service_unavailable",
         ]
         return error.code == .providerRejected && name.map(codes.contains) == true
     }

@@ -48,6 +48,14 @@ extension ManagedCredential {
         publish(.signedIn(credential.identity), of: credential.account)
     }
 
+    /// Rejects a sign-in of a user who cannot be distinguished from the one who is signed in, because its tokens could not be stored.
+    /// - Throws: ``AuthError`` with `account_mismatch`.
+    package func requireNoUnknownUser() async throws {
+        let accounts = try await accounts()
+        guard let known = accounts.entry(account), known.account.subject == nil, known.credential != nil else { return }
+        throw StoredAccounts.unknownUserError
+    }
+
     /// Whether an account is known to differ from the signed-in account. A sign-in with the policy
     /// ``AccountPolicy/sameAccount`` rejects such an account.
     package func isOtherAccount(_ signedIn: AccountID) async throws -> Bool {

@@ -44,7 +44,7 @@ public struct CertificateBinding: Sendable {
 
     /// Checks that an access token is not bound to a different certificate, if the token can be decoded.
     /// - Parameter isRequired: Whether to reject a token that can be decoded but is not bound to a certificate.
-    /// - Throws: ``AuthError`` with `invalid_reply`.
+    /// - Throws: ``AuthError`` with `invalid_response`.
     package func check(_ accessToken: Secret, isRequired: Bool) throws(AuthError) {
         // Section 3.1: "the hash of the certificate ... in the x5t#S256 member of cnf". An access token that is not a JWT is
         // opaque to the client.

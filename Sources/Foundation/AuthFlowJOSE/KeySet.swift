@@ -62,7 +62,7 @@ package struct JWKSet: Sendable {
     var encryptionKeys: [EncryptionKey] { members.compactMap(EncryptionKey.init) }
 
     /// Parses a key set and omits the keys that cannot be used here.
-    /// - Throws: ``AuthError`` with `invalid_reply` when the document is not a key set, or has too many keys.
+    /// - Throws: ``AuthError`` with `invalid_response` when the document is not a key set, or has too many keys.
     package init(_ json: JSON) throws(AuthError) {
         guard let keys = json["keys"]?.array else {
             throw AuthError(.invalidResponse, "The provider's key set has no \"keys\" array (RFC 7517 section 5).")

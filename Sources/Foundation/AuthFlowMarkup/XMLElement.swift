@@ -14,7 +14,7 @@ package struct XMLElement: Sendable {
     /// Parses a document with libxml2, which is loaded on first use.
     /// - Parameter service: The name of the service that sent the response, for messages.
     /// - Returns: The root element.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_reply`.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_response`.
     package static func root(of bytes: [UInt8], from service: String) throws(AuthError) -> XMLElement {
         guard authflow_markup_open() else {
             throw AuthError(

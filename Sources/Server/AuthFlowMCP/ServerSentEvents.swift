@@ -32,7 +32,7 @@ struct ServerSentEventReader {
 
     /// Parses the next part of the stream.
     /// - Returns: The events that this part completes.
-    /// - Throws: ``AuthFlow/AuthError`` with `invalid_reply` when an event is too large.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_response` when an event is too large.
     mutating func read(_ part: [UInt8]) throws(AuthError) -> [ServerSentEvent] {
         var events: [ServerSentEvent] = []
         var rest = part[...]

@@ -78,7 +78,7 @@ enum ServerKeys {
         "cookie_name",
         .text,
         default: "__Host-Http-authflow",
-        "The name of the session cookie. Over TLS it must begin with __Host-."
+        "The name of the session cookie. Over TLS it must begin with __Host-; over plain HTTP (allow_plain_http_on_loopback), such a prefix is omitted."
     )
     static let sameSite = ConfigurationKey(
         "same_site",

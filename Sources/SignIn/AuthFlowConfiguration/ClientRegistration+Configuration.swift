@@ -33,6 +33,7 @@ extension ClientRegistration {
         values.trustedAudiences = try configuration[keys.trustedAudiences]
         values.requestsUserInfoAtSignIn = try configuration[keys.requestsUserInfoAtSignIn]
         values.clockLeeway = try configuration[keys.clockLeeway]
+        values.defaultTokenLifetime = try configuration[keys.defaultTokenLifetime]
         values.postLogoutRedirectURI = try configuration[keys.postLogoutRedirectURI]
         values.sendsClientIDAtSignOut = try configuration[keys.sendsClientIDAtSignOut]
         values.sendsIDTokenAtSignOut = try configuration[keys.sendsIDTokenAtSignOut]

@@ -84,8 +84,20 @@ extension NetworkSettings {
             "The maximum number of concurrent requests to one host; further requests wait. Token requests and API calls are counted separately."
         )
 
+        static let productName = ConfigurationKey(
+            "product_name",
+            .parsed { text throws(AuthError) in
+                guard !text.isEmpty, text.utf8.count <= 256, text.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
+                    throw AuthError(.invalidConfiguration, "this is not a product name of 1 to 256 ASCII characters")
+                }
+                return text
+            },
+            default: NetworkSettings().productName,
+            "The User-Agent header field of requests, which some APIs require to identify the program: com.example.app/1.2 (admin@example.com). Default: AuthFlow."
+        )
+
         package static let all: [any AnyConfigurationKey] = [
-            proxy, certificateAuthorities, clientCertificate, addresses, connectionsPerHost,
+            proxy, certificateAuthorities, clientCertificate, addresses, connectionsPerHost, productName,
         ]
 
         static let declarations = all.map(\.declaration)
@@ -120,6 +132,7 @@ extension NetworkSettings {
         for (name, address) in try configuration[Keys.addresses] { addresses[name.lowercased()] = address }
         connectionsPerHost = try configuration[Keys.connectionsPerHost]
         maximumConnections = max(maximumConnections, connectionsPerHost)
+        productName = try configuration[Keys.productName]
     }
 
     private static func requireHostAndPort(_ text: String) throws(AuthError) {

@@ -222,6 +222,11 @@ public enum ProfileKeys {
         default: .seconds(60),
         "The allowed clock skew between this machine and the provider, in seconds."
     )
+    static let defaultTokenLifetime = ConfigurationKey(
+        "default_token_lifetime",
+        ConfigurationValue<Duration>.seconds(1...31_536_000),
+        "The lifetime of access tokens, in seconds, if the provider documents it but does not send expires_in. Default: such a token is used until it is rejected."
+    )
     static let freshnessMargin = ConfigurationKey(
         "freshness_margin",
         .seconds(0...3600),
@@ -306,7 +311,8 @@ public enum ProfileKeys {
             redirectURI, responseMode, pushedRequests,
             repeatedPushedParameters,
             signsRequests, requestEncryption, securityProfile,
-            idTokenSigningAlgorithms, trustedAudiences, requestsUserInfoAtSignIn, clockLeeway, freshnessMargin, account,
+            idTokenSigningAlgorithms, trustedAudiences, requestsUserInfoAtSignIn, clockLeeway,
+            defaultTokenLifetime, freshnessMargin, account,
             postLogoutRedirectURI,
             sendsClientIDAtSignOut, sendsIDTokenAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters,
             CredentialHelperSettings.key,

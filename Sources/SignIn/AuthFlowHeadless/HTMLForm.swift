@@ -150,9 +150,11 @@ struct HTMLForm: Sendable {
     var grantsByDefault: Bool {
         parameters(pressing: nil).pairs.contains { pair in
             let isSet = ["1", "on", "true"].contains(pair.value.lowercased())
+            // A URL or a random value may contain such a word by chance.
+            let isWords = pair.value.count <= 30 && pair.value.allSatisfy { $0.isLetter || " _-".contains($0) }
             // In OpenID Connect, `consent` is a value of the parameter `prompt`.
             return !pair.name.lowercased().contains("remember") && pair.value.lowercased() != "consent"
-                && ButtonText(isSet ? pair.name : pair.value).decision == .grant
+                && (isSet || isWords) && ButtonText(isSet ? pair.name : pair.value).decision == .grant
         }
     }
 

@@ -92,7 +92,7 @@ public struct DynamicRegistration: Sendable {
     ///   - request: The metadata of the client.
     ///   - initialAccessToken: The initial access token, if the provider requires one; nil for none.
     /// - Throws: ``AuthError`` with `unsupported` when the provider does not support registration, `provider_rejected` when it rejects this
-    ///   client, `invalid_reply` when the response does not conform to RFC 7591 or does not match the request.
+    ///   client, `invalid_response` when the response does not conform to RFC 7591 or does not match the request.
     public func register(_ request: Request, initialAccessToken: Secret? = nil) async throws -> Registered {
         let path: EndpointPath = \.registrationEndpoint
         let metadata = try await server.metadata(with: path)

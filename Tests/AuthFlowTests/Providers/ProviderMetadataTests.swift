@@ -43,6 +43,17 @@ import Testing
         #expect(!metadata.sendsIssuerInResponses)
     }
 
+    /// An adapter cannot disable the check of `iss`.
+    @Test func aDocumentThatAnnouncesTheIssuerInResponsesTakesPrecedence() throws {
+        var metadata = try metadata(["authorization_response_iss_parameter_supported": true])
+        metadata.sendsIssuerInResponses = false
+        #expect(metadata.sendsIssuerInResponses)
+        var declared = ProviderMetadata(issuer: "https://id.example.com", sendsIssuerInResponses: true)
+        #expect(declared.sendsIssuerInResponses)
+        declared.sendsIssuerInResponses = false
+        #expect(!declared.sendsIssuerInResponses)
+    }
+
     private static let aliased: JSON = [
         "issuer": "https://id.example.com", "token_endpoint": "https://id.example.com/token",
         "userinfo_endpoint": "https://id.example.com/userinfo",

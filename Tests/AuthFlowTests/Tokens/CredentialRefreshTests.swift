@@ -152,7 +152,7 @@ import Testing
         (rejection("unauthorized_client", 400), "provider_rejected, stores rejection count 1, backs off"),
         (rejection("unauthorized_client", 403), "provider_rejected, stores rejection count 1, backs off"),
         (rejection("invalid_refresh_token", 200), "provider_rejected, stores rejection count 1, backs off"),
-        (AuthError(.invalidResponse, "", status: 403), "invalid_reply, stores nothing, backs off"),
+        (AuthError(.invalidResponse, "", status: 403), "invalid_response, stores nothing, backs off"),
         (rejection("Forbidden", 403), "provider_rejected, stores nothing, backs off"),
         (rejection("Not Found", 404), "provider_rejected, stores nothing, backs off"),
         (rejection("forbidden", 403), "provider_rejected, stores nothing, backs off"),
@@ -161,10 +161,12 @@ import Testing
         (AuthError(.assertionUnusable, "", status: 400), "assertion_unusable, stores nothing, backs off"),
         (rejection("interaction_required", 400), "login_required, stores rejection count 2, backs off, expired"),
         (rejection("mfa_required", 403), "login_required, stores rejection count 2, backs off, expired"),
+        (rejection("ratelimited", 200), "provider_rejected, stores nothing, backs off"),
+        (rejection("internal_error", 200), "provider_rejected, stores nothing, backs off"),
         (rejection("server_error", 400), "provider_rejected, stores nothing, backs off"),
         (rejection("an unknown code", 502), "provider_rejected, stores nothing, backs off"),
-        (AuthError(.invalidResponse, "", status: 404), "invalid_reply, stores nothing, backs off"),
-        (AuthError(.invalidResponse, "", status: 400), "invalid_reply, stores rejection count 1, backs off"),
+        (AuthError(.invalidResponse, "", status: 404), "invalid_response, stores nothing, backs off"),
+        (AuthError(.invalidResponse, "", status: 400), "invalid_response, stores rejection count 1, backs off"),
         (AuthError(.invalidUserInfo, ""), "invalid_user_info, stores rejection count 1, backs off"),
         (rejection("an unknown code", 401), "provider_rejected, stores rejection count 1, backs off"),
     ])
@@ -211,7 +213,7 @@ import Testing
         #expect(after(Self.unavailable) == "temporarily_unavailable, stores nothing, backs off for all")
         // Only the refresh of the main token shows whether the session has ended.
         let empty = AuthError(.invalidResponse, "", status: 400)
-        #expect(after(empty) == "invalid_reply, stores nothing, backs off for this resource")
+        #expect(after(empty) == "invalid_response, stores nothing, backs off for this resource")
     }
 
     /// A rejected refresh that checks whether the session has ended is counted even if the old tokens are usable.
@@ -224,7 +226,7 @@ import Testing
         }
         #expect(after(0) == "old, stores nothing, backs off")
         refresh.isConfirmation = true
-        #expect(after(0) == "invalid_reply, stores rejection count 1, backs off")
+        #expect(after(0) == "invalid_response, stores rejection count 1, backs off")
         #expect(after(1) == "login_required, stores rejection count 2, backs off")
     }
 

@@ -73,7 +73,7 @@ extension AuthError {
         /// The provider responded with an OAuth error, which is in ``AuthError/providerError``.
         public static let providerRejected = Self(rawValue: "provider_rejected")
         /// A response from the provider does not conform to its specification.
-        public static let invalidResponse = Self(rawValue: "invalid_reply")
+        public static let invalidResponse = Self(rawValue: "invalid_response")
         /// The redirect URL is not an authorization response to this sign-in.
         public static let invalidCallback = Self(rawValue: "invalid_callback")
         /// The ID Token failed a check, named in the message.

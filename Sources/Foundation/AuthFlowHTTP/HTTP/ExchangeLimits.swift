@@ -7,7 +7,7 @@ package enum ExchangeLimits {
     ///
     /// A request waits for a connection for at most its timeout, and then fails without being sent. Once it has been sent, the full timeout
     /// applies again to its response, because a late token response may contain the only copy of a refresh token.
-    /// - Throws: Any error thrown by ``HTTPTransport/send(_:)``, or ``AuthError`` with `timed_out`, or with `invalid_reply`
+    /// - Throws: Any error thrown by ``HTTPTransport/send(_:)``, or ``AuthError`` with `timed_out`, or with `invalid_response`
     ///   for a redirect.
     package static func send(
         _ call: TransportRequest,

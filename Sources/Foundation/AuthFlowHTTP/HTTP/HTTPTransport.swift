@@ -16,7 +16,7 @@ public import HTTPTypes
 public protocol HTTPTransport: Sendable {
     /// Sends a request and returns the whole response.
     /// - Throws: ``AuthError`` with `network_failed` when no response arrived, `timed_out` when it took too long,
-    ///   `invalid_reply` when it is larger than the request allows; `CancellationError` when the task is cancelled.
+    ///   `invalid_response` when it is larger than the request allows; `CancellationError` when the task is cancelled.
     func send(_ call: TransportRequest) async throws -> TransportResponse
 
     /// Sends a request and returns the response as soon as its status and headers have arrived, for event streams.

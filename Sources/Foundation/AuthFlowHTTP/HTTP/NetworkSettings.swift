@@ -33,6 +33,10 @@ public struct NetworkSettings: Sendable {
     /// The maximum number of concurrent requests to all hosts combined, for each ``ConnectionPool``; default: 256.
     public var maximumConnections = 256
 
+    /// The `User-Agent` header field of requests that have none; default: `AuthFlow`. Some APIs reject or limit requests without a field that
+    /// identifies the program, such as `com.example.app/1.2 (admin@example.com)`.
+    public var productName = "AuthFlow"
+
     /// Creates settings with default values.
     public init() {}
 

@@ -166,7 +166,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
 
     /// Reads the rest of the body.
     /// - Parameter limit: The maximum number of bytes.
-    /// - Throws: ``AuthError`` with `invalid_reply` when the body is larger.
+    /// - Throws: ``AuthError`` with `invalid_response` when the body is larger.
     public func collect(upTo limit: Int) async throws -> [UInt8] {
         var bytes: [UInt8] = []
         for try await part in self {

@@ -13,7 +13,7 @@ extension TransportResponse {
 
     /// The body as a JSON object.
     /// - Parameter source: The server that responded, for the message.
-    /// - Throws: ``AuthError`` with `invalid_reply` when the body is not acceptable JSON; the message never quotes it.
+    /// - Throws: ``AuthError`` with `invalid_response` when the body is not acceptable JSON; the message never quotes it.
     public func json(from source: String) throws(AuthError) -> JSON {
         let json: JSON
         do throws(JSONError) {

@@ -212,6 +212,6 @@ public struct ServerContext: Sendable {
     }
 
     /// Sends a request with limits on time and size, without following redirects.
-    /// - Throws: Any error thrown by ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_reply` for a redirect.
+    /// - Throws: Any error thrown by ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_response` for a redirect.
     public func send(_ request: TransportRequest) async throws -> TransportResponse { try await sendRequest(request) }
 }

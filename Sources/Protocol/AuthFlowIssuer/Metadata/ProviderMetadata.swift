@@ -40,8 +40,14 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `pushed_authorization_request_endpoint` (RFC 9126).
     public var pushedAuthorizationRequestEndpoint: Endpoint?
 
-    /// `authorization_response_iss_parameter_supported` (RFC 9207): every authorization response must then contain `iss`.
-    public var sendsIssuerInResponses: Bool
+    /// `authorization_response_iss_parameter_supported` (RFC 9207): every authorization response must then contain `iss`. It remains true if the
+    /// metadata document states it.
+    public var sendsIssuerInResponses: Bool {
+        get { documentSendsIssuer || declaresIssuer }
+        set { declaresIssuer = newValue }
+    }
+    private var documentSendsIssuer = false
+    private var declaresIssuer: Bool
 
     /// `require_pushed_authorization_requests` (RFC 9126 section 5): the provider accepts only pushed requests.
     public var requiresPushedRequests: Bool
@@ -107,7 +113,7 @@ public struct ProviderMetadata: Sendable, Hashable {
         self.revocationEndpoint = revocationEndpoint
         self.deviceAuthorizationEndpoint = deviceAuthorizationEndpoint
         self.registrationEndpoint = registrationEndpoint
-        self.sendsIssuerInResponses = sendsIssuerInResponses
+        self.declaresIssuer = sendsIssuerInResponses
         self.requiresPushedRequests = false
         self.json = [:]
     }
@@ -119,7 +125,7 @@ public struct ProviderMetadata: Sendable, Hashable {
         self.init(issuer: issuer)
         let home = try? Endpoint(issuer, name: "issuer")
         for (name, path) in Self.namedEndpoints { self[keyPath: path] = try Self.endpoint(name, in: json, of: home) }
-        self.sendsIssuerInResponses = try Self.flag("authorization_response_iss_parameter_supported", in: json)
+        self.documentSendsIssuer = try Self.flag("authorization_response_iss_parameter_supported", in: json)
         self.codeChallengeMethods = try Self.strings("code_challenge_methods_supported", in: json)
         self.tokenEndpointAuthMethods = try Self.strings("token_endpoint_auth_methods_supported", in: json)
         self.idTokenSigningAlgorithms = try Self.strings("id_token_signing_alg_values_supported", in: json)

@@ -82,7 +82,7 @@ extension ProviderAdapter {
 public protocol ResponseParsing: ProviderAdapter {
     /// Parses the parameters of a response, including `error`, and returns them under their standard names. Called for
     /// responses from the token, device authorization, revocation and introspection endpoints; it must not block.
-    /// - Throws: ``AuthError`` with `invalid_reply` when the response cannot be parsed.
+    /// - Throws: ``AuthError`` with `invalid_response` when the response cannot be parsed.
     func parameters(of response: ProviderResponse) throws -> JSON
 }
 
@@ -194,7 +194,7 @@ public struct ProviderContext: Sendable {
 
     /// Sends a request with limits on time and size, without following redirects. If the response is an error, the secrets of the request are
     /// redacted from it: the credentials in the `Authorization` field, and the parameters of the body that are tokens, codes or passwords.
-    /// - Throws: Any error thrown by ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_reply` for a redirect.
+    /// - Throws: Any error thrown by ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_response` for a redirect.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         try await client.send(request).redactingSecrets(of: request)
     }
@@ -216,7 +216,7 @@ public struct ProviderContext: Sendable {
     ///   - tokens: The tokens.
     /// - Returns: A response with status 200.
     /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
-    ///   provider limits the request rate or reports a server error, `invalid_reply` for any other status.
+    ///   provider limits the request rate or reports a server error, `invalid_response` for any other status.
     public func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         try await client.resource(request, with: tokens)
     }

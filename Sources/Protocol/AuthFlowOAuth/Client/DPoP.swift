@@ -168,7 +168,7 @@ extension OAuthClient {
     /// Sends a request to one of the provider's resources with the access token.
     /// - Returns: A response with status 200.
     /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
-    ///   provider limits the request rate or reports a server error, `invalid_reply` for any other status.
+    ///   provider limits the request rate or reports a server error, `invalid_response` for any other status.
     func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         let correction = server.clockCorrection
         var response = try await send(request, with: tokens)
@@ -182,7 +182,7 @@ extension OAuthClient {
         if response.status == 401 || response.status == 400 && response.providerError?.error == "invalid_token" {
             throw AuthError(
                 .accessTokenRejected,
-                "\(Redaction.url(request.url)) does not accept the access token. Sign in again.",
+                "\(Redaction.url(request.url)) does not accept the access token. Sign in again, unless the token is for another API.",
                 providerError: response.providerError,
                 status: response.status
             )

@@ -14,7 +14,7 @@ extension OAuthClient {
     /// - Returns: The response, which always contains `active`; if `active` is false, ignore the other members. If the registration requires signed
     ///   introspection, the response was signed for this client (RFC 9701).
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint, `provider_rejected` when the endpoint
-    ///   rejects this client, `invalid_reply` when a required signature is missing or invalid.
+    ///   rejects this client, `invalid_response` when a required signature is missing or invalid.
     public func introspect(_ token: Secret, typeHint: String? = "access_token") async throws -> JSON {
         let path: EndpointPath = \.introspectionEndpoint
         let endpoint = try (try await metadata(with: path)).required(path, "introspection endpoint")

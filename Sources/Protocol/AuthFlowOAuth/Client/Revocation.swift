@@ -111,6 +111,7 @@ extension OAuthClient {
         var request = ProviderRequest(
             purpose: .revocation,
             endpoint: endpoint,
+            parameters: parameters(of: .revocation),
             protectedParameters: ["token": token.token.exposed]
         )
         request.protectedParameters["token_type_hint"] = token.typeHint

@@ -162,6 +162,7 @@ extension OAuthClient {
                 response,
                 parameters: Result { try adapter.responseParameters(response) },
                 bearerTypes: registration.bearerTokenTypes,
+                defaultLifetime: registration.defaultTokenLifetime?.seconds,
                 receivedAt: host.wholeSecond
             )
         } catch let error as AuthError {
@@ -176,13 +177,28 @@ extension OAuthClient {
         )
     }
 
+    /// Adds a hint if a provider that does not support HTTP Basic reports that the client identifier is missing.
+    func advisedAboutClientID(_ error: AuthError) -> AuthError {
+        let methods = server.knownMetadata?.tokenEndpointAuthMethods
+        let method = registration.authentication.resolved(for: methods).method
+        guard method == .clientSecretBasic, let reason = error.providerError.map({ "\($0)" }),
+            reason.contains("client_id")
+        else { return error }
+        return error.withMessage(
+            "\(error.message) If the provider requires \"client_id\" as a parameter, set \"client_authentication\" to \"client_secret_post\".",
+            because: error
+        )
+    }
+
     /// Adds a hint for `invalid_client` errors: several providers do not decode the form encoding that RFC 6749 section
     /// 2.3.1 requires in the `Authorization` header.
     private func advised(_ error: AuthError, _ metadata: ProviderMetadata?) -> AuthError {
         let clientID = registration.clientID
         // An error response without an error code, even if it contains other text.
         let lacksErrorCode = error.code == .invalidResponse && [400, 401].contains(error.status)
-        guard adapter.standardName(of: error.providerError) == "invalid_client" || lacksErrorCode else { return error }
+        guard adapter.standardName(of: error.providerError) == "invalid_client" || lacksErrorCode else {
+            return advisedAboutClientID(error)
+        }
         func adding(_ advice: String) -> AuthError { error.withMessage("\(error.message) \(advice)", because: error) }
         if registration.authentication.method == .none, let known = metadata?.tokenEndpointAuthMethods, !known.isEmpty,
             !known.contains("none")
@@ -264,13 +280,15 @@ extension TokenSet {
     ///   - response: The response.
     ///   - parameters: The response's parameters, or the error from parsing them.
     ///   - bearerTypes: The token types that this provider uses for bearer tokens.
+    ///   - defaultLifetime: The lifetime of the access token, in seconds, if the response has no `expires_in`; nil for an unknown lifetime.
     ///   - now: The time at which the response arrived.
-    /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_reply` when the response conforms to neither
+    /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_response` when the response conforms to neither
     ///   section.
     init(
         _ response: ProviderResponse,
         parameters: Result<JSON, any Error>,
         bearerTypes: Set<String> = [],
+        defaultLifetime: Double? = nil,
         receivedAt now: Date
     ) throws {
         if let error = (try? parameters.get()).flatMap(response.http.providerError(in:)) {
@@ -313,8 +331,9 @@ extension TokenSet {
                 "The token response has no valid \"token_type\" (RFC 6749 section 5.1). If the provider documents that it issues bearer tokens, list \"none\" in \"bearer_token_types\"."
             )
         }
-        // RFC 6749 section 5.1: expires_in is RECOMMENDED; without it the lifetime is unknown.
-        let lifetime = try parameters.seconds("expires_in")
+        // RFC 6749 section 5.1: expires_in is RECOMMENDED. "If omitted, the authorization server SHOULD provide the expiration time via other means or
+        // document the default value."
+        let lifetime = try parameters.seconds("expires_in") ?? defaultLifetime
         // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: if
         // omitted in a refresh, it "is treated as equal to the scope originally granted by the resource owner".
         // Some providers send an array, or separate the scopes with commas.
@@ -356,7 +375,7 @@ extension JSON {
     /// A number of seconds in a response. It is limited to a century, because some servers send the largest integer for a token that never
     /// expires.
     /// - Returns: The number of seconds; nil when the member is absent or null.
-    /// - Throws: ``AuthError`` with `invalid_reply` when it is neither a number nor a string of digits (which some servers send), or
+    /// - Throws: ``AuthError`` with `invalid_response` when it is neither a number nor a string of digits (which some servers send), or
     ///   when it is negative.
     func seconds(_ name: String) throws(AuthError) -> Double? {
         guard let value = self[name], value != .null else { return nil }

@@ -7,7 +7,7 @@ extension OAuthClient {
     ///   - resources: The target resources of the token (RFC 8707); default: the registration's.
     /// - Returns: A credential without an identity. Request another credential when the access token expires, because
     ///   there is no refresh token.
-    /// - Throws: ``AuthError`` with `invalid_configuration` for a public client, `provider_rejected`, `invalid_reply`.
+    /// - Throws: ``AuthError`` with `invalid_configuration` for a public client, `provider_rejected`, `invalid_response`.
     public func clientCredentials(
         scopes: [String]? = nil,
         resources: [String]? = nil

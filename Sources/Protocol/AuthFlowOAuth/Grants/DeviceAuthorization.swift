@@ -36,7 +36,7 @@ public struct DeviceAuthorization: Sendable {
     static let maximumLifetime = Duration.seconds(3600)
 
     /// Parses a device authorization endpoint's response.
-    /// - Throws: ``AuthError`` with `invalid_reply` when a member is missing or invalid.
+    /// - Throws: ``AuthError`` with `invalid_response` when a member is missing or invalid.
     init(_ json: JSON) throws(AuthError) {
         func rejection(_ problem: String) -> AuthError {
             AuthError(.invalidResponse, "The device authorization response \(problem) (RFC 8628 section 3.2).")
@@ -111,13 +111,15 @@ extension OAuthClient {
             let isDisabled = ["unauthorized_client", "unsupported_grant_type"].contains(
                 adapter.standardName(of: error) ?? ""
             )
-            throw AuthError(
-                isDisabled ? .unsupported : .providerRejected,
-                isDisabled
-                    ? "\(response.endpoint.host) does not support the device flow (RFC 8628), or does not allow this client to use it. Enable the device flow in the client's registration."
-                    : "\(response.endpoint.host) rejected the \(response.purpose) request.",
-                providerError: error,
-                status: response.status
+            throw advisedAboutClientID(
+                AuthError(
+                    isDisabled ? .unsupported : .providerRejected,
+                    isDisabled
+                        ? "\(response.endpoint.host) does not support the device flow (RFC 8628), or does not allow this client to use it. Enable the device flow in the client's registration."
+                        : "\(response.endpoint.host) rejected the \(response.purpose) request.",
+                    providerError: error,
+                    status: response.status
+                )
             )
         }
         guard response.http.isSuccessful else {

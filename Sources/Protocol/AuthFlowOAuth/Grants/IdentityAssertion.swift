@@ -13,7 +13,7 @@ extension OAuthClient {
     ///   - audience: The issuer of the other server.
     ///   - resources: The target resources of the access token.
     ///   - scopes: The scopes to request for the access token; default: the provider's choice.
-    /// - Throws: ``AuthError`` with `provider_rejected`; `invalid_reply` when the response is not such an assertion.
+    /// - Throws: ``AuthError`` with `provider_rejected`; `invalid_response` when the response is not such an assertion.
     public func identityAssertion(
         for idToken: Secret,
         audience: String,

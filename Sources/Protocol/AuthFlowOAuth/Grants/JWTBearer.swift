@@ -12,7 +12,7 @@ extension OAuthClient {
     ///   - resources: The target resources of the token (RFC 8707); default: the registration's.
     /// - Returns: A credential without an identity, because only the server reads the assertion. Send a new assertion when the
     ///   access token expires, because there is no refresh token.
-    /// - Throws: ``AuthError`` with `provider_rejected`, whose message describes the assertion; `invalid_reply`.
+    /// - Throws: ``AuthError`` with `provider_rejected`, whose message describes the assertion; `invalid_response`.
     public func jwtBearer(
         _ assertion: Assertion,
         scopes: [String]? = nil,

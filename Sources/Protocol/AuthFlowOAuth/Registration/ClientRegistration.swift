@@ -86,6 +86,10 @@ public import AuthFlowJSON
         /// The allowed difference between this machine's clock and the provider's: 0 to 5 minutes; default: 1 minute.
         public var clockLeeway = Duration.seconds(60)
 
+        /// The lifetime of an access token whose response has no `expires_in`, as the provider documents it (RFC 6749 section 5.1); nil if it is
+        /// unknown, in which case the token is used until it is rejected.
+        public var defaultTokenLifetime: Duration?
+
         /// Whether the claims of the userinfo endpoint supplement the ID Token's at each sign-in, if a granted scope requests them;
         /// default: true. The sign-in fails if that response cannot be used.
         public var requestsUserInfoAtSignIn = true
@@ -212,6 +216,9 @@ extension ClientRegistration.Values {
         // The FAPI 2.0 client conformance tests require that tokens that expired six minutes ago be rejected.
         guard .zero <= clockLeeway, clockLeeway <= .seconds(300) else {
             throw AuthError(.invalidConfiguration, "The clock leeway must be between 0 and 300 seconds.")
+        }
+        if let defaultTokenLifetime, defaultTokenLifetime <= .zero {
+            throw AuthError(.invalidConfiguration, "The default lifetime of tokens must be positive.")
         }
         for (purpose, parameters) in parameters {
             try ProviderRequest.requireUnreserved(parameters, of: purpose)

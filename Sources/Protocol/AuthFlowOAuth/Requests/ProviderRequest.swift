@@ -44,7 +44,7 @@ public struct ProviderRequest: Sendable {
         /// The purposes for which a configuration may add parameters.
         package static let configurable: [Purpose] = [
             .authorization, .token, .refresh, .deviceAuthorization, .deviceToken, .tokenExchange, .endSession,
-            .clientCredentials, .jwtBearer,
+            .clientCredentials, .jwtBearer, .revocation,
         ]
     }
 
@@ -165,7 +165,7 @@ public struct ProviderResponse: Sendable {
     public var status: Int { http.status }
 
     /// The parameters in the body: JSON, or a form if that is the `Content-Type`, as early OAuth drafts specified.
-    /// - Throws: ``AuthError`` with `invalid_reply` when it is neither, or a name is repeated.
+    /// - Throws: ``AuthError`` with `invalid_response` when it is neither, or a name is repeated.
     public func parameters() throws(AuthError) -> JSON {
         guard http.mediaType == "application/x-www-form-urlencoded" else { return try json() }
         guard let form = String(validating: http.body, as: UTF8.self).flatMap({ FormURLEncoding.decode($0) }),
@@ -175,7 +175,7 @@ public struct ProviderResponse: Sendable {
     }
 
     /// The body as JSON.
-    /// - Throws: ``AuthError`` with `invalid_reply` when it is not valid JSON within the limits.
+    /// - Throws: ``AuthError`` with `invalid_response` when it is not valid JSON within the limits.
     public func json() throws(AuthError) -> JSON {
         try http.json(from: "the \(purpose) endpoint of \(endpoint.host)")
     }

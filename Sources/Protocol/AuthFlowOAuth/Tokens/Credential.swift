@@ -164,7 +164,7 @@ extension Credential {
 
     /// Checks that the credential is small enough before it is stored, because a record that is too large to be read
     /// would lock out every account of the client.
-    /// - Throws: ``AuthError`` with `invalid_reply`.
+    /// - Throws: ``AuthError`` with `invalid_response`.
     func requireStorableSize() throws(AuthError) {
         guard hasStorableSize else {
             throw AuthError(

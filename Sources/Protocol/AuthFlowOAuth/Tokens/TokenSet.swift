@@ -135,7 +135,7 @@ extension TokenSet {
 
     /// Checks that every token and name contains only characters that RFC 6749 allows: other characters cannot be sent in a header, and
     /// could manipulate the terminal on which a token is printed.
-    /// - Throws: ``AuthError`` with `invalid_reply`. The error message does not contain the tokens.
+    /// - Throws: ``AuthError`` with `invalid_response`. The error message does not contain the tokens.
     func requireTransportableCharacters() throws(AuthError) {
         // Appendix A.12, A.17: access-token and refresh-token are 1*VSCHAR. The other tokens are also
         // sent in requests.

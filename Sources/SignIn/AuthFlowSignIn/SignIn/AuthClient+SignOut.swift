@@ -147,7 +147,9 @@ extension AuthClient {
         }
         guard let credential = ended.credential else { return ended }
         do {
-            ended.revocation = try await outcome(of: .revocation, isAsked: revokesTokens, reporter) {
+            let hasTokens =
+                client.adapter is any TokenRevoking || !credential.revocableTokens(at: client.host.now()).isEmpty
+            ended.revocation = try await outcome(of: .revocation, isAsked: revokesTokens && hasTokens, reporter) {
                 try await client.revoke(credential)
             }
         } catch {

@@ -199,6 +199,9 @@ public final class AuthClient: Sendable {
     ) async throws -> SignIn {
         // If the result could not be stored, the sign-in fails before the user is prompted.
         _ = try await current().probe()
+        if policy != .replaceAccount, !isWithoutUser, !client.identifiesUsers {
+            try await current().requireNoUnknownUser()
+        }
         let reporter = reporter()
         // A shared credential is used only for the same account, because choosing another account requires the provider's
         // account chooser.

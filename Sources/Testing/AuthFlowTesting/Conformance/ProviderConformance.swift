@@ -9,6 +9,7 @@ public struct ProviderConformance: Sendable {
     private let other: AuthClient
     private let issuesRefreshTokens: Bool
     private let revokesTokens: Bool
+    private let apiOrigins: [String]
 
     /// Creates a suite.
     /// - Parameters:
@@ -18,18 +19,21 @@ public struct ProviderConformance: Sendable {
     ///   - other: A similar client with a separate store, whose user agent signs in another user.
     ///   - issuesRefreshTokens: Whether the provider issues refresh tokens to these clients; default: true.
     ///   - revokesTokens: Whether the provider can revoke tokens (RFC 7009); default: true.
+    ///   - apiOrigins: The origins to which the adapter may send access tokens, in addition to those of the endpoints in the metadata; default: none.
     public init(
         adapter: any ProviderAdapter,
         client: AuthClient,
         other: AuthClient,
         issuesRefreshTokens: Bool = true,
-        revokesTokens: Bool = true
+        revokesTokens: Bool = true,
+        apiOrigins: [String] = []
     ) {
         self.adapter = adapter
         self.client = client
         self.other = other
         self.issuesRefreshTokens = issuesRefreshTokens
         self.revokesTokens = revokesTokens
+        self.apiOrigins = apiOrigins
     }
 
     /// Runs every check. Both clients are signed out afterward.
@@ -43,6 +47,7 @@ public struct ProviderConformance: Sendable {
         let second = try await other.signIn().credential
         try await distinguishesUsers(credential, second)
         try await rejectsAnInventedToken(credential)
+        try await TokenHandling(adapter: adapter, client: client, credential: credential, apiOrigins: apiOrigins).run()
         try await refreshes(credential)
         try await revokes()
         if issuesRefreshTokens {
@@ -128,7 +133,10 @@ public struct ProviderConformance: Sendable {
 
     private func refreshes(_ credential: Credential) async throws {
         guard issuesRefreshTokens else { return }
-        try require(credential.tokens.refreshToken != nil, "The provider's refresh token must be returned.")
+        try require(
+            credential.tokens.refreshToken != nil,
+            "The provider's refresh token must be returned. If the provider requires a scope for it, such as offline_access, request that scope."
+        )
         var last = credential
         // Refreshes twice, because a provider that rotates refresh tokens accepts the first token only once.
         for _ in 0..<2 {
@@ -243,6 +251,12 @@ public struct ProviderConformance: Sendable {
         for name in ["authorization_pending", "slow_down", "expired_token", "access_denied"] {
             let standard = adapter.standardErrorNames[name] ?? name
             try require(standard == name, "Standard errors must keep their names: \(name) became \(standard).")
+        }
+        for name in ["invalid_client", "invalid_request", "server_error", "temporarily_unavailable"] {
+            try require(
+                adapter.standardErrorNames[name] != "invalid_grant",
+                "Only errors that end the session may be mapped to invalid_grant, not \(name)."
+            )
         }
     }
 

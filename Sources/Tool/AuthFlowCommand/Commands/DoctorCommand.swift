@@ -214,6 +214,7 @@ struct DoctorCommand: AsyncParsableCommand {
         _ metadata: ProviderMetadata,
         _ findings: inout Findings
     ) {
+        if metadata.tokenEndpoint == nil { findings.bad("endpoints", "the provider has no token endpoint") }
         if let methods = metadata.codeChallengeMethods, !methods.isEmpty, !methods.contains("S256") {
             findings.bad("PKCE", "the provider does not support S256")
         } else if settings.requiresAdvertisedPKCE, metadata.codeChallengeMethods?.contains("S256") != true {

@@ -131,13 +131,15 @@ struct InitProvider {
 
     /// The features that the provider supports, on one line.
     func found(_ metadata: ProviderMetadata) -> String {
-        var things = ["authorization code with PKCE"]
+        var things: [String] = []
+        if metadata.authorizationEndpoint != nil, metadata.tokenEndpoint != nil { things.append("authorization code") }
         if metadata.deviceAuthorizationEndpoint != nil { things.append("device grant") }
         if metadata.pushedAuthorizationRequestEndpoint != nil { things.append("pushed requests") }
         if metadata.registrationEndpoint != nil { things.append("client registration") }
         if metadata.revocationEndpoint != nil { things.append("revocation") }
         if metadata.endSessionEndpoint != nil { things.append("sign-out at the provider") }
-        return "Found \(DisplayText.sanitized(metadata.issuer)): \(things.joined(separator: ", "))."
+        let list = things.isEmpty ? "no supported flow" : things.joined(separator: ", ")
+        return "Found \(DisplayText.sanitized(metadata.issuer)): \(list)."
     }
 
     /// The scopes for the profile; nil for its default scopes.

@@ -53,6 +53,8 @@ enum ExitStatus {
             "\(error.description) To discard the credentials of all accounts without revoking their tokens, run: \(SignInAdvice.localLogout)"
         case let error as AuthError where error.code == .storeDamaged:
             "\(error.description) Run: \(SignInAdvice.storeReset)"
+        case let error as AuthError where error.underlyingError is UnknownUser:
+            error.description + (SignInAdvice.command(adding: "--replace-account").map { " Run: \($0)" } ?? "")
         case let error as AuthError where error.code == .accountMismatch:
             error.description + (SignInAdvice.addAccount.map { " Run: \($0), or use --replace-account." } ?? "")
         // The user of a helper does not know which profile handled the request.
