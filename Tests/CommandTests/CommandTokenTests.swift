@@ -117,6 +117,32 @@ import Testing
         #expect(outcome.status == 2 && outcome.standardError.contains("cannot be set"), "\(outcome.standardError)")
     }
 
+    @Test func printsTheProvidersOwnParametersWithTheTokenAsJSON() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            emulator.fault = .tokenResponse(.member("instance_url", "https://acme.example.com"))
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer)) { path, folder in
+                let variables = ["PASSWORD": "wonderland"]
+                let login = try await CommandHarness.run(
+                    ["login", "--config", path],
+                    environment: variables,
+                    folder: folder
+                )
+                #expect(login.status == 0, "\(login.standardError)")
+                let token = try await CommandHarness.run(
+                    ["token", "--format", "json", "--config", path],
+                    environment: variables
+                )
+                let json = try JSON(parsing: Array(token.output.utf8))
+                #expect(json["parameters"] == ["instance_url": "https://acme.example.com"])
+                #expect(
+                    json["access_token"] != nil && json["refresh_token"] == nil && !token.output.contains("id_token")
+                )
+            }
+        }
+    }
+
     @Test func loginReportsThatTheTokensWereNotStored() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

@@ -8,7 +8,8 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
     case raw
     /// A header field: `curl -H @-`.
     case header
-    /// A JSON object with the token, its type, its expiry and, if granted, its authorization details.
+    /// A JSON object with the token, its type, its expiry, its authorization details, if granted, and the parameters of the token response that
+    /// no standard defines.
     case json
     /// A shell command that exports a variable: `eval "$(authflow token --format env)"`.
     case env
@@ -28,7 +29,9 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
                 "token_type": .string(tokens.tokenType),
                 "expires_at": tokens.expiresAt.map { .string($0.formatted(.iso8601)) } ?? .null,
             ]
-            members["authorization_details"] = tokens.authorizationDetails
+            var others = tokens.parameters.exposed.object ?? [:]
+            members["authorization_details"] = others.removeValue(forKey: "authorization_details")
+            if !others.isEmpty { members["parameters"] = .object(others) }
             try Terminal.result(.object(members))
         case .header: Terminal.result("Authorization: Bearer \(try Self.bearer(tokens))")
         case .curl: Terminal.result("header = \"Authorization: Bearer \(try Self.bearer(tokens))\"")
