@@ -58,8 +58,8 @@ let package = Package(
             name: "manual",
             dependencies: [
                 authFlow("AuthFlowOIDC"), authFlow("AuthFlowLoopback"), authFlow("AuthFlowTerminal"),
-                authFlow("AuthFlowHeadless"), authFlow("AuthFlowPostgreSQL"), authFlow("AuthFlowServerConfiguration"),
-                authFlow("AuthFlowTesting"),
+                authFlow("AuthFlowHeadless"), authFlow("AuthFlowOkta"), authFlow("AuthFlowPostgreSQL"),
+                authFlow("AuthFlowServerConfiguration"), authFlow("AuthFlowTesting"),
             ],
             path: "manual"
         ),

@@ -310,9 +310,8 @@ import Testing
 
     /// A hidden field with a URL or a random value may contain a word such as "authorize" or "ja".
     @Test(arguments: [
-        ("/oauth2/authorize?client_id=x", true), ("jA1x-yes", true),
-        ("a random value that contains the word yes", true),
-        ("grant", false), ("allow_access", false),
+        ("/oauth2/authorize?client_id=x", true), ("jA1xkq0_8Zt3-yes0pQw77", true), ("grant", false),
+        ("allow_access", false), ("approve:1", false), ("ALLOW_1", false), ("yes, and remember the decision", false),
     ]) func aDenialIsSentUnlessAHiddenFieldGrants(_ value: String, _ isSent: Bool) async throws {
         let buttons = "<button name=d value=no>Cancel</button><button name=d value=yes>Allow</button>"
         let visit = { () async throws -> String in

@@ -52,7 +52,6 @@ import Testing
         ("rejects the token", .userInfo(.response { $0.head.status = .unauthorized })),
         ("forbidden", .userInfo(.response { $0.head.status = .forbidden })),
         ("over its quota", .userInfo(.response { $0.head.status = .tooManyRequests })),
-        ("without a subject", .userInfo(.response { $0.body = Array("{}".utf8) })),
     ]
 
     /// The refresh token belongs to the user's grant, and the provider may have invalidated the old tokens.
@@ -224,18 +223,49 @@ import Testing
             }
         }
 
-        func subject(_ transport: InProcessTransport) async throws -> String? {
+        func client(_ transport: InProcessTransport) throws -> OAuthClient {
             let server = AuthorizationServer(
                 OIDCProvider(issuer: issuer, identitySource: .accessToken),
                 transport: transport
             )
             var values = try PlainOAuthTests.registration()
             values.scopes = ["repo"]
-            let client = OAuthClient(server: server, registration: try ClientRegistration(values))
+            return OAuthClient(server: server, registration: try ClientRegistration(values))
+        }
+
+        func credential(_ transport: InProcessTransport) async throws -> Credential {
+            let client = try client(transport)
             let request = try await client.authorizationRequest()
             let state = FormURLEncoding.decode(request.url.drop { $0 != "?" }.dropFirst())?["state"] ?? ""
             let callback = "\(request.redirectURI)?code=c&state=\(state)"
-            return try await client.exchange(callback, for: request).identity?.subject
+            return try await client.exchange(callback, for: request)
+        }
+
+        func subject(_ transport: InProcessTransport) async throws -> String? {
+            try await credential(transport).identity?.subject
+        }
+    }
+
+    /// Such a token may belong to another user.
+    @Test func aRefreshRejectsAnAccessTokenThatFailsACheck() async throws {
+        let provider = JWTProvider(keys: try EmulatorKeys())
+        let now = Int64(Date().timeIntervalSince1970)
+        let good: [String: JSON] = [
+            "iss": .string(provider.issuer), "sub": "alice", "aud": "https://api.example.com",
+            "exp": .integer(now + 60),
+        ]
+        var credential = try await provider.credential(try provider.transport(good))
+        credential.tokens.refreshToken = Secret("refresh")
+        let refreshed = try await provider.client(provider.transport(good)).refresh(credential).get()
+        #expect(refreshed.identity?.subject == "alice")
+        for transport in [
+            try provider.transport(good, signedBy: EmulatorKeys()),
+            try provider.transport(good.merging(["iss": "https://evil.example.com"]) { $1 }),
+            try provider.transport(good.merging(["sub": "bob"]) { $1 }),
+            try provider.transport(good.merging(["exp": .integer(now - 600)]) { $1 }),
+        ] {
+            let client = try provider.client(transport)
+            await expectError(.invalidUserInfo) { try await client.refresh(credential).get() }
         }
     }
 

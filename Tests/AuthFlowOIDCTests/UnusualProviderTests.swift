@@ -65,6 +65,9 @@ import Testing
                 expiry == time.host.wholeSecond.addingTimeInterval(Double(environment.emulator.accessTokenLifetime))
             )
         }
+    }
+
+    @Test func aDocumentedLifetimeMustBePositive() {
         expectError(.invalidConfiguration) {
             try ClientRegistration(clientID: "app") { $0.defaultTokenLifetime = .zero }
         }

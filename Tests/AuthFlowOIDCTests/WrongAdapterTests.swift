@@ -16,6 +16,8 @@ import Testing
         case swapsUsersAtARefresh, swapsIdentitiesAtARefresh
         case keepsTheAccessToken, keepsTheRefreshToken, losesTheNewRefreshToken, readsNoRefreshToken, negativeLifetime
         case sendsTokensElsewhere, sendsTokensInTheURL, sendsTokensInAnotherField, tokenInClaims, tokenInTheSignOutURL
+        case requestElsewhereInACheck, tokenInTheAuthorizationURL, confusesConcurrentUsers, requestsMoreScopes
+        case hidesFailedRevocations, tokenInARevocationError
         case hidesTheIssuer, tokenInAnError, responseInAnError, knowsNobodyAfterAFailure, endsSessionsForClientErrors
         case revokesNothing, revokesTheAccessTokenAlone, revocationUnsupported, revocationFails, dropsTheEndpoint
 
@@ -42,6 +44,12 @@ import Testing
             case .readsNoRefreshToken: "provider's refresh token must be returned"
             case .negativeLifetime: "not a valid number of seconds"
             case .sendsTokensElsewhere: "neither the origin of an endpoint"
+            case .requestElsewhereInACheck: "A request was sent to"
+            case .tokenInTheAuthorizationURL: "URL of an authorization request"
+            case .confusesConcurrentUsers: "must not be confused"
+            case .requestsMoreScopes: "Only the registration's scopes"
+            case .hidesFailedRevocations: "must be reported"
+            case .tokenInARevocationError: "error must not contain a token"
             case .sendsTokensInTheURL: "URL of a request must not contain"
             case .sendsTokensInAnotherField: "header field"
             case .tokenInClaims: "claims must not contain"
@@ -62,6 +70,7 @@ import Testing
         let signIns = Mutex<[[String: JSON]]>([])
         let claims = Mutex<JSON?>(nil)
         let calls = Mutex(0)
+        let current = Mutex<TokenSet?>(nil)
     }
 
     private struct WrongAdapter: ProviderAdapter, UserInfoProviding, ResponseParsing, TokenRevoking {
@@ -103,6 +112,12 @@ import Testing
                 request.parameters["access_token"] = request.tokens?.accessToken.exposed
             }
             guard request.purpose == .authorization else { return }
+            if fault == .tokenInTheAuthorizationURL {
+                request.parameters["hint"] = memory.signIns.withLock { $0.first?["access_token"]?.string }
+            }
+            if fault == .requestsMoreScopes {
+                request.parameters["scope"] = (request.parameters["scope"] ?? "") + " admin"
+            }
             if fault == .dropsScopes { request.parameters["scope"] = nil }
             if fault == .changesTheRedirect { request.parameters["redirect_uri"] = "https://elsewhere.example.com/" }
         }
@@ -132,7 +147,13 @@ import Testing
                 }
             default: break
             }
-            guard let known = try await base.identity(for: tokens, in: context) else { return nil }
+            memory.current.withLock { $0 = tokens }
+            guard var known = try await base.identity(for: tokens, in: context) else { return nil }
+            if fault == .confusesConcurrentUsers, let current = memory.current.withLock({ $0 }),
+                let latest = try await base.identity(for: current, in: context)
+            {
+                known = latest
+            }
             func named(_ subject: String) -> Identity {
                 Identity(issuer: issuer, subject: subject, claims: known.claims)
             }
@@ -204,8 +225,21 @@ import Testing
             return .object(members)
         }
 
+        func check(_ credential: Credential, replacing previous: Credential?, in context: ProviderContext) async throws
+        {
+            guard fault == .requestElsewhereInACheck else { return }
+            _ = try? await context.send(TransportRequest(.get, Endpoint("https://elsewhere.example.com/me")))
+        }
+
         func revoke(_ credential: Credential, in context: ProviderContext) async throws {
             switch fault {
+            case .hidesFailedRevocations: try? await context.revoke(credential.revocableTokens(at: context.host.now()))
+            case .tokenInARevocationError:
+                do {
+                    try await context.revoke(credential.revocableTokens(at: context.host.now()))
+                } catch {
+                    throw AuthError(.providerRejected, "Revoke \(credential.tokens.accessToken.exposed) by hand.")
+                }
             case .revokesNothing: return
             case .revokesTheAccessTokenAlone: try await context.revoke([RevocableToken(credential.tokens.accessToken)])
             case .revocationUnsupported: throw AuthError(.unsupported, "Not here.")

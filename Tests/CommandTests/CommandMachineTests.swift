@@ -229,7 +229,7 @@ import Testing
     }
 
     @Test(arguments: [("ES256", []), ("ECDH-ES", ["--decryption"])] as [(String, [String])])
-    func showsAndPublishesAKeyOnce(_ algorithm: String, _ options: [String]) async throws {
+    func showsAndPublishesAKeyAndRejectsTheSameKeyTwice(_ algorithm: String, _ options: [String]) async throws {
         try await CommandHarness.withConfiguration("{}") { _, folder in
             let path = "\(folder)/key.pem"
             let made = try await CommandHarness.run(["keys", "new", path, "--algorithm", algorithm])

@@ -4,6 +4,7 @@ import AuthFlowTesting
 import CommandHarness
 import Foundation
 import HTTPTypes
+import Synchronization
 import Testing
 
 /// The tool and the tokens that it stores.
@@ -243,9 +244,12 @@ import Testing
                 let variables = ["PASSWORD": "wonderland", "BOB": "builder"]
                 _ = try await CommandHarness.run(["login", "--config", path], environment: variables)
                 // The program runs until the tool has reported the other user.
+                try #require(unsafe mkfifo("\(folder)/reported", 0o600) == 0)
+                let hasReported = Atomic(false)
                 let script = """
                     "$0" login --replace-account --config bob.json || exit 3
-                    for attempt in $(seq 600); do [ -e reported ] && exit; sleep 0.05; done
+                    read line < reported
+                    [ "$(cat "$F")" != "$("$0" token --config bob.json)" ] || exit 5
                     """
                 let tool = CommandHarness.folder.appendingPathComponent("authflow").path
                 let outcome = try await CommandHarness.run(
@@ -253,8 +257,13 @@ import Testing
                     environment: variables,
                     folder: folder,
                     interruptWhen: { text in
-                        if text.contains("Another user may have signed in") {
-                            try? Data().write(to: URL(fileURLWithPath: "\(folder)/reported"))
+                        // The script has opened the pipe for reading, or opens it soon.
+                        if text.contains("Another user may have signed in"),
+                            !hasReported.exchange(true, ordering: .relaxed)
+                        {
+                            Thread.detachNewThread {
+                                try? Data("\n".utf8).write(to: URL(fileURLWithPath: "\(folder)/reported"))
+                            }
                         }
                         return false
                     }

@@ -281,7 +281,7 @@ import Testing
         }
     }
 
-    /// The token cannot be replaced, and a different service may still accept it.
+    /// The token cannot be replaced, and a different service may still accept the token.
     @Test(arguments: [
         ("git", #"protocol=https\nhost=git.example.com:8443\npassword=%\n"#), ("docker", "r.example.com"),
     ]) func eraseHasNoEffectWithoutARefreshToken(_ helper: String, _ input: String) async throws {
@@ -304,7 +304,7 @@ import Testing
             (#"protocol=https\nhost\n"#, "oauth2", 2, "has no equals sign"),
             (#"protocol=https\nhost=git.example.com\n"#, #"a\nb"#, 1, "contains a newline"),
         ] as [(String, String, Int32, String)]
-    ) func gitGetsNoTokenIfALineWouldBeInvalid(
+    ) func gitGetsNoTokenForAnInvalidRequestOrUsername(
         _ input: String,
         _ username: String,
         _ status: Int32,

@@ -187,7 +187,7 @@ import Testing
         }
     }
 
-    @Test func aReadableRegistrationIsDeletedAlthoughTheCurrentRegistrationIsDamaged() async throws {
+    @Test func aReadableRegistrationIsDeletedEvenIfTheCurrentRegistrationIsDamaged() async throws {
         try await withSignedInResource { emulator, run in
             try damage([try await currentFile(emulator, run)])
             let removed = try await run(["register", "remove", emulator.resource])
@@ -255,7 +255,7 @@ import Testing
     }
 
     /// The URL without a path selects every registration for the origin, even if it is also the URL of a resource.
-    @Test func theURLOfAnOriginSelectsEveryRegistration() async throws {
+    @Test func aDamagedRegistrationStopsTheRemovalByOrigin() async throws {
         var settings = ResourceSettings()
         settings.deletesRegistrations = true
         settings.endpoint = "/"

@@ -120,18 +120,8 @@ import Testing
             words: "NO_SUCH_VARIABLE is not set"
         ),
         Line(
-            arguments: ["login", "--trace", "."] + client,
-            words: "already exists and was not written by AuthFlow",
-            status: 8
-        ),
-        Line(
             arguments: ["init", "--output", "no/such/a.json"] + client,
             words: "its directory does not exist",
-            status: 8
-        ),
-        Line(
-            arguments: ["login", "--trace", "no/such/page.html"] + client,
-            words: "No such file or directory",
             status: 8
         ),
     ]

@@ -1,8 +1,9 @@
-// A PKCS #11 module that does what a script says: the file NAME.script beside the library NAME, read again at each call.
+// A PKCS #11 module that does what a script says: the file NAME.script next to the library NAME, read again at each call.
 //
-// Each line of the script is a word and its values: "flags HEX", "tokens COUNT", "private COUNT", "public COUNT", "attribute TYPE HEX" and
-// "signature HEX" give what the token contains; "C_Function RESULT [RESULT ...]" gives the results of the calls of a function in hexadecimal, the last
-// of them for all further calls. Each call appends the function's name to the file NAME.calls.
+// Each line of the script is a word and its values; the first line with a word counts. "flags HEX", "tokens COUNT", "private COUNT", "public COUNT",
+// "attribute TYPE HEX" and "signature HEX" give what the token contains, and "signature-length" a signature of unavailable length.
+// "C_Function RESULT [RESULT ...]" gives the results of the calls of a function in hexadecimal, the last of them for all further calls. Each call
+// appends the function's name to the file NAME.calls.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -18,7 +19,13 @@ typedef struct {
     uint8_t hardware[2], firmware[2], time[16];
 } token_info_t;
 
-enum { OK = 0, ATTRIBUTE_TYPE_INVALID = 0x12, CLASS = 0, PUBLIC_KEY = 2, FUNCTIONS = 68 };
+enum {
+    OK = 0, ATTRIBUTE_TYPE_INVALID = 0x12, BUFFER_TOO_SMALL = 0x150, FUNCTION_NOT_SUPPORTED = 0x54,
+    CLASS = 0, LABEL = 3, EC_POINT = 0x181, PUBLIC_KEY = 2, FUNCTIONS = 68,
+};
+
+/// The handles of public keys begin with this number, because only they have a point.
+enum { PUBLIC_HANDLES = 100 };
 
 static ulong_t searched_class;
 
@@ -26,7 +33,7 @@ static FILE *beside(const char *suffix, const char *mode) {
     Dl_info self;
     char path[4096];
     if (!dladdr((void *)beside, &self)) abort();
-    snprintf(path, sizeof path, "%s%s", self.dli_fname, suffix);
+    if (snprintf(path, sizeof path, "%s%s", self.dli_fname, suffix) >= (int)sizeof path) abort();
     return fopen(path, mode);
 }
 
@@ -38,7 +45,7 @@ static int line_of_script(const char *word, char *rest, size_t size) {
     int found = 0;
     size_t length = strlen(word);
     while (!found && fgets(line, sizeof line, script)) {
-        found = !strncmp(line, word, length) && line[length] == ' ';
+        found = !strncmp(line, word, length) && (line[length] == ' ' || line[length] == '\n');
     }
     fclose(script);
     if (found) snprintf(rest, size, "%s", line + length + 1);
@@ -92,7 +99,7 @@ static ulong_t token_info(ulong_t slot, token_info_t *info) {
     memset(info, ' ', sizeof *info);
     memcpy(info->label, "Scripted", 8);
     Dl_info self;
-    dladdr((void *)beside, &self);
+    if (!dladdr((void *)beside, &self)) abort();
     // One serial number for each copy of the library.
     ulong_t hash = 5381;
     for (const char *at = self.dli_fname; *at; at++) hash = hash * 33 + (uint8_t)*at;
@@ -114,43 +121,61 @@ static ulong_t login(ulong_t session, ulong_t user, uint8_t *pin, ulong_t length
 static ulong_t attributes(ulong_t session, ulong_t object, attribute_t *wanted, ulong_t count) {
     char word[64];
     snprintf(word, sizeof word, "attribute %lx", wanted->type);
-    wanted->length = bytes(word, wanted->value, wanted->length);
+    ulong_t size = wanted->length;
+    wanted->length = bytes(word, wanted->value, size);
+    if (wanted->type == EC_POINT && object < PUBLIC_HANDLES) wanted->length = (ulong_t)-1;
     ulong_t result = called("C_GetAttributeValue");
+    if (result == OK && wanted->length == size) return BUFFER_TOO_SMALL;
     return result == OK && wanted->length == (ulong_t)-1 ? ATTRIBUTE_TYPE_INVALID : result;
 }
 
 static ulong_t search(ulong_t session, attribute_t *wanted, ulong_t count) {
     for (ulong_t i = 0; i < count; i++) {
         if (wanted[i].type == CLASS) searched_class = *(ulong_t *)wanted[i].value;
+        if (wanted[i].type == LABEL) called(searched_class == PUBLIC_KEY ? "public key by label" : "private key by label");
     }
     return called("C_FindObjectsInit");
 }
 
 static ulong_t found(ulong_t session, ulong_t *objects, ulong_t maximum, ulong_t *count) {
     ulong_t present = number(searched_class == PUBLIC_KEY ? "public" : "private", 1);
-    for (*count = 0; *count < present && *count < maximum; (*count)++) objects[*count] = *count + 1;
+    for (*count = 0; *count < present && *count < maximum; (*count)++) {
+        objects[*count] = *count + (searched_class == PUBLIC_KEY ? PUBLIC_HANDLES : 1);
+    }
     return called("C_FindObjects");
+}
+
+static ulong_t unsupported(void) {
+    called("an unsupported function");
+    return FUNCTION_NOT_SUPPORTED;
 }
 
 static ulong_t end_search(ulong_t session) { return called("C_FindObjectsFinal"); }
 static ulong_t begin_signature(ulong_t session, void *mechanism, ulong_t key) { return called("C_SignInit"); }
 
 static ulong_t sign(ulong_t session, uint8_t *data, ulong_t count, uint8_t *signature, ulong_t *length) {
-    *length = bytes("signature", signature, *length);
+    char none[2];
+    *length = line_of_script("signature-length", none, sizeof none) ? (ulong_t)-1 : bytes("signature", signature, *length);
     return called("C_Sign");
 }
 
 // CK_FUNCTION_LIST of version 2.40: the version, and then the functions in the order of the standard.
-static struct { uint8_t version[2]; void *functions[FUNCTIONS]; } list = {
-    { 2, 40 },
-    {
-        [0] = (void *)initialize, [4] = (void *)slots, [6] = (void *)token_info, [12] = (void *)open_session,
-        [13] = (void *)close_session, [18] = (void *)login, [24] = (void *)attributes, [26] = (void *)search,
-        [27] = (void *)found, [28] = (void *)end_search, [42] = (void *)begin_signature, [43] = (void *)sign,
-    },
-};
+static struct { uint8_t version[2]; void *functions[FUNCTIONS]; } list = { .version = { 2, 40 } };
 
 ulong_t C_GetFunctionList(void **functions) {
+    for (int i = 0; i < FUNCTIONS; i++) list.functions[i] = (void *)unsupported;
+    list.functions[0] = (void *)initialize;
+    list.functions[4] = (void *)slots;
+    list.functions[6] = (void *)token_info;
+    list.functions[12] = (void *)open_session;
+    list.functions[13] = (void *)close_session;
+    list.functions[18] = (void *)login;
+    list.functions[24] = (void *)attributes;
+    list.functions[26] = (void *)search;
+    list.functions[27] = (void *)found;
+    list.functions[28] = (void *)end_search;
+    list.functions[42] = (void *)begin_signature;
+    list.functions[43] = (void *)sign;
     *functions = &list;
     return OK;
 }

@@ -114,7 +114,12 @@ import Testing
             (#""sha256""#, #""other""#, 8, "is damaged"),
         ] as [(String, String, Int32, String)]
     )
-    func aWrongRecordMakesNoFileTrusted(_ old: String, _ new: String, _ status: Int32, _ words: String) async throws {
+    func aTrustRecordThatIsDamagedOrForAnotherFileIsNotAccepted(
+        _ old: String,
+        _ new: String,
+        _ status: Int32,
+        _ words: String
+    ) async throws {
         try await withHome { home in
             try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { _, folder in
                 #expect(try await run(["config", "trust"], in: folder, home: home).status == 0)
@@ -415,12 +420,26 @@ import Testing
                 }
                 let visit = try String(contentsOfFile: "\(folder)/visit.txt", encoding: .utf8)
                 #expect(visit.contains("POST") && !visit.contains("wonderland"))
-                let refused = try await CommandHarness.run(
-                    ["login", "--config", path, "--trace", notes],
-                    environment: Self.password
-                )
-                #expect(refused.standardError.contains("was not written by AuthFlow"))
+                let before = emulator.requests.count
+                for (trace, words) in [
+                    (notes, "was not written by AuthFlow"), (folder, "was not written by AuthFlow"),
+                    ("\(folder)/no/such/page.html", "No such file or directory"),
+                ] {
+                    let refused = try await CommandHarness.run(
+                        ["login", "--config", path, "--trace", trace],
+                        environment: Self.password
+                    )
+                    #expect(refused.status == 8 && refused.standardError.contains(words), "\(refused.standardError)")
+                }
+                // The sign-in fails before it begins.
+                #expect(emulator.requests.count == before)
                 #expect(try String(contentsOfFile: notes, encoding: .utf8) == "mine")
+                // An earlier trace is not replaced by a command that cannot begin.
+                let trace = "\(folder)/login.html"
+                let size = try Data(contentsOf: URL(fileURLWithPath: trace)).count
+                let typo = ["login", "--config", path, "--profile", "typo", "--trace", trace]
+                #expect(try await CommandHarness.run(typo, environment: Self.password).status == 2)
+                #expect(try Data(contentsOf: URL(fileURLWithPath: trace)).count == size)
             }
         }
     }

@@ -146,7 +146,11 @@ result_t authflow_pkcs11_sign(
     if (mechanism == AUTHFLOW_PKCS11_SHA256_RSA_PSS) description = (mechanism_t){ mechanism, &pss, sizeof pss };
     result_t result = module->functions->sign_init(session, &description, key);
     if (result != AUTHFLOW_PKCS11_OK) return result;
-    return module->functions->sign(session, (uint8_t *)bytes, count, signature, length);
+    ulong_t capacity = *length;
+    result = module->functions->sign(session, (uint8_t *)bytes, count, signature, length);
+    // CK_UNAVAILABLE_INFORMATION is the maximum value of the type, so it also yields 0.
+    if (result != AUTHFLOW_PKCS11_OK || *length > capacity) *length = 0;
+    return result;
 }
 
 #endif

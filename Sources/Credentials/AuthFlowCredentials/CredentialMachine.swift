@@ -13,7 +13,7 @@ import Synchronization
 /// | tokens requested | one read for all callers | return | one read for all callers | as for cached |
 /// | read: the same tokens | adopt | checked | checked | the store still has the entry that they replace: written again |
 /// | read: the same tokens, and different application data | adopt | adopt | adopt | written again, with that data |
-/// | read: other tokens | adopt | adopt | adopt | the store has another entry: dropped, and adopt |
+/// | read: other tokens | adopt | adopt | adopt | the store has another entry: drop, adopt |
 /// | read: no tokens | signed out | drop, publish | drop, publish | dropped, and revoked after a sign-out |
 /// | read that overlaps with a write | read again | read again | read again | read again |
 /// | written | unchanged | unchecked | unchanged | none left |

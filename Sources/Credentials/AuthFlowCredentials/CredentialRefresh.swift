@@ -276,10 +276,6 @@ struct CredentialRefresh {
         let codes = [
             "invalid_client", "invalid_scope", "invalid_dpop_proof", "use_dpop_nonce", "server_error",
             "temporarily_unavailable", "slow_down",
-            // Names that providers send with status 200 instead of a server error or a rate limit.
-            "fatal_error", "internal_error", "internal_server_error", "rate_limited", "rate_limit_exceeded",
-            "ratelimited",
-            "request_timeout", "service_unavailable",
         ]
         return error.code == .providerRejected && name.map(codes.contains) == true
     }

@@ -205,6 +205,17 @@ private final class ChosenUserAgent: UserAgent {
         options.reporter.report(.userAgentChoice, details: details)
         let agent: any UserAgent
         do {
+            // The agent was chosen for the redirect URIs of sign-ins.
+            if options.redirectURIs != context.redirectURIs {
+                let own = UserAgentContext(
+                    launchEnvironment: context.launchEnvironment,
+                    redirectURIs: options.redirectURIs,
+                    transport: context.transport
+                )
+                if case .unavailable(let reason) = try candidate.factory.availability(candidate.options, own) {
+                    throw AuthError(.userAgentFailed, "\(candidate.factory.name): \(reason).")
+                }
+            }
             agent = try created()
         } catch let error as ConfigurationError {
             throw AuthError(.invalidConfiguration, error.description, underlyingError: error)

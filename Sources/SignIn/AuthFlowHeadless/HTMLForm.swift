@@ -151,7 +151,8 @@ struct HTMLForm: Sendable {
         parameters(pressing: nil).pairs.contains { pair in
             let isSet = ["1", "on", "true"].contains(pair.value.lowercased())
             // A URL or a random value may contain such a word by chance.
-            let isWords = pair.value.count <= 30 && pair.value.allSatisfy { $0.isLetter || " _-".contains($0) }
+            let isWords =
+                !pair.value.contains { "/?=".contains($0) } && (pair.value.count <= 20 || pair.value.contains(" "))
             // In OpenID Connect, `consent` is a value of the parameter `prompt`.
             return !pair.name.lowercased().contains("remember") && pair.value.lowercased() != "consent"
                 && (isSet || isWords) && ButtonText(isSet ? pair.name : pair.value).decision == .grant

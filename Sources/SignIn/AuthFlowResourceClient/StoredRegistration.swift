@@ -278,7 +278,7 @@ public struct StoredRegistrations: Sendable {
         }
     }
 
-    /// Removes a registration from the store, even if the current registration cannot be read. It continues to exist at the authorization server.
+    /// Removes a registration from the store, even if it cannot be read. It continues to exist at the authorization server.
     /// - Parameters:
     ///   - issuer: The issuer.
     ///   - redirectURI: The redirect URI as configured; default: a loopback redirect URI with a free port.
@@ -296,17 +296,16 @@ public struct StoredRegistrations: Sendable {
             let stored: StoredRegistration?
             do {
                 stored = try await registration(at: issuer, for: redirectURI, clientID: clientID)
-            } catch let error as AuthError
-                where clientID == nil && [.credentialUnusable, .storageFailed].contains(error.code)
-            {
+            } catch let error as AuthError where [.credentialUnusable, .storageFailed].contains(error.code) {
                 stored = nil
             }
-            if let stored {
-                let own = self.key(issuer, redirectURI, stored.clientID)
+            if let removed = clientID ?? stored?.clientID {
+                let own = self.key(issuer, redirectURI, removed)
                 try await store.withLease(on: own) { lease in try await store.write(nil, under: lease) }
             }
-            let present = clientID == nil ? nil : try await read(key)
-            if clientID == nil || present?.clientID == stored?.clientID {
+            // A current registration that cannot be read is removed only if no client ID is given.
+            let present = clientID == nil ? nil : try? await read(key)
+            if clientID == nil || present?.clientID == clientID {
                 try await store.write(nil, under: lease)
                 await KnownResources(store: store).remove(issuer: issuer, origin: origin)
             }

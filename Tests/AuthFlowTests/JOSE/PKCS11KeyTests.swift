@@ -20,9 +20,11 @@ private final class ScriptedToken {
         let source = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
             .appendingPathComponent("../../ScriptedToken/token.c").standardized.path
         let library = "\(NSTemporaryDirectory())/authflow-token-\(ProcessInfo.processInfo.processIdentifier).so"
+        // Swift needs one of these compilers to build C targets.
+        let script = #"$(command -v clang || command -v cc) -shared -fPIC -o "$0" "$1""#
         let result = try await CommandHarness.run(
-            ["clang", "-shared", "-fPIC", "-o", library, source],
-            program: "/usr/bin/env",
+            ["-c", script, library, source],
+            program: "/bin/sh",
             environment: ["PATH": ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin"]
         )
         try #require(result.status == 0, "\(result.standardError)")
@@ -78,15 +80,22 @@ private final class ScriptedToken {
         let testDescription: String
         let script: String
         var pin: String?
+        /// The number of sessions that are opened, and must be closed.
+        var sessions = 1
         let words: String
     }
 
     private static let rsa = "attribute 100 0000000000000000\nattribute 122 010001"
 
     private static let unusable: [Unusable] = [
-        Unusable(testDescription: "no token", script: "tokens 0", words: "Tokens present: none"),
-        Unusable(testDescription: "an uninitialized token", script: "flags 0", words: "Tokens present: \"Scripted\""),
-        Unusable(testDescription: "two tokens", script: "tokens 2", words: "several tokens match"),
+        Unusable(testDescription: "no token", script: "tokens 0", sessions: 0, words: "Tokens present: none"),
+        Unusable(
+            testDescription: "an uninitialized token",
+            script: "flags 0",
+            sessions: 0,
+            words: "Tokens present: \"Scripted\""
+        ),
+        Unusable(testDescription: "two tokens", script: "tokens 2", sessions: 0, words: "several tokens match"),
         Unusable(testDescription: "no private key", script: "private 0", words: "no such private key"),
         Unusable(testDescription: "two private keys", script: "private 2", words: "several such keys"),
         Unusable(testDescription: "no public key", script: "public 0", words: "no matching public key"),
@@ -94,7 +103,7 @@ private final class ScriptedToken {
         Unusable(testDescription: "secp256k1", script: "attribute 180 06052b8104000a", words: "its curve is not P-256"),
         Unusable(
             testDescription: "a point that is too short",
-            script: "attribute 181 04\(ScriptedToken.point.dropLast(2))",
+            script: "attribute 181 04\(ScriptedToken.point.dropLast(4))",
             words: "cannot be read"
         ),
         Unusable(
@@ -104,7 +113,7 @@ private final class ScriptedToken {
         ),
         Unusable(
             testDescription: "a compressed point",
-            script: "attribute 181 044102\(ScriptedToken.point)",
+            script: "attribute 181 042102\(ScriptedToken.point.prefix(64))",
             words: "cannot be read"
         ),
         Unusable(
@@ -128,8 +137,18 @@ private final class ScriptedToken {
             pin: "1",
             words: "failed (error 5)"
         ),
-        Unusable(testDescription: "a failing list", script: "C_GetSlotList 5", words: "unexpected error (5)"),
-        Unusable(testDescription: "a failing session", script: "C_OpenSession 5", words: "unexpected error (5)"),
+        Unusable(
+            testDescription: "a failing list",
+            script: "C_GetSlotList 5",
+            sessions: 0,
+            words: "unexpected error (5)"
+        ),
+        Unusable(
+            testDescription: "a failing session",
+            script: "C_OpenSession 5",
+            sessions: 0,
+            words: "unexpected error (5)"
+        ),
         Unusable(testDescription: "a failing search", script: "C_FindObjectsInit 5", words: "unexpected error (5)"),
         Unusable(testDescription: "a failing result", script: "C_FindObjects 5", words: "unexpected error (5)"),
         Unusable(testDescription: "a failing end", script: "C_FindObjectsFinal 5", words: "unexpected error (5)"),
@@ -138,7 +157,12 @@ private final class ScriptedToken {
             script: "C_GetAttributeValue 5",
             words: "unexpected error (5)"
         ),
-        Unusable(testDescription: "a module that fails", script: "C_Initialize 5", words: "initialized (error 5)"),
+        Unusable(
+            testDescription: "a module that fails",
+            script: "C_Initialize 5",
+            sessions: 0,
+            words: "initialized (error 5)"
+        ),
     ]
 
     @Test(arguments: unusable) func rejectsAnUnusableKeyAndClosesItsSession(_ unusable: Unusable) async throws {
@@ -146,19 +170,39 @@ private final class ScriptedToken {
         let error = #expect(throws: AuthError.self) { try token.key(pin: unusable.pin) }
         #expect(error?.code == .keyUnavailable)
         #expect(error?.message.contains(unusable.words) == true, "\(error?.message ?? "")")
-        let opened = unusable.script.contains("C_OpenSession") ? 0 : token.count("C_OpenSession")
-        #expect(token.count("C_CloseSession") == opened)
+        #expect(token.count("C_CloseSession") == unusable.sessions)
+        #expect(token.count("an unsupported function") == 0)
         #expect(token.count("C_Sign") == 0)
     }
 
+    struct Unusual: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let script: String
+        /// A call that shows that the case was reached.
+        let call: String
+    }
+
     @Test(arguments: [
-        ("another part of the program is logged in", "flags 404\nC_Login 100"),
-        ("another part of the program has initialized the module", "C_Initialize 191"),
-        ("a point without an octet string", "attribute 181 04\(ScriptedToken.point)"),
-        ("a key without an identifier", "attribute 102"),
-    ]) func acceptsAPKCS11Key(_ name: String, _ script: String) async throws {
-        let token = try await ScriptedToken(script)
-        #expect(try token.key(pin: "1").publicJWK["crv"] == "P-256", "\(name)")
+        Unusual(
+            testDescription: "another part of the program is logged in",
+            script: "flags 404\nC_Login 100",
+            call: "C_Login"
+        ),
+        Unusual(
+            testDescription: "another part of the program has initialized the module",
+            script: "C_Initialize 191",
+            call: "C_Initialize"
+        ),
+        Unusual(
+            testDescription: "a point without an octet string",
+            script: "attribute 181 04\(ScriptedToken.point)",
+            call: "C_GetAttributeValue"
+        ),
+        Unusual(testDescription: "a key without an identifier", script: "attribute 102", call: "public key by label"),
+    ]) func acceptsAKeyInAnUnusualToken(_ unusual: Unusual) async throws {
+        let token = try await ScriptedToken(unusual.script)
+        #expect(try token.key(pin: "1").publicJWK["crv"] == "P-256")
+        #expect(token.count(unusual.call) > 0)
     }
 
     @Test func offersTheAlgorithmsOfAnRSAKey() async throws {
@@ -167,6 +211,7 @@ private final class ScriptedToken {
         let key = try token.key()
         #expect(key.algorithms == [.ps256, .rs256] && key.publicJWK["e"] == "AQAB")
         #expect(try await key.signature(over: [1], by: .ps256).count == 256)
+        #expect(token.count("C_Sign") == 1)
     }
 
     /// Another attempt could lock the token.
@@ -217,7 +262,7 @@ private final class ScriptedToken {
         #expect(error?.message.contains("not the same key as before") == true && token.count("C_Sign") == 1)
     }
 
-    @Test func aSecondFailureEndsTheSignature() async throws {
+    @Test func aSessionThatIsLostTwiceIsReported() async throws {
         let token = try await ScriptedToken("C_Sign 32")
         let key = try token.key()
         await expectError(.keyUnavailable) { try await key.signature(over: [1], by: .es256) }
@@ -236,18 +281,27 @@ private final class ScriptedToken {
     }
 
     /// A module that encodes the signature in DER would otherwise produce a JWT that the provider rejects without a reason.
-    @Test(arguments: ["30450221", String(repeating: "a1", count: 72)]) func rejectsASignatureOfTheWrongSize(
-        _ signature: String
-    )
-        async throws
-    {
-        let token = try await ScriptedToken("signature \(signature)")
+    @Test(arguments: ["signature 30450221", "signature \(String(repeating: "a1", count: 72))"])
+    func rejectsASignatureOfTheWrongSize(_ script: String) async throws {
+        let token = try await ScriptedToken(script)
         let key = try token.key()
         let error = await #expect(throws: AuthError.self) { try await key.signature(over: [1], by: .es256) }
-        #expect(error?.code == .keyUnavailable && error?.message.contains("64") == true, "\(error?.message ?? "")")
+        #expect(error?.code == .keyUnavailable && error?.message.contains("instead of 64") == true)
+        #expect(token.count("C_Sign") == 1)
     }
 
-    @Test func requiresThirtyTwoBytesOfAnAuthenticationCode() async throws {
+    /// CK_UNAVAILABLE_INFORMATION instead of a length.
+    @Test func rejectsASignatureWithoutALength() async throws {
+        let token = try await ScriptedToken()
+        let key = try token.key()
+        try token.change("signature-length")
+        let error = await #expect(throws: AuthError.self) { try await key.signature(over: [1], by: .es256) }
+        #expect(
+            error?.code == .keyUnavailable && error?.message.contains("0 bytes") == true && token.count("C_Sign") == 1
+        )
+    }
+
+    @Test func rejectsAnAuthenticationCodeThatIsNot32Bytes() async throws {
         let token = try await ScriptedToken("signature \(String(repeating: "b2", count: 32))")
         let uri = try PKCS11URI(token.uri, type: .secretKey)
         #expect(try PKCS11Key.authenticationCode(for: [1], by: uri, pin: nil) == [UInt8](repeating: 0xB2, count: 32))

@@ -161,8 +161,6 @@ import Testing
         (AuthError(.assertionUnusable, "", status: 400), "assertion_unusable, stores nothing, backs off"),
         (rejection("interaction_required", 400), "login_required, stores rejection count 2, backs off, expired"),
         (rejection("mfa_required", 403), "login_required, stores rejection count 2, backs off, expired"),
-        (rejection("ratelimited", 200), "provider_rejected, stores nothing, backs off"),
-        (rejection("internal_error", 200), "provider_rejected, stores nothing, backs off"),
         (rejection("server_error", 400), "provider_rejected, stores nothing, backs off"),
         (rejection("an unknown code", 502), "provider_rejected, stores nothing, backs off"),
         (AuthError(.invalidResponse, "", status: 404), "invalid_response, stores nothing, backs off"),

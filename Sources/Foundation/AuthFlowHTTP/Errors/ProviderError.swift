@@ -39,8 +39,15 @@ extension ProviderError {
         self.init(error: "status \(status)", errorDescription: text, status: status)
     }
 
-    /// RFC 6749 section 4.1.2.1: both codes represent an HTTP status that cannot be returned via a redirect.
-    package var isServerError: Bool { error == "server_error" || error == "temporarily_unavailable" }
+    /// RFC 6749 section 4.1.2.1: `server_error` and `temporarily_unavailable` represent an HTTP status that cannot be returned via a redirect. Some
+    /// providers send other names, with status 200 or 400.
+    package var isServerError: Bool { Self.serverErrors.contains(error) }
+
+    private static let serverErrors: Set<String> = [
+        "server_error", "temporarily_unavailable", "fatal_error", "internal_error", "internal_server_error",
+        "rate_limited",
+        "rate_limit_exceeded", "ratelimited", "request_timeout", "service_unavailable",
+    ]
 
     /// Whether the response had text, but no code.
     package var lacksErrorCode: Bool { status.map { error == "status \($0)" } == true }

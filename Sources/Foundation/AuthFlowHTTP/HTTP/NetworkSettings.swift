@@ -34,7 +34,8 @@ public struct NetworkSettings: Sendable {
     public var maximumConnections = 256
 
     /// The `User-Agent` header field of requests that have none; default: `AuthFlow`. Some APIs reject or limit requests without a field that
-    /// identifies the program, such as `com.example.app/1.2 (admin@example.com)`.
+    /// identifies the program, such as `com.example.app/1.2 (admin@example.com)`. Only printable ASCII characters are sent. On Apple platforms,
+    /// `URLSession` sends its own field.
     public var productName = "AuthFlow"
 
     /// Creates settings with default values.

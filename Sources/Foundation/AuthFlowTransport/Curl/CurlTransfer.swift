@@ -105,7 +105,10 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         // HTTP/2 permits separate cookie fields (RFC 9113 section 8.2.3); HTTP/1.1 requires a single field (RFC 6265 section 5.4).
         let cookies = call.head.headerFields[values: .cookie]
         if !cookies.isEmpty { lines.append("Cookie: \(cookies.joined(separator: "; "))") }
-        if call.head.headerFields[.userAgent] == nil { lines.append("User-Agent: \(settings.productName)") }
+        if call.head.headerFields[.userAgent] == nil {
+            let printable = settings.productName.unicodeScalars.filter { (" "..."~").contains($0) }
+            lines.append("User-Agent: \(String.UnicodeScalarView(printable))")
+        }
         let hasBody = !call.body.isEmpty || [.post, .put, .patch].contains(method)
         if hasBody || upload != nil {
             if call.head.headerFields[.contentType] == nil { lines.append("Content-Type:") }

@@ -9,7 +9,7 @@ import HTTPTypes
 ///
 /// The engine builds every request, validates every response, and handles polling, retries and timeouts. An adapter
 /// specifies where requests are sent, adjusts their parameters, and performs the checks that are specific to this
-/// provider's tokens. It cannot weaken a check, because the engine sets and verifies the parameters that protect a
+/// provider's tokens. It cannot weaken a check of the engine, because the engine sets and verifies the parameters that protect a
 /// request.
 ///
 /// ## When to write an adapter
@@ -89,7 +89,8 @@ public protocol ResponseParsing: ProviderAdapter {
 /// A provider that identifies users in a non-standard way.
 public protocol UserInfoProviding: ProviderAdapter {
     /// Returns the user to whom the tokens belong; nil when the user cannot be determined. Called at each sign-in (after the ID Token, if any, has
-    /// passed every check), and at refreshes in sessions without an ID Token. A user whose subject differs from the ID Token's is rejected.
+    /// passed every check), and at refreshes in sessions without an ID Token. A user whose subject differs from the ID Token's is rejected. At a refresh, a
+    /// temporary failure and a response with a status from 400 to 499 are ignored; ``ProviderAdapter/check(_:replacing:in:)`` can reject refreshed tokens.
     func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity?
 
     /// Returns the claims about the user. Called by a client's `userInfo()` method. Default: requests the userinfo endpoint.

@@ -182,7 +182,7 @@ extension OAuthClient {
         if response.status == 401 || response.status == 400 && response.providerError?.error == "invalid_token" {
             throw AuthError(
                 .accessTokenRejected,
-                "\(Redaction.url(request.url)) does not accept the access token. Sign in again, unless the token is for another API.",
+                "\(Redaction.url(request.url)) does not accept the access token. The token may be for another API; otherwise, sign in again.",
                 providerError: response.providerError,
                 status: response.status
             )

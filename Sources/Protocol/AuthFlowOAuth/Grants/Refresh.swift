@@ -66,8 +66,9 @@ extension OAuthClient {
         )
     }
 
-    /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the original tokens. If the
-    /// response has no new refresh token or ID Token, the old one remains in the credential.
+    /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the original tokens; only if the provider
+    /// does not respond to a request about the user, the user is assumed to be the same. If the response has no new refresh token or ID
+    /// Token, the old one remains in the credential.
     ///
     /// Nothing is stored: the caller must store the credential of the outcome, as ``CredentialManager`` does.
     /// - Parameters:
@@ -181,8 +182,24 @@ extension OAuthClient {
             } _: {
                 try await requireUser(of: credential, tokens)
             }
-        } catch let error as AuthError where !error.isSubjectMismatch {
+        } catch let error as AuthError where error.isSubjectMismatch || !Self.leavesUserUndetermined(error) {
+            // The status code is omitted, because the refresh itself was not rejected.
+            throw AuthError(
+                .invalidUserInfo,
+                "The user of the refreshed tokens could not be determined. \(error.message)",
+                underlyingError: error
+            )
+        } catch let error as CancellationError {
+            throw error
+        } catch {
+            // The provider did not say whose tokens they are.
         }
+    }
+
+    /// Whether an error means that there was no response about the user, rather than a response that failed a check.
+    private static func leavesUserUndetermined(_ error: AuthError) -> Bool {
+        let isRejection = error.code == .invalidResponse && (400..<500).contains(error.status ?? 0)
+        return error.isTransient || error.isKeySetFailure || error.code == .accessTokenRejected || isRejection
     }
 
     /// Validates refreshed tokens, and replaces the old tokens with them.

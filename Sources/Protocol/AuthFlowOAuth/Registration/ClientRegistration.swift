@@ -217,8 +217,11 @@ extension ClientRegistration.Values {
         guard .zero <= clockLeeway, clockLeeway <= .seconds(300) else {
             throw AuthError(.invalidConfiguration, "The clock leeway must be between 0 and 300 seconds.")
         }
-        if let defaultTokenLifetime, defaultTokenLifetime <= .zero {
-            throw AuthError(.invalidConfiguration, "The default lifetime of tokens must be positive.")
+        if let defaultTokenLifetime, !(.seconds(1) ... .seconds(31_536_000)).contains(defaultTokenLifetime) {
+            throw AuthError(
+                .invalidConfiguration,
+                "The default lifetime of tokens must be between a second and a year."
+            )
         }
         for (purpose, parameters) in parameters {
             try ProviderRequest.requireUnreserved(parameters, of: purpose)

@@ -86,7 +86,7 @@ public struct ProviderRequest: Sendable {
     package static let reservedNames: Set<String> = [
         "response_type", "response_mode", "client_id", "client_secret", "client_assertion", "client_assertion_type",
         "redirect_uri", "state", "nonce", "code_challenge", "code_challenge_method", "code", "code_verifier",
-        "grant_type", "refresh_token", "device_code", "assertion", "token", "subject_token",
+        "grant_type", "refresh_token", "device_code", "assertion", "token", "token_type_hint", "subject_token",
         "subject_token_type", "actor_token", "actor_token_type", "requested_token_type", "id_token_hint",
         "post_logout_redirect_uri", "dpop_jkt", "request",
         "request_uri",

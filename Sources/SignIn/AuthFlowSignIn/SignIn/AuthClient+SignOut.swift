@@ -68,7 +68,7 @@ extension SignOut: CustomStringConvertible {
         let tokens =
             switch revocation {
             case .done: "the tokens were revoked"
-            case .nothingToDo: "the tokens were not revoked"
+            case .nothingToDo: "no tokens were revoked"
             case .unsupported(let reason): "the tokens were not revoked: \(reason)"
             case .failed(let error): "the tokens could not be revoked: \(error.message)"
             }
@@ -158,7 +158,7 @@ extension AuthClient {
         return ended
     }
 
-    /// Checks that the user agent could receive the redirect from the provider's sign-out page now, without showing the page.
+    /// Checks that the user agent can receive the post-logout redirect, without showing the page.
     /// - Throws: The error with which the sign-out would fail.
     package func requireUserAgentForSignOut(redirectingTo redirectURI: RedirectURI) async throws {
         let userAgent = try userAgentForSignOut()

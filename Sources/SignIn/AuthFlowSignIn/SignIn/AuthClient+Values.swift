@@ -21,6 +21,7 @@ extension AuthClient {
     ///   - userAgents: The user agents, in order of preference. The first that works in this environment is used.
     ///   - devicePresenter: Shows the user the code of the device flow (RFC 8628), if no user agent works; default: none.
     ///   - store: Stores the tokens; default: memory, so users must sign in each time the program starts.
+    ///   - sharedCredentials: The store that the apps of one vendor share on this machine, for single sign-on; default: none.
     ///   - options: The options; default: the defaults of ``Options``.
     ///   - transport: Sends every request, for example through a proxy; default: the system's.
     ///   - observer: Receives every event of every flow, in order. It must not block.
@@ -34,6 +35,7 @@ extension AuthClient {
         userAgents: [any UserAgent],
         devicePresenter: (any DevicePresenter)? = nil,
         store: any TokenStore = MemoryTokenStore(),
+        sharedCredentials: SharedCredentialStore? = nil,
         options: Options = Options(),
         transport: any HTTPTransport = SystemTransport(),
         observer: (@Sendable (FlowEvent) -> Void)? = nil,
@@ -46,7 +48,8 @@ extension AuthClient {
         self.init(
             client: OAuthClient(
                 server: AuthorizationServer(provider, transport: transport),
-                registration: registration
+                registration: registration,
+                sharedCredentials: sharedCredentials
             ),
             methods: userAgents.map { .userAgent($0) } + (devicePresenter.map { [.device($0)] } ?? []),
             store: store,

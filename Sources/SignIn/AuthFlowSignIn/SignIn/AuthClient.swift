@@ -33,7 +33,7 @@ public final class AuthClient: Sendable {
     private let recordName: String
     /// The credentials for specific owners and resources.
     private let others = Mutex<[RecordKey: ManagedCredential]>([:])
-    private let observer: (@Sendable (FlowEvent) -> Void)?
+    package let observer: (@Sendable (FlowEvent) -> Void)?
 
     /// The options of an ``AuthClient``.
     public struct Options: Sendable {

@@ -10,6 +10,7 @@ public struct ProviderConformance: Sendable {
     private let issuesRefreshTokens: Bool
     private let revokesTokens: Bool
     private let apiOrigins: [String]
+    private let transports: [ObservedTransport]
 
     /// Creates a suite.
     /// - Parameters:
@@ -29,8 +30,9 @@ public struct ProviderConformance: Sendable {
         apiOrigins: [String] = []
     ) {
         self.adapter = adapter
-        self.client = client
-        self.other = other
+        self.transports = [client, other].map { ObservedTransport(base: $0.client.server.transport) }
+        self.client = client.observed(by: transports[0])
+        self.other = other.observed(by: transports[1])
         self.issuesRefreshTokens = issuesRefreshTokens
         self.revokesTokens = revokesTokens
         self.apiOrigins = apiOrigins
@@ -46,6 +48,7 @@ public struct ProviderConformance: Sendable {
         try await identifiesTheUser(credential)
         let second = try await other.signIn().credential
         try await distinguishesUsers(credential, second)
+        try await requestsNoSignIn(with: [credential, second])
         try await rejectsAnInventedToken(credential)
         try await TokenHandling(adapter: adapter, client: client, credential: credential, apiOrigins: apiOrigins).run()
         try await refreshes(credential)
@@ -58,6 +61,32 @@ public struct ProviderConformance: Sendable {
             }
         }
         _ = try await other.signOut()
+        try await contactsOnlyTheProvider()
+    }
+
+    /// The adapter could send tokens in any form, so it may not contact other servers at all.
+    private func contactsOnlyTheProvider() async throws {
+        let metadata = try await client.metadata()
+        let origins = try Set(
+            metadata.endpoints.compactMap { $0.endpoint?.origin } + apiOrigins + [Endpoint(adapter.issuer).origin]
+        )
+        for request in transports.flatMap(\.requests) {
+            let origin = (try? Endpoint(request.url).origin) ?? request.url
+            try require(
+                origins.contains(origin),
+                "A request was sent to \(origin), which is neither the origin of an endpoint in the metadata nor one of apiOrigins."
+            )
+        }
+    }
+
+    /// The URL of an authorization request appears in the browser's history.
+    private func requestsNoSignIn(with credentials: [Credential]) async throws {
+        let tokens = credentials.flatMap { [$0.tokens.accessToken, $0.tokens.refreshToken].compactMap(\.self) }
+        let url = try await other.beginSignIn().url
+        try require(
+            !tokens.contains { url.contains($0.exposed) },
+            "The URL of an authorization request must not contain a token."
+        )
     }
 
     // MARK: Users
@@ -112,6 +141,21 @@ public struct ProviderConformance: Sendable {
             return try require(one.identity == nil && two.identity == nil, "All users or none must be identified.")
         }
         try require(!first.subject.isIdentical(to: second.subject), "Two users must have different subjects.")
+        if let adapter = adapter as? any UserInfoProviding {
+            try await withThrowingTaskGroup(of: (Identity, Identity?).self) { group in
+                for (tokens, identity) in Array(repeating: [(one.tokens, first), (two.tokens, second)], count: 8)
+                    .joined()
+                {
+                    group.addTask { (identity, try await adapter.identity(for: tokens, in: client.providerContext)) }
+                }
+                for try await (expected, found) in group {
+                    try require(
+                        found?.subject.isIdentical(to: expected.subject) == true,
+                        "Users who are identified concurrently must not be confused."
+                    )
+                }
+            }
+        }
         guard let own = try await userInfo(client), let others = try await userInfo(other) else { return }
         try require(own != others, "Two users must have different userinfo.")
     }
@@ -215,6 +259,11 @@ public struct ProviderConformance: Sendable {
             missing.isEmpty,
             "The registration's scopes must be requested; missing: \(missing.joined(separator: " "))."
         )
+        let added = asked.subtracting(client.registration.scopes).subtracting(["openid", "offline_access"])
+        try require(
+            added.isEmpty,
+            "Only the registration's scopes, openid and offline_access may be requested, not \(added.sorted().joined(separator: " "))."
+        )
         try require(
             !asked.contains("openid") || query["nonce"]?.isEmpty == false,
             "An OpenID request must have a nonce."
@@ -262,6 +311,23 @@ public struct ProviderConformance: Sendable {
 
     private func require(_ condition: Bool, _ rule: String) throws(ConformanceFailure) {
         try ConformanceFailure.require(condition, rule)
+    }
+}
+
+extension AuthClient {
+    /// The same client with another transport.
+    fileprivate func observed(by transport: ObservedTransport) -> AuthClient {
+        AuthClient(
+            client: OAuthClient(
+                server: AuthorizationServer(client.adapter, transport: transport, host: client.server.host),
+                registration: client.registration,
+                sharedCredentials: client.sharedCredentials
+            ),
+            methods: methods,
+            store: credentials.store,
+            options: options,
+            observer: observer
+        )
     }
 }
 

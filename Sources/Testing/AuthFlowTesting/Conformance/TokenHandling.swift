@@ -9,8 +9,8 @@ struct TokenHandling {
     let apiOrigins: [String]
 
     private var tokens: [Secret] {
-        [credential.tokens.accessToken, credential.tokens.refreshToken, credential.tokens.deviceSecret]
-            .compactMap(\.self)
+        let tokens = credential.tokens
+        return [tokens.accessToken, tokens.refreshToken, tokens.deviceSecret, tokens.idToken].compactMap(\.self)
     }
 
     func run() async throws {
@@ -29,6 +29,7 @@ struct TokenHandling {
             )
         }
         try parsesWithoutRevealingTokens()
+        try await reportsFailedRevocations()
     }
 
     /// A client with the same adapter, whose requests are observed.
@@ -63,6 +64,8 @@ struct TokenHandling {
             )
         }
         // RFC 9207 section 2.4: clients "MUST extract the value of the iss parameter" if the server supports it.
+        // An adapter with fixed metadata does not read the emulator's document.
+        guard transport.requests.contains(where: { $0.url.contains("/.well-known/") }) else { return }
         let document = try? await AuthorizationServer(
             issuer: adapter.issuer,
             transport: transport,
@@ -77,7 +80,7 @@ struct TokenHandling {
     /// A failure must not look like a user who is unknown.
     private func reportsFailures() async throws {
         guard let provider = adapter as? any UserInfoProviding, credential.identity != nil else { return }
-        let answers: [(HTTPResponse.Status, String)] = [(.internalServerError, ""), (.ok, "{"), (.ok, "{}")]
+        let answers: [(HTTPResponse.Status, String)] = [(.internalServerError, ""), (.ok, "{")]
         for (status, body) in answers {
             let transport = ObservedTransport(base: client.client.server.transport) { request in
                 guard request.reveals(tokens) else { return nil }
@@ -102,6 +105,22 @@ struct TokenHandling {
                     "An error must not contain a token: \(type(of: error))."
                 )
             }
+        }
+    }
+
+    private func reportsFailedRevocations() async throws {
+        guard adapter is any TokenRevoking else { return }
+        let transport = ObservedTransport(base: client.client.server.transport) { request in
+            guard request.reveals(tokens) else { return nil }
+            return TransportResponse(head: HTTPResponse(status: .serviceUnavailable))
+        }
+        do {
+            try await observed(transport).revoke(credential)
+            try require(!transport.hasAnswered, "A revocation that failed must be reported.")
+        } catch let error as ConformanceFailure {
+            throw error
+        } catch {
+            try require(!reveals(String(reflecting: error)), "An error must not contain a token: \(type(of: error)).")
         }
     }
 
@@ -137,12 +156,14 @@ struct TokenHandling {
 extension TransportRequest {
     fileprivate func reveals(_ tokens: [Secret]) -> Bool {
         let texts = [url, String(decoding: body, as: UTF8.self)] + head.headerFields.map(\.value)
-        return tokens.contains { token in texts.contains { $0.contains(token.exposed) } }
+        return tokens.contains { token in
+            texts.contains { $0.contains(token.exposed) || $0.contains(FormURLEncoding.encode(token.exposed)) }
+        }
     }
 }
 
 /// A transport that records its requests, and can answer them.
-private final class ObservedTransport: HTTPTransport {
+final class ObservedTransport: HTTPTransport {
     private let base: any HTTPTransport
     private let answer: @Sendable (TransportRequest) -> TransportResponse?
     private let state = Mutex<(requests: [TransportRequest], hasAnswered: Bool)>(([], false))

@@ -27,7 +27,7 @@ enum AttachedProcess {
         // The program was found before, so a file that does not exist is the interpreter of a script.
         let reason =
             number == ENOENT
-            ? "The interpreter in its first line does not exist" : unsafe String(cString: strerror(number))
+            ? "its interpreter or dynamic loader does not exist" : unsafe String(cString: strerror(number))
         return AuthError(.invalidConfiguration, "\(DisplayText.sanitized(command[0])) could not be started: \(reason).")
     }
 

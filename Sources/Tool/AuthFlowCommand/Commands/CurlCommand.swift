@@ -82,7 +82,8 @@ struct CurlCommand: AsyncParsableCommand {
         let command = SignInAdvice.command ?? "authflow login"
         guard let challenge = ResourceChallenge(response) else { return "Sign in again: \(command)" }
         guard challenge.demand == .authentication else {
-            guard challenge.demand == .scope, let scopes = challenge.scopes else { return "Sign in again: \(command)" }
+            guard challenge.demand == .scope else { return "Sign in again: \(command)" }
+            guard let scopes = challenge.scopes else { return "The API requires a scope that it does not name." }
             let shown = DisplayText.sanitized(scopes.joined(separator: " "), limit: 300)
             return
                 "The API requires the scopes \"\(shown)\": add them to the profile's \"scopes\", and sign in again: \(command)"

@@ -47,10 +47,12 @@ struct DoctorCommand: AsyncParsableCommand {
         guard options.issuer == nil, options.clientID == nil else { return }
         let path = ConfigurationChoice(option: options.config).path
         let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { return }
         defer { close(descriptor) }
         var status = stat()
-        _ = unsafe fstat(descriptor, &status)
-        guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o022 != 0 else {
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(),
+            status.st_mode & 0o022 != 0
+        else {
             return
         }
         if fchmod(descriptor, status.st_mode & 0o7755) == 0 {

@@ -216,7 +216,7 @@ enum OpenDescriptors {
             ?? options.first { $0.hasPrefix("--descriptor=") }?.dropFirst("--descriptor=".count).description
         guard let number = value.flatMap({ Int32($0) }), fcntl(number, F_GETFD) == -1 else { return }
         let nothing = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
-        guard nothing != number else { return }
+        guard nothing >= 0, nothing != number else { return }
         _ = dup2(nothing, number)
         close(nothing)
         _ = fcntl(number, F_SETFD, FD_CLOEXEC)

@@ -83,8 +83,6 @@ struct LoginCommand: AsyncParsableCommand {
 
     func run() async throws {
         UnfinishedClients.note(.signIn)
-        // Fail before the sign-in rather than after it.
-        if let trace { try beginTrace(trace) }
         let policy: AccountPolicy =
             addAccount ? .addAccount : replaceAccount ? .replaceAccount : .sameAccount
         var launchEnvironment = LaunchEnvironment.current()
@@ -101,9 +99,10 @@ struct LoginCommand: AsyncParsableCommand {
                 transport: { trace == nil ? $0 : flowTrace.transport($0) },
                 observer: flowTrace.observer
             )
-            defer { if let trace { write(flowTrace, to: trace) } }
             // Fail before the first request rather than after it.
             try client.methods.createUserAgents()
+            if let trace { try beginTrace(trace) }
+            defer { if let trace { write(flowTrace, to: trace) } }
             do {
                 try await client.signIn()
             } catch let error as AuthError where error.code == .noUserAgent {
@@ -123,10 +122,11 @@ struct LoginCommand: AsyncParsableCommand {
             redirects.observer(event)
             flowTrace.observer(event)
         }
-        // The trace is also written when the login fails, which is when it is needed most.
-        defer { if let trace { write(flowTrace, to: trace) } }
         // Fail before the first request rather than after it.
         try client.methods.createUserAgents()
+        if let trace { try beginTrace(trace) }
+        // The trace is also written when the login fails, which is when it is needed most.
+        defer { if let trace { write(flowTrace, to: trace) } }
         let signIn: SignIn
         do {
             signIn = try await redirects.accepting(for: client) { try await client.signIn(policy) }

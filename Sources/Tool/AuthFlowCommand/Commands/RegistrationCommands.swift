@@ -40,6 +40,8 @@ enum RegistrationCommands {
             /// A message if a registration cannot be read.
             var damage: String?
             var isCurrentUnreadable = false
+            /// The error of the store; nil if the store can be read.
+            var storageError: AuthError?
             /// The client IDs of the earlier registrations that cannot be read.
             var unreadable: [String] = []
 
@@ -65,6 +67,7 @@ enum RegistrationCommands {
                 where error.code == .credentialUnusable || skipsUnreadable && error.code == .storageFailed
             {
                 found.damage = Self.damageMessage(issuer, origin, config, because: error)
+                if error.code == .storageFailed { found.storageError = error }
             }
             found.isCurrentUnreadable = found.damage != nil
             for address in try await KnownResources(store: store).addresses() {
@@ -86,6 +89,7 @@ enum RegistrationCommands {
                         where skipsUnreadable && [.credentialUnusable, .storageFailed].contains(error.code)
                     {
                         found.damage = found.damage ?? Self.damageMessage(issuer, origin, config, because: error)
+                        if error.code == .storageFailed { found.storageError = error }
                         found.unreadable.append(known.clientID)
                     }
                 }
@@ -105,11 +109,13 @@ enum RegistrationCommands {
             let name = DisplayText.sanitized(issuer, limit: 300)
             guard let error else {
                 return
-                    "The stored registration with \(name) is damaged. To remove it from this machine, run: \(command)"
+                    "The stored registration with \(name) is damaged. To remove the registrations for \(origin) from this machine, run: \(command)"
             }
-            let condition = error.code == .credentialUnusable ? "If the store's key is correct, remove" : "To remove"
+            guard error.code == .credentialUnusable else {
+                return "The stored registration with \(name) cannot be read: \(error.message)"
+            }
             return
-                "The stored registration with \(name) cannot be read: \(error.message) \(condition) the registration from this machine, run: \(command)"
+                "The stored registration with \(name) cannot be read: \(error.message) If the store's key is correct, remove the registrations for \(origin) from this machine: \(command)"
         }
 
         /// The client IDs at an issuer with which the user has signed in to a resource; nil if the resource is unknown or its record cannot be read.
@@ -173,6 +179,7 @@ enum RegistrationCommands {
             var all: [JSON] = []
             var found: [StoredRegistration] = []
             var isIncomplete = false
+            var storageError: AuthError?
             for (issuer, origin) in try await context.registrations(address) {
                 let stored = try await context.stored(
                     at: issuer,
@@ -184,6 +191,7 @@ enum RegistrationCommands {
                 guard let damage = stored.damage else { continue }
                 Terminal.printMessage("Warning: \(damage)")
                 isIncomplete = true
+                storageError = storageError ?? stored.storageError
             }
             for stored in found {
                 all.append([
@@ -211,6 +219,7 @@ enum RegistrationCommands {
                 Terminal.printMessage(address == nil ? "There are no registrations." : Context.absence(config))
             }
             RegistrationCommands.warnOfLostEntries(try await KnownResources(store: context.store).lacksRegistrations())
+            if let storageError { throw storageError }
         }
     }
 

@@ -26,22 +26,21 @@ extension CredentialCommand {
             }
             let client = try options.helperChoice.client()
             let store = try AWSKeys.store(of: profile)
-            // The credentials belong to the signed-in user and to this role. If fresh credentials are stored, no request is sent.
-            let credential =
-                client.isWithoutUser
-                ? try await client.freshCredential(lasting: HelperTokens.margin)
-                : try await client.requiredCredential()
+            // The credentials belong to the signed-in user and to this role. If fresh credentials are stored, no request is sent, except for the user of
+            // another profile.
+            let signIn = try await AWSKeys.signIn(of: client)
             let key = AWSKeys.key(settings, client)
             // Concurrent programs wait for a single request to AWS.
             let keys = try await store.withLease(on: key) { lease in
-                let signIn = AWSKeys.signIn(credential, of: client)
                 if let bytes = try await store.bytes(under: lease), let stored = AWSKeys(stored: bytes, from: signIn),
                     stored.areFresh
                 {
                     return stored
                 }
                 let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
-                guard AWSKeys.signIn(try await client.requiredCredential(), of: client) == signIn else {
+                // The tokens of a client without a user are replaced by each renewal.
+                let isSame = client.isWithoutUser ? true : try await AWSKeys.signIn(of: client) == signIn
+                guard isSame else {
                     throw AuthError(.temporarilyUnavailable, "The user has signed in again in the meantime. Try again.")
                 }
                 let transport = try profile.transport(environment: ToolEnvironment.host.environment)
@@ -95,8 +94,11 @@ struct AWSKeys {
     }
 
     /// A value that identifies the sign-in, even if the user is unknown. The client's own tokens have no user, and each renewal replaces them.
-    static func signIn(_ credential: Credential, of client: AuthClient) -> JSON {
+    static func signIn(of client: AuthClient) async throws -> JSON {
         if client.isWithoutUser, !client.hasOwner { return ["client"] }
+        let credential =
+            client.hasOwner
+            ? try await client.freshCredential(lasting: HelperTokens.margin) : try await client.requiredCredential()
         return [.string(credential.account.subject ?? ""), .double(credential.signedInAt.timeIntervalSince1970)]
     }
 

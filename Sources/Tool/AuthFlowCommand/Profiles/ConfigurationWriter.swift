@@ -50,7 +50,8 @@ struct ConfigurationWriter {
         defer { lock.release() }
         let isNew = !FileManager.default.fileExists(atPath: path)
         let (old, text) = try text(with: members, as: profile)
-        let isTrusted = try isNew || ConfigurationTrust().verdict(on: path, content: old) == .trusted
+        // A trust record that cannot be read must not stop the command after a client has been registered.
+        let isTrusted = isNew || (try? ConfigurationTrust().verdict(on: path, content: old)) == .trusted
         // Never writes a file that cannot be read back.
         _ = try ConfigurationFile(
             text: text,

@@ -8,8 +8,8 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
     case raw
     /// A header field: `curl -H @-`.
     case header
-    /// A JSON object with the token, its type, its expiry, its authorization details, if granted, and the parameters of the token response that
-    /// no standard defines.
+    /// A JSON object with the token, its type, its expiry, its authorization details, if granted, and other parameters of the token response, except
+    /// other tokens and secrets.
     case json
     /// A shell command that exports a variable: `eval "$(authflow token --format env)"`.
     case env
@@ -31,12 +31,26 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
             ]
             var others = tokens.parameters.exposed.object ?? [:]
             members["authorization_details"] = others.removeValue(forKey: "authorization_details")
-            if !others.isEmpty { members["parameters"] = .object(others) }
+            if let shown = Self.withoutSecrets(.object(others)).object, !shown.isEmpty {
+                members["parameters"] = .object(shown)
+            }
             try Terminal.result(.object(members))
         case .header: Terminal.result("Authorization: Bearer \(try Self.bearer(tokens))")
         case .curl: Terminal.result("header = \"Authorization: Bearer \(try Self.bearer(tokens))\"")
         case .env: Terminal.result("export \(Self.variable)='\(try Self.bearer(tokens))'")
         }
+    }
+
+    /// The response without members whose names indicate another token or a secret.
+    private static func withoutSecrets(_ json: JSON) -> JSON {
+        if let members = json.object {
+            return .object(
+                members.filter { name, _ in
+                    !["token", "secret", "password", "key"].contains { name.lowercased().contains($0) }
+                }.mapValues(withoutSecrets)
+            )
+        }
+        return json.array.map { .array($0.map(withoutSecrets)) } ?? json
     }
 
     /// The token for a header field. RFC 6750 section 2.1 lists its characters, but some providers use others from RFC 6749 appendix A.12. Quotation
