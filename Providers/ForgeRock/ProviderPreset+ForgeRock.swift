@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension ProviderPreset {
-    /// `forgerock`: a realm of ForgeRock's (Ping's) access management.
+    /// `forgerock`: a realm of ForgeRock Access Management (PingAM).
     public static let forgeRock = ProviderPreset(
         "forgerock",
         title: "ForgeRock (PingAM)",

@@ -132,7 +132,7 @@ public struct TreeStep: Sendable {
     /// The secret answers.
     var secrets: [Secret] { callbacks.flatMap(\.secrets) }
 
-    /// Identifies the step: a polling step is repeated with the same callbacks.
+    /// A value that identifies the step. It is the same for each repetition of a polling step.
     var content: [String] { callbacks.map { "\($0.type) \($0.prompt) \($0.name)" } }
 }
 

@@ -97,7 +97,7 @@ extension OIDCProvider: ProviderAdapter {
 }
 
 extension OIDCProvider: UserInfoProviding {
-    /// The `sub` of Azure AD B2C's older policies, which would make all users one account.
+    /// The `sub` that older Azure AD B2C policies issue for every user. If it were accepted, all users would share one account.
     private static let subjectOfEveryUser = "Not supported currently. Use oid claim."
 
     public func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {

@@ -3,7 +3,7 @@ import AuthFlowTesting
 
 // The listings about response formats from the article "Writing a provider adapter".
 
-/// A provider whose token responses are forms, but are labeled as plain text.
+/// A provider whose token responses are form-encoded, but have the media type `text/plain`.
 struct PlainTextProvider: ProviderAdapter, ResponseParsing {
     let issuer: String
 

@@ -51,6 +51,7 @@ import Testing
         ("unavailable", .userInfo(.unavailable)),
         ("rejects the token", .userInfo(.response { $0.head.status = .unauthorized })),
         ("forbidden", .userInfo(.response { $0.head.status = .forbidden })),
+        ("a page in HTML", .userInfo(.response { $0.body = Array("<html>".utf8) })),
         ("over its quota", .userInfo(.response { $0.head.status = .tooManyRequests })),
     ]
 
@@ -98,6 +99,49 @@ import Testing
                 return
             }
             #expect(try await again.credential() == nil)
+        }
+    }
+
+    @Test func anUnknownUserCanSignInAgainAfterTheSessionHasEnded() async throws {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(registration: Self.registration())
+            _ = try await client.signIn()
+            environment.emulator.endSessions()
+            await expectError(.loginRequired) { try await client.refresh() }
+            #expect(try await client.signIn().identity == nil)
+        }
+    }
+
+    /// The user may be the same one.
+    @Test func anUnknownUserDoesNotReplaceAKnownUser() async throws {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let store = MemoryTokenStore()
+            let adapter = OIDCProvider(issuer: environment.emulator.issuer, identitySource: .userInfo)
+            let known = try environment.client(registration: Self.registration(), adapter: adapter, store: store)
+            let alice = try await known.signIn()
+            let unknown = try environment.client(registration: Self.registration(), store: store)
+            await expectError(.accountMismatch) { try await unknown.signIn() }
+            #expect(try await known.credential()?.identity == alice.identity)
+        }
+    }
+
+    /// Contrary to its declaration, the adapter does not identify users.
+    @Test func aSecondSignInOfAnUnexpectedlyUnknownUserIsRejected() async throws {
+        struct NamelessProvider: ProviderAdapter, UserInfoProviding {
+            let base: OIDCProvider
+            var issuer: String { base.issuer }
+            func metadata(in context: ServerContext) async throws -> ProviderMetadata {
+                try await base.metadata(in: context)
+            }
+            func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? { nil }
+            func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON { [:] }
+        }
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let adapter = NamelessProvider(base: OIDCProvider(issuer: environment.emulator.issuer))
+            let client = try environment.client(registration: Self.registration(), adapter: adapter)
+            let first = try await client.signIn().credential
+            await expectError(.accountMismatch) { try await client.signIn() }
+            #expect(try await client.credential()?.tokens == first.tokens)
         }
     }
 

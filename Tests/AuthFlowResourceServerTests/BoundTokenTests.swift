@@ -275,7 +275,7 @@ import Testing
         }
         #expect(try isFirstUse("proof", at: used))
         var time = used - step
-        // Other proofs arrive until the window of the first use has ended.
+        // Other proofs arrive until the replay window of the first proof has ended.
         while time < used + 120 {
             #expect(try isFirstUse("\(time)", at: time))
             time += max(1, step / 100)

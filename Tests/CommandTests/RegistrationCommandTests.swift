@@ -210,6 +210,20 @@ import Testing
         }
     }
 
+    /// The current registration and the copy under its client ID: restored from a backup, other users can read them.
+    @Test func registrationsThatCannotBeReadAreRemovedFromThisMachine() async throws {
+        try await withSignedInResource { emulator, run in
+            for path in try files(run, containing: "redirect_uris") {
+                try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
+            }
+            #expect(try await run(["register", "show", "--json"]).status == 8)
+            let removed = try await run(["register", "remove", emulator.resource, "--local"])
+            #expect(removed.status == 0, "\(removed.standardError)")
+            #expect(removed.standardError.contains("could not be read, and was removed"), "\(removed.standardError)")
+            #expect(try files(run, containing: "redirect_uris").isEmpty)
+        }
+    }
+
     @Test func doesNotReportASignOutIfThereAreNoTokens() async throws {
         try await withSignedInResource { emulator, run in
             for path in try files(run, containing: #""access_token""#) {

@@ -3,7 +3,7 @@
 
 The script copies the package to .build-mutants, adds a switch to every check of the libraries, builds the tests once, runs
 every test once by itself to record the checks that reject something in it, and then, for each check with its switch on,
-runs these tests, and simulated histories if no test fails. Only the copy contains the switches.
+runs these tests. Only the copy contains the switches.
 
     Tests/Mutation/mutate.py                 all checks; an hour or two on two cores
     Tests/Mutation/mutate.py --list          the checks and their numbers
@@ -19,9 +19,6 @@ EXCLUDED = """
 AuthFlowTesting AuthFlowSimulation AuthFlowEssentials AuthFlowSystem AuthFlowJSON AuthFlowPostgreSQL AuthFlowRedis
 AuthFlowHummingbird AuthFlowObservability AuthFlowSwiftConfiguration
 """.split()
-
-# The modules that the simulated histories run, and their number, from seed 1.
-SIMULATED, HISTORIES = {"AuthFlowCredentials", "AuthFlowDatabase", "AuthFlowResourceClient", "AuthFlowServer"}, 400
 
 # Checks whose absence no test can detect, each with the reason.
 EQUIVALENT = [line.split(" | ", 1) for line in (ROOT / "Tests/Mutation/equivalent.txt").read_text().splitlines() if not line.startswith("#")]
@@ -276,19 +273,6 @@ def killer(number, reached):
         if failure := run(batch, 30 + 5 * total, AUTHFLOW_MUTANT=str(number)): return failure
 
 
-# A simulation uses every core.
-one_simulation = threading.Lock()
-
-
-def fails_in_simulation(number):
-    """Runs simulated histories without this check."""
-    with one_simulation:
-        try:
-            return subprocess.run([".build/debug/simulate", str(HISTORIES), "1"], cwd=COPY, env=dict(os.environ, AUTHFLOW_MUTANT=str(number)),
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=1800).returncode != 0
-        except subprocess.TimeoutExpired: sys.exit(f"the simulation without check {number} did not end")
-
-
 def numbers(text):
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -317,14 +301,11 @@ def main():
     reached = record_reach(mutants)
     print(f"{time.time() - started:.0f} s; {len(reached)} tests", flush=True)
 
-    if fails_in_simulation(0): sys.exit("the simulation fails with every check in place")
-
     def result(mutant):
         failure = killer(mutant.number, reached)
         if failure: return mutant, "caught", f"by {failure}"
         reason = next((why for (file, text), why in EQUIVALENT.items() if file == mutant.file and text in mutant.text), None)
         if reason: return mutant, "not detectable", reason
-        if mutant.file.split("/")[0] in SIMULATED and fails_in_simulation(mutant.number): return mutant, "caught", "by the simulation"
         if not any(mutant.number in checks for _, checks in reached.values()): return mutant, "NOT EXERCISED", "no test fails this check"
         return mutant, "SURVIVED", "every test that reaches it"
 

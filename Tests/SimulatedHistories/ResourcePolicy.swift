@@ -44,7 +44,7 @@ struct ResourcePolicy {
         return sequence(first: error) { $0.underlyingError as? AuthError }.contains { $0.providerError?.error == code }
     }
 
-    /// Whether the refusal, which may have no code, may have caused an error.
+    /// Whether the rejection, which may have no error code, may have caused the given error.
     func mayCause(_ error: AuthError) -> Bool {
         code != nil ? isCause(of: error) : [.invalidResponse, .loginRequired].contains(error.code)
     }

@@ -49,7 +49,7 @@ struct CredentialMachine {
     /// The number of writes, successful or failed, to detect a read that overlaps with a write and is outdated.
     private var version = 0
     private var backoffs = Backoffs()
-    /// The number of possible removals of the record, to detect a read whose result may be outdated.
+    /// The number of operations that may have removed the record, to detect a read whose result may be outdated.
     private var removals = 0
     /// At most one credential for each account.
     private var unsaved: [Unsaved] = []
@@ -206,7 +206,7 @@ extension CredentialMachine {
         return !unsaved.isEmpty
     }
 
-    /// The provider has ended a session, and the store records it, unless the write failed.
+    /// Handles the end of a session by the provider. The store contains a record of this, unless the write failed.
     mutating func ended(_ account: AccountID, _ epoch: Int) {
         if self.epoch == epoch {
             cached = nil

@@ -26,7 +26,7 @@ import AuthFlowOAuth
 /// | an OAuth error that a new sign-in cannot fix: about the client's authentication, the scopes, DPoP or the server | nothing | yes | the old tokens until they expire, then the error |
 /// | another error, or no response | nothing | yes | the old tokens until they expire, then the error |
 ///
-/// ``endsSession(_:named:)`` decides whether the session has ended, and `ManagedCredential.endSession` stores its end.
+/// ``endsSession(_:named:)`` decides whether the session has ended, and `ManagedCredential.endSession` records in the store that it has ended.
 ///
 /// If a token for one of several resources was requested, the old tokens cannot be returned instead. An error that may concern only that resource is
 /// not counted, and suspends only requests for the same resource; if the error may mean that the session has ended, the main token is refreshed

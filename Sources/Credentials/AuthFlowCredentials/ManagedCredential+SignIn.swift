@@ -48,7 +48,7 @@ extension ManagedCredential {
         publish(.signedIn(credential.identity), of: credential.account)
     }
 
-    /// Rejects a sign-in of a user who cannot be distinguished from the one who is signed in, because its tokens could not be stored.
+    /// Rejects a sign-in whose user cannot be distinguished from the signed-in user, because the tokens of the sign-in could not be stored.
     /// - Throws: ``AuthError`` with `account_mismatch`.
     package func requireNoUnknownUser() async throws {
         let accounts = try await accounts()

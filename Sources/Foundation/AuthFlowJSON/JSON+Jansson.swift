@@ -28,8 +28,8 @@ extension JSON {
     private let root: UnsafeMutablePointer<json_t>
 
     init(parsing text: [UInt8]) throws(JSONError) {
-        // Without JSON_ALLOW_NUL, U+0000 is an error. Without JSON_REJECT_DUPLICATES, the last of two equal keys would
-        // win.
+        // Without JSON_ALLOW_NUL, U+0000 is an error. Without JSON_REJECT_DUPLICATES, the last of several
+        // duplicate keys would be used.
         let flags = Int(JSON_DECODE_ANY) | Int(JSON_REJECT_DUPLICATES)
         var error = json_error_t()
         let parsed = unsafe text.withUnsafeBytes { buffer in

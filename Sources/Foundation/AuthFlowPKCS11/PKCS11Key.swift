@@ -106,7 +106,7 @@ package final class PKCS11Key: SigningKey {
                 try opened.module.sign(input, by: mechanism, key: opened.key, in: opened.number)
             }
         }
-        // A module that encodes an ECDSA signature in DER does not conform: the signature is r and s, each as long as the order of the curve.
+        // PKCS #11 requires the concatenation of r and s, each as long as the order of the curve. Some modules return a DER encoding instead.
         guard signature.count == signatureSize else {
             throw Self.rejection("its signature has \(signature.count) bytes instead of \(signatureSize)", uri)
         }

@@ -49,8 +49,8 @@ final class DatabasePool<Link: DatabaseLink>: Sendable {
             thread.signal()
         }
 
-        /// Counts a request that has ended while it was waiting. When half of the queued requests have ended, they are removed, so the
-        /// amortized time for each is constant.
+        /// Counts a request that has ended while it was waiting. Once at least half of the queued requests have ended,
+        /// the ended requests are removed from the queue, so each takes amortized constant time.
         mutating func countEnded() {
             ended += 1
             guard 2 * ended >= waiting.count else { return }

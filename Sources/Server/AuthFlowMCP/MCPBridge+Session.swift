@@ -170,7 +170,7 @@ extension MCPBridge {
                 // If the server immediately loses the new session, no further session is requested.
                 guard initializedResponse.head.status.code < 400 else { return false }
             }
-            // The host may have sent another `initialize` in the meantime; that session is the current one.
+            // The host may have sent another `initialize` in the meantime; its session is then the current session.
             let isCurrent = state.withLock { [begun] state in
                 guard state.session.initialize?.bytes == session.initialize?.bytes,
                     state.session.number == session.number

@@ -147,7 +147,7 @@ final class MCPEndpoint: Sendable {
         return target
     }
 
-    /// Reads the body of an error response completely: the connection can then be reused, and the body is needed twice.
+    /// Reads the body of an error response completely, because the connection can then be reused, and the body is needed twice.
     /// - Returns: The body; empty when it is too large, or did not arrive in time.
     func errorBody(of response: ResponseStream) async -> [UInt8] {
         let body = try? await withDeadline(.seconds(10), clock: clock) {

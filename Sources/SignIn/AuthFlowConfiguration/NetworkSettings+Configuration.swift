@@ -88,12 +88,15 @@ extension NetworkSettings {
             "product_name",
             .parsed { text throws(AuthError) in
                 guard !text.isEmpty, text.utf8.count <= 256, text.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
-                    throw AuthError(.invalidConfiguration, "this is not a product name of 1 to 256 ASCII characters")
+                    throw AuthError(
+                        .invalidConfiguration,
+                        "this is not a product name of 1 to 256 printable ASCII characters"
+                    )
                 }
                 return text
             },
             default: NetworkSettings().productName,
-            "The User-Agent header field of requests, which some APIs require to identify the program: com.example.app/1.2 (admin@example.com). Default: AuthFlow."
+            "The User-Agent header field of requests, such as com.example.app/1.2 (admin@example.com). Some APIs require a value that identifies the program. Default: AuthFlow."
         )
 
         package static let all: [any AnyConfigurationKey] = [

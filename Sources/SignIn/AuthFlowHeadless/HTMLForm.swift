@@ -150,7 +150,7 @@ struct HTMLForm: Sendable {
     var grantsByDefault: Bool {
         parameters(pressing: nil).pairs.contains { pair in
             let isSet = ["1", "on", "true"].contains(pair.value.lowercased())
-            // A URL or a random value may contain such a word by chance.
+            // A URL or a random value may contain a word such as "allow" by chance.
             let isWords =
                 !pair.value.contains { "/?=".contains($0) } && (pair.value.count <= 20 || pair.value.contains(" "))
             // In OpenID Connect, `consent` is a value of the parameter `prompt`.

@@ -229,6 +229,9 @@ extension ResourceClient {
         let found = try await find(challenge)
         let scopes = try await scopes(for: challenge, found)
         let old = try await registrations.registration(at: found.server.issuer, for: redirectURI)
+        // Records that cannot be read stop the renewal before it registers a client.
+        if let old { _ = try await isUsed(clientID: old.clientID, at: old.issuer) }
+        _ = try await hasSignIn()
         let present = try await identify(found, scopes: scopes, usesDPoP: false)
         guard present.identification == .dynamic else {
             throw AuthError(.unsupported, "The client is not dynamically registered with \(present.issuer).")

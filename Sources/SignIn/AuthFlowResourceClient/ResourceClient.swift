@@ -432,7 +432,7 @@ public final class ResourceClient: Sendable {
         throw loginRequired(because: nil)
     }
 
-    /// The reason why ``status()`` has no credential. Sends no requests.
+    /// The reason for the absence of a credential in the result of ``status()``. Sends no requests.
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func absenceOfCredential() async throws -> AuthError {
         do {

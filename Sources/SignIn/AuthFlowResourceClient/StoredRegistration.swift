@@ -212,7 +212,8 @@ public struct StoredRegistrations: Sendable {
     /// - Returns: nil for a damaged record.
     private static func parsed(_ bytes: [UInt8], _ key: RecordKey) -> StoredRegistration? {
         guard let json = try? JSON(parsing: bytes), let stored = StoredRegistration(json),
-            stored.issuer.isIdentical(to: key.issuer)
+            stored.issuer.isIdentical(to: key.issuer),
+            key.clientID.isEmpty || stored.clientID.isIdentical(to: key.clientID)
         else { return nil }
         return stored
     }

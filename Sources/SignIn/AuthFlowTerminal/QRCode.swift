@@ -62,7 +62,7 @@ struct QRCode: Sendable {
         let data: UnsafePointer<UInt8>?
     }
 
-    /// Text, version (0 for the smallest that fits), error correction level, encoding mode, case sensitivity.
+    /// Parameters: text, version (0 for the smallest that fits), error correction level, encoding mode, case sensitivity.
     private typealias Encode =
         @convention(c) (UnsafePointer<CChar>, Int32, Int32, Int32, Int32) -> UnsafeMutableRawPointer?
 

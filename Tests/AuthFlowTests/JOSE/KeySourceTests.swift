@@ -124,7 +124,7 @@ private final class KeyProvider: Sendable {
         try provider.publish(second)
         #expect(try await verdict(token(second)) == .verified)
         #expect(provider.fetches == 2)
-        // A third fetch within seconds is delayed to avoid flooding the provider.
+        // A third fetch within seconds is not allowed, to avoid flooding the provider.
         let third = try EmulatorKeys()
         try provider.publish(third)
         let error = await #expect(throws: AuthError.self) { _ = try await verdict(token(third)) }

@@ -9,7 +9,7 @@ import Testing
 @testable import AuthFlowPKCS11
 
 #if os(Linux)
-/// A PKCS #11 token that does what a script says: the module `Tests/ScriptedToken/token.c`, compiled once, and copied for each
+/// A PKCS #11 token whose behavior is scripted: the module `Tests/ScriptedToken/token.c`, compiled once, and copied for each
 /// token, because a process loads each module only once.
 private final class ScriptedToken {
     private let directory: URL

@@ -208,6 +208,17 @@ import Testing
         #expect(answer(machine, at: 21) == "old?")
     }
 
+    /// The result of the read may be older than the tokens.
+    @Test(arguments: [State.empty, .checked, .unchecked]) func tokensAdoptedDuringAReadAreNotReplacedByItsResult(
+        _ state: State
+    ) {
+        var machine = machine(state)
+        let reading = machine.beginReading(at: Self.begin + 20)
+        machine.adopt(Self.credential("new"), machine.epoch, margin: .seconds(60), random: 0)
+        _ = finish(&machine, reading, Self.credential("others"))
+        #expect(answer(machine, at: 21).hasPrefix("new"))
+    }
+
     @Test(arguments: State.allCases) func aWriteLeavesNothingUnsaved(_ state: State) {
         var machine = machine(state)
         machine.writeSucceeded(machine.epoch, requestedAt: Self.begin)

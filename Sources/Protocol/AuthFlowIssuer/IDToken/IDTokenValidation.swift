@@ -161,7 +161,7 @@ package struct IDTokenValidation: Sendable {
                 let reason =
                     switch (nonce, rules["nonce"]) {
                     case (_?, nil):
-                        "it has no nonce although one was sent: the provider omits it, in violation of OpenID Connect Core section 3.1.3.7, item 11. Without the \"openid\" scope, \"identity\": \"userinfo\" can identify the user"
+                        "it has no nonce although a nonce was sent, so the provider violates OpenID Connect Core section 2. Without the \"openid\" scope, \"identity\": \"userinfo\" can identify the user"
                     case (nil, _): "it has a nonce although none was sent, so it belongs to another sign-in"
                     default: "its nonce does not match the nonce of this sign-in, so it may have been injected"
                     }

@@ -5,8 +5,8 @@ import Synchronization
 /// Caches the metadata of one issuer: one fetch serves all waiting callers, and is repeated when the metadata expires.
 ///
 /// - After a failed fetch, the old metadata is used until it is a day old.
-/// - After a failure, fetches are retried with exponential backoff (one second to one minute); until then, the same error is rethrown, so that many
-///   users of one server do not flood an unavailable provider with requests.
+/// - After a failure, fetches are retried with exponential backoff (one second to one minute); until the next attempt, the same error is
+///   rethrown, so that many users of one server do not flood an unavailable provider with requests.
 final class MetadataCache: Sendable {
     /// The maximum age of stale metadata that is still used when refetching fails, in seconds.
     static let maximumStaleAge: TimeInterval = 86_400

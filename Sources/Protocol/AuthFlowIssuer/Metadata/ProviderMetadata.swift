@@ -40,8 +40,8 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `pushed_authorization_request_endpoint` (RFC 9126).
     public var pushedAuthorizationRequestEndpoint: Endpoint?
 
-    /// `authorization_response_iss_parameter_supported` (RFC 9207): every authorization response must then contain `iss`. It remains true if the
-    /// metadata document states it.
+    /// `authorization_response_iss_parameter_supported` (RFC 9207): every authorization response must then contain `iss`. It cannot be set to
+    /// false if the metadata document contains this parameter with the value true.
     public var sendsIssuerInResponses: Bool {
         get { documentSendsIssuer || declaresIssuer }
         set { declaresIssuer = newValue }

@@ -121,7 +121,7 @@ extension OAuthClient {
         )
     }
 
-    /// The endpoint to which requests are pushed; nil for requests in the URL.
+    /// The endpoint to which requests are pushed; nil if the parameters are sent in the URL.
     private func pushEndpoint(_ metadata: ProviderMetadata) throws(AuthError) -> Endpoint? {
         let name = "pushed authorization request endpoint"
         switch registration.pushedRequests {

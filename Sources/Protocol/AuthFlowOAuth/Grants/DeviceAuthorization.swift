@@ -35,7 +35,7 @@ public struct DeviceAuthorization: Sendable {
     /// The maximum time to wait for the user to enter a code, regardless of `expires_in`.
     static let maximumLifetime = Duration.seconds(3600)
 
-    /// Parses a device authorization endpoint's response.
+    /// Parses a device authorization response (RFC 8628 section 3.2).
     /// - Throws: ``AuthError`` with `invalid_response` when a member is missing or invalid.
     init(_ json: JSON) throws(AuthError) {
         func rejection(_ problem: String) -> AuthError {

@@ -66,8 +66,9 @@ extension OAuthClient {
         )
     }
 
-    /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the original tokens; only if the provider
-    /// does not respond to a request about the user, the user is assumed to be the same. If the response has no new refresh token or ID
+    /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the original tokens. However, if
+    /// the user cannot be determined, for example because the userinfo endpoint is unavailable, the user is
+    /// assumed to be the same. If the response has no new refresh token or ID
     /// Token, the old one remains in the credential.
     ///
     /// Nothing is stored: the caller must store the credential of the outcome, as ``CredentialManager`` does.
@@ -173,33 +174,36 @@ extension OAuthClient {
         }
     }
 
-    /// Rejects refreshed tokens of another user, such as those of a response that a proxy has cached. If the user cannot be determined now, the tokens
-    /// are used: the refresh token belongs to the user's grant (RFC 6749 section 6), and the provider may have invalidated the old tokens.
+    /// Rejects refreshed tokens of another user, for example from a response that a proxy has cached. If the user cannot be determined, the tokens
+    /// are used, because the refresh token belongs to the user's grant (RFC 6749 section 6), and the provider may have invalidated the old tokens.
     private func rejectAnotherUser(than credential: Credential, _ tokens: TokenSet) async throws {
         do {
-            try await withDeadline(.seconds(10), clock: host.clock) {
-                AuthError(.timedOut, "The user of the refreshed tokens was not identified within 10 seconds.")
+            // Until the tokens are stored, a process that is killed loses the new refresh token.
+            try await withDeadline(.seconds(3), clock: host.clock) {
+                AuthError(.timedOut, "The user of the refreshed tokens was not identified within 3 seconds.")
             } _: {
                 try await requireUser(of: credential, tokens)
             }
+        } catch let error as AuthError where error.isKeySetFailure {
+            throw unverifiableError(error)
         } catch let error as AuthError where error.isSubjectMismatch || !Self.leavesUserUndetermined(error) {
             // The status code is omitted, because the refresh itself was not rejected.
             throw AuthError(
                 .invalidUserInfo,
-                "The user of the refreshed tokens could not be determined. \(error.message)",
+                "The refreshed tokens were rejected. \(error.message)",
                 underlyingError: error
             )
         } catch let error as CancellationError {
             throw error
         } catch {
-            // The provider did not say whose tokens they are.
+            // The provider did not identify the user of the tokens, so they are used.
         }
     }
 
-    /// Whether an error means that there was no response about the user, rather than a response that failed a check.
+    /// Whether the user remains unknown after an error: the provider rejected the request, or sent something other than a response about a user. False
+    /// if such a response failed a check.
     private static func leavesUserUndetermined(_ error: AuthError) -> Bool {
-        let isRejection = error.code == .invalidResponse && (400..<500).contains(error.status ?? 0)
-        return error.isTransient || error.isKeySetFailure || error.code == .accessTokenRejected || isRejection
+        error.isTransient || [.accessTokenRejected, .invalidResponse].contains(error.code)
     }
 
     /// Validates refreshed tokens, and replaces the old tokens with them.

@@ -83,7 +83,7 @@ public import AuthFlowJSON
         /// API of the same application; default: none. An ID Token must then identify this client in `azp`.
         public var trustedAudiences: [String] = []
 
-        /// The allowed difference between this machine's clock and the provider's: 0 to 5 minutes; default: 1 minute.
+        /// The allowed clock skew between this machine and the provider: 0 to 5 minutes; default: 1 minute.
         public var clockLeeway = Duration.seconds(60)
 
         /// The lifetime of an access token whose response has no `expires_in`, as the provider documents it (RFC 6749 section 5.1); nil if it is

@@ -165,7 +165,7 @@ public struct ProviderResponse: Sendable {
     public var status: Int { http.status }
 
     /// The parameters in the body: JSON, or a form if that is the `Content-Type`, as early OAuth drafts specified.
-    /// - Throws: ``AuthError`` with `invalid_response` when it is neither, or a name is repeated.
+    /// - Throws: ``AuthError`` with `invalid_response` when the body is neither JSON nor form-encoded, or a name is repeated.
     public func parameters() throws(AuthError) -> JSON {
         guard http.mediaType == "application/x-www-form-urlencoded" else { return try json() }
         guard let form = String(validating: http.body, as: UTF8.self).flatMap({ FormURLEncoding.decode($0) }),
@@ -180,7 +180,7 @@ public struct ProviderResponse: Sendable {
         try http.json(from: "the \(purpose) endpoint of \(endpoint.host)")
     }
 
-    /// The text to append to an error message, because servers that reject an assertion seldom give a reason.
+    /// The description of the rejected assertion, appended to error messages, because servers seldom state why they reject an assertion.
     var advice: String { rejectedAssertion.map { " \($0)" } ?? "" }
 
     /// The error for a response with an unexpected status and no OAuth error.

@@ -11,7 +11,7 @@ import AuthFlowOAuth
 /// 4. check the authorization response (`Authorization/AuthorizationResponse.swift`);
 /// 5. exchange the code for tokens (`Authorization/CodeExchange.swift`, `Client/TokenRequest.swift`);
 /// 6. validate the tokens and identify the user (`Client/TokenValidation.swift`,
-///    `AuthorizationServer/IDTokenValidation.swift`);
+///    `IDToken/IDTokenValidation.swift`);
 /// 7. store the credential (`AuthFlowCredentials/ManagedCredential+Record.swift`).
 struct AuthorizationCodeSignIn: Sendable {
     let client: OAuthClient

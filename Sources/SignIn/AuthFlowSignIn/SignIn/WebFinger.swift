@@ -54,7 +54,7 @@ public struct WebFinger: Sendable {
         guard response.status == 200 else {
             throw AuthError(
                 .discoveryFailed,
-                "\(endpoint) has no issuer for \"\(DisplayText.sanitized(identifier, limit: 100))\" (status \(response.status)). Specify the issuer itself.",
+                "\(endpoint) returned no issuer for \"\(DisplayText.sanitized(identifier, limit: 100))\" (status \(response.status)). Specify the issuer itself.",
                 providerError: response.providerError,
                 status: response.status
             )

@@ -63,7 +63,7 @@ struct TokenHandling {
                 "A token was sent to \(origin), which is neither the origin of an endpoint in the metadata nor one of apiOrigins."
             )
         }
-        // RFC 9207 section 2.4: clients "MUST extract the value of the iss parameter" if the server supports it.
+        // RFC 9207 section 2.4: clients must reject responses without iss from servers that support the parameter.
         // An adapter with fixed metadata does not read the emulator's document.
         guard transport.requests.contains(where: { $0.url.contains("/.well-known/") }) else { return }
         let document = try? await AuthorizationServer(
@@ -77,7 +77,7 @@ struct TokenHandling {
         )
     }
 
-    /// A failure must not look like a user who is unknown.
+    /// A failure must not be reported as an unknown user.
     private func reportsFailures() async throws {
         guard let provider = adapter as? any UserInfoProviding, credential.identity != nil else { return }
         let answers: [(HTTPResponse.Status, String)] = [(.internalServerError, ""), (.ok, "{")]
@@ -150,6 +150,37 @@ struct TokenHandling {
 
     private func require(_ condition: Bool, _ rule: String) throws(ConformanceFailure) {
         try ConformanceFailure.require(condition, rule)
+    }
+}
+
+/// A transport that holds the first request with a token until there is a second one, or for a second if there is none.
+final class MeetingTransport: HTTPTransport {
+    private let base: any HTTPTransport
+    private let tokens: [Secret]
+    private let arrivals = Mutex(0)
+    private let meeting = AsyncStream<Void>.makeStream()
+
+    init(base: any HTTPTransport, tokens: [Secret]) {
+        self.base = base
+        self.tokens = tokens
+    }
+
+    func send(_ request: TransportRequest) async throws -> TransportResponse {
+        guard request.reveals(tokens) else { return try await base.send(request) }
+        let number = arrivals.withLock { arrivals in
+            arrivals += 1
+            return arrivals
+        }
+        if number == 1 {
+            try? await withDeadline(.seconds(1), clock: ContinuousClock()) {
+                AuthError(.timedOut, "There is no second request.")
+            } _: { [meeting] in
+                for await _ in meeting.stream {}
+            }
+        } else {
+            meeting.continuation.finish()
+        }
+        return try await base.send(request)
     }
 }
 

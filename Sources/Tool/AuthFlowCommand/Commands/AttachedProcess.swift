@@ -24,7 +24,7 @@ enum AttachedProcess {
     }
 
     fileprivate static func failure(_ command: [String], _ number: Int32) -> AuthError {
-        // The program was found before, so a file that does not exist is the interpreter of a script.
+        // The program was found before, so ENOENT refers to the interpreter of a script or to the dynamic loader.
         let reason =
             number == ENOENT
             ? "its interpreter or dynamic loader does not exist" : unsafe String(cString: strerror(number))

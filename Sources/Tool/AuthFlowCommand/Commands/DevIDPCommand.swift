@@ -57,9 +57,11 @@ struct DevIDPCommand: AsyncParsableCommand {
 
     func validate() throws {
         guard scenario == nil || resource else { throw ValidationError("--scenario needs --resource.") }
-        guard provider == .oidc || !resource else { throw ValidationError("--resource emulates its own provider.") }
+        guard provider == .oidc || !resource else { throw ValidationError("--resource requires --provider oidc.") }
         guard provider == .oidc && !resource || webClient == nil && machineClient == nil else {
-            throw ValidationError("--web-client and --machine-client need --provider oidc, without --resource.")
+            throw ValidationError(
+                "--web-client and --machine-client require --provider oidc, and cannot be combined with --resource."
+            )
         }
         guard (0...315_360_000).contains(tokenLifetime), (0...315_360_000).contains(refreshLeeway) else {
             throw ValidationError("--token-lifetime and --refresh-leeway must be from 0 to 315360000 seconds.")

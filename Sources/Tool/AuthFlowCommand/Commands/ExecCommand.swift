@@ -49,8 +49,12 @@ struct ExecCommand: AsyncParsableCommand {
         for name in [variable, file].compactMap({ $0 }) {
             guard Self.isName(name) else { throw ValidationError("\"\(name)\" is not a valid variable name.") }
             // The dynamic loader and shells interpret these variables, and print values that they cannot use.
-            let prefixes = ["LD_", "DYLD_", "BASH", "LC_"]
-            let names = ["PATH", "IFS", "ENV", "SHELLOPTS", "LANG", "LANGUAGE"]
+            let prefixes = ["LD_", "DYLD_", "BASH", "LC_", "PYTHON"]
+            let names = [
+                "CDPATH", "ENV", "GLIBC_TUNABLES", "HOME", "IFS", "LANG", "LANGUAGE", "PATH", "PROMPT_COMMAND", "PS4",
+                "SHELLOPTS",
+                "TERM",
+            ]
             guard !prefixes.contains(where: name.hasPrefix), !names.contains(name) else {
                 throw ValidationError("\(name) is used by the system or the shell, and cannot hold a token.")
             }

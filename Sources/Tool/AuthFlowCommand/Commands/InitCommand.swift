@@ -161,12 +161,15 @@ struct InitCommand: AsyncParsableCommand {
         }
         let registrationFile = PrivateFile("\(writer.path).\(profile).registration")
         let secretFile = PrivateFile("\(writer.path).\(profile).client-secret")
-        for file in [registrationFile, secretFile] where file.exists {
+        // Reserved before the request, because several commands may register a client for the same profile.
+        guard !secretFile.exists, try registrationFile.create(with: []) else {
             throw AuthError(
                 .invalidConfiguration,
-                "\(file.path) already exists. Move it, or choose another --profile."
+                "\(secretFile.exists ? secretFile.path : registrationFile.path) already exists. Move it, or choose another --profile."
             )
         }
+        var isRegistered = false
+        defer { if !isRegistered { try? registrationFile.remove() } }
         let server = AuthorizationServer(issuer: metadata.issuer, transport: ToolEnvironment.transport)
         let registered = try await DynamicRegistration(server: server).register(
             DynamicRegistration.Request(
@@ -175,6 +178,7 @@ struct InitCommand: AsyncParsableCommand {
                 scopes: scopes
             )
         )
+        isRegistered = true
         // The response is needed to change or remove the registration (RFC 7592).
         try registrationFile.replace(with: try registered.metadata.exposed.serialized(indented: true))
         Terminal.printMessage(

@@ -135,6 +135,8 @@ struct LoginCommand: AsyncParsableCommand {
             let account = addAccount ? ["--add-account"] : replaceAccount ? ["--replace-account"] : []
             throw error.withAdvice(with: account, besides: noBrowser ? ["--no-browser"] : [])
         }
+        // They belong to the sign-in that this one replaces.
+        try? await AWSKeys.remove(try choice.file().profile(choice.profile), client)
         try Report.print(
             signIn.credential,
             asJSON: json,
@@ -161,7 +163,7 @@ struct LoginCommand: AsyncParsableCommand {
 
     private static let traceMark = "<!-- A login, recorded by authflow -->\n"
 
-    /// Creates the file of the trace before the sign-in rather than after it.
+    /// Creates the trace file before the sign-in, so that an unusable path is reported first.
     private func beginTrace(_ path: String) throws(AuthError) {
         do throws(AuthError) {
             let mark = Array(Self.traceMark.utf8)

@@ -115,9 +115,10 @@ struct LogoutCommand: AsyncParsableCommand {
         do {
             try await client.requireUserAgentForSignOut(redirectingTo: redirectURI)
         } catch let error as AuthError {
-            throw error.withMessage(
-                "Nothing was removed, because the provider's sign-out page cannot be shown here: \(error.message)",
-                because: error
+            throw AuthError(
+                .userAgentFailed,
+                "Nothing was removed, because the provider's sign-out page cannot be shown here (\"post_logout_redirect_uri\" \(redirectURI.uri)): \(error.message)",
+                underlyingError: error
             )
         }
     }

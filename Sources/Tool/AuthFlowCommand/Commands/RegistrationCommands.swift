@@ -112,7 +112,8 @@ enum RegistrationCommands {
                     "The stored registration with \(name) is damaged. To remove the registrations for \(origin) from this machine, run: \(command)"
             }
             guard error.code == .credentialUnusable else {
-                return "The stored registration with \(name) cannot be read: \(error.message)"
+                return
+                    "The stored registration with \(name) cannot be read: \(error.message) If that cannot be corrected, remove the registrations for \(origin) from this machine: \(command)"
             }
             return
                 "The stored registration with \(name) cannot be read: \(error.message) If the store's key is correct, remove the registrations for \(origin) from this machine: \(command)"
@@ -372,7 +373,7 @@ enum RegistrationCommands {
                 guard !lacksRegistrations else {
                     throw AuthError(
                         .storageFailed,
-                        "No registration was found, but the list of registrations is incomplete, so a registration may remain. A sign-in lists it again. Run: \(ShellWord.line(["authflow", "login", address]))"
+                        "No registration was found, but the list of registrations is incomplete, so a registration may remain. A sign-in adds it to the list again. Run: \(ShellWord.line(["authflow", "login", address]))"
                     )
                 }
                 // The registrations of its origin belong to other resources, or to a sign-in whose record is missing.

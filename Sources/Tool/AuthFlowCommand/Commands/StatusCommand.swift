@@ -65,7 +65,7 @@ struct StatusRequest: Hashable {
         if let error = credential.end(isRenewable: isRenewable) { throw error }
     }
 
-    /// Prints the absence of a token that belongs to the client and not to a user.
+    /// Reports that no token of a client without a user is stored.
     /// - Parameter others: The number of the profile's resources for which a token is stored; default: 0.
     private func printMissingToken(others count: Int = 0) throws {
         let message =

@@ -26,8 +26,8 @@ extension CredentialCommand {
             }
             let client = try options.helperChoice.client()
             let store = try AWSKeys.store(of: profile)
-            // The credentials belong to the signed-in user and to this role. If fresh credentials are stored, no request is sent, except for the user of
-            // another profile.
+            // The credentials belong to the signed-in user and to this role. If fresh credentials are stored, no request is sent, except to obtain
+            // tokens for a user who signed in with another profile.
             let signIn = try await AWSKeys.signIn(of: client)
             let key = AWSKeys.key(settings, client)
             // Concurrent programs wait for a single request to AWS.

@@ -170,7 +170,7 @@ struct ConfigurationChoice {
             guard origin == .workingDirectory else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "There is no configuration file at \(DisplayText.sanitized(user, limit: 1000)). To create one, run: authflow init. The helpers of programs such as git use it or the file that AUTHFLOW_CONFIG names, but not ./\(Self.localName)."
+                    "There is no configuration file at \(DisplayText.sanitized(user, limit: 1000)). To create one, run: authflow init. Credential helpers, such as the helper for git, use this file or the file that AUTHFLOW_CONFIG names, but not ./\(Self.localName)."
                 )
             }
             throw AuthError(

@@ -23,7 +23,7 @@ struct ConfigurationWriter {
         else {
             throw AuthError(
                 .invalidConfiguration,
-                "\"\(DisplayText.sanitized(profile, limit: 60))\" cannot be the name of a profile, which has 1 to 60 bytes, and no slashes or control characters."
+                "\"\(DisplayText.sanitized(profile, limit: 60))\" cannot be the name of a profile: a name must have 1 to 60 bytes, and no slashes or control characters."
             )
         }
         let directory = ConfigurationFile.directory(of: path)

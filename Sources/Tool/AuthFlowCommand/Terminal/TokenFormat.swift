@@ -31,9 +31,8 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
             ]
             var others = tokens.parameters.exposed.object ?? [:]
             members["authorization_details"] = others.removeValue(forKey: "authorization_details")
-            if let shown = Self.withoutSecrets(.object(others)).object, !shown.isEmpty {
-                members["parameters"] = .object(shown)
-            }
+            let shown = others.filter { isShown($0.key, $0.value, tokens) }
+            if !shown.isEmpty { members["parameters"] = .object(shown) }
             try Terminal.result(.object(members))
         case .header: Terminal.result("Authorization: Bearer \(try Self.bearer(tokens))")
         case .curl: Terminal.result("header = \"Authorization: Bearer \(try Self.bearer(tokens))\"")
@@ -41,16 +40,17 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
         }
     }
 
-    /// The response without members whose names indicate another token or a secret.
-    private static func withoutSecrets(_ json: JSON) -> JSON {
-        if let members = json.object {
-            return .object(
-                members.filter { name, _ in
-                    !["token", "secret", "password", "key"].contains { name.lowercased().contains($0) }
-                }.mapValues(withoutSecrets)
-            )
+    /// Whether a parameter of the token response is neither another token nor a secret, by its name and value. Objects and arrays are not shown.
+    private func isShown(_ name: String, _ value: JSON, _ tokens: TokenSet) -> Bool {
+        let hidden = [
+            "token", "secret", "pass", "pwd", "pin", "key", "assertion", "code", "cookie", "credential", "jwt",
+            "refresh", "auth",
+        ]
+        guard !hidden.contains(where: name.lowercased().contains), value.array == nil, value.object == nil else {
+            return false
         }
-        return json.array.map { .array($0.map(withoutSecrets)) } ?? json
+        let others = [tokens.refreshToken, tokens.idToken, tokens.deviceSecret].compactMap { $0?.exposed }
+        return !others.contains { value.string?.contains($0) == true }
     }
 
     /// The token for a header field. RFC 6750 section 2.1 lists its characters, but some providers use others from RFC 6749 appendix A.12. Quotation
