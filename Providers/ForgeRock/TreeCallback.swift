@@ -49,7 +49,8 @@ public struct TreeCallback: Sendable {
         return !others.contains(type)
     }
 
-    /// Whether the prompt refers to a one-time code, or the input is echoed, unlike the input of a password.
+    /// Whether the prompt mentions a one-time code, or this is a `PasswordCallback` whose input is echoed, as a password's
+    /// never is.
     var asksForCode: Bool {
         let words = prompt.lowercased().split { !$0.isLetter && !$0.isNumber }.map(String.init)
         return words.contains(where: Self.codeWords.contains) || words.joined(separator: " ").contains("one time")

@@ -341,7 +341,7 @@ import Testing
         }
     }
 
-    /// GitHub sends errors with status 200, and in XML or form encoding if an intermediary requests that format.
+    /// GitHub sends errors with status 200: in XML if `Accept` requests XML, and form-encoded if an intermediary drops `Accept`.
     @Test(arguments: ["application/x-www-form-urlencoded", "application/xml"])
     func anErrorContainsNoSecretOfTheRequest(_ type: String) async throws {
         struct Echo: HTTPTransport {

@@ -25,7 +25,7 @@ import Testing
 
     private static let users = "sub and sid are missing, or one of them is invalid"
 
-    /// A token whose `sub` or `sid` is ignored would end other sessions than the provider intended.
+    /// If an invalid `sub` or `sid` were ignored, the token would end sessions that the provider did not intend to end.
     @Test(arguments: [
         Invalid(testDescription: "a sub that is not a string, with a sid", claims: ["sub": 7], words: users),
         Invalid(testDescription: "a null sub, with a sid", claims: ["sub": .null], words: users),

@@ -51,7 +51,6 @@ import Testing
         ("unavailable", .userInfo(.unavailable)),
         ("rejects the token", .userInfo(.response { $0.head.status = .unauthorized })),
         ("forbidden", .userInfo(.response { $0.head.status = .forbidden })),
-        ("a page in HTML", .userInfo(.response { $0.body = Array("<html>".utf8) })),
         ("over its quota", .userInfo(.response { $0.head.status = .tooManyRequests })),
     ]
 
@@ -267,7 +266,7 @@ import Testing
             }
         }
 
-        func client(_ transport: InProcessTransport) throws -> OAuthClient {
+        func client(_ transport: any HTTPTransport) throws -> OAuthClient {
             let server = AuthorizationServer(
                 OIDCProvider(issuer: issuer, identitySource: .accessToken),
                 transport: transport
@@ -311,6 +310,30 @@ import Testing
             let client = try provider.client(transport)
             await expectError(.invalidUserInfo) { try await client.refresh(credential).get() }
         }
+    }
+
+    private struct WithoutKeys: HTTPTransport {
+        let base: any HTTPTransport
+        let status: HTTPResponse.Status
+
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            guard call.url.hasSuffix("/jwks") else { return try await base.send(call) }
+            return TransportResponse(head: HTTPResponse(status: status))
+        }
+    }
+
+    /// An access token that cannot be verified may belong to another user.
+    @Test(arguments: [HTTPResponse.Status.serviceUnavailable, .notFound, .tooManyRequests, .ok])
+    func aRefreshDoesNotUseAnAccessTokenThatCannotBeVerified(_ status: HTTPResponse.Status) async throws {
+        let provider = JWTProvider(keys: try EmulatorKeys())
+        let claims: [String: JSON] = [
+            "iss": .string(provider.issuer), "sub": "alice", "exp": .integer(Int64(Date().timeIntervalSince1970) + 60),
+        ]
+        var credential = try await provider.credential(try provider.transport(claims))
+        credential.tokens.refreshToken = Secret("refresh")
+        let other = try provider.transport(claims.merging(["sub": "bob"]) { $1 })
+        let client = try provider.client(WithoutKeys(base: other, status: status))
+        await expectError(.temporarilyUnavailable) { try await client.refresh(credential).get() }
     }
 
     @Test func obtainsTheIdentityOnlyFromAValidJWTAccessToken() async throws {

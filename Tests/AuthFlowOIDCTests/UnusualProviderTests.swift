@@ -73,30 +73,6 @@ import Testing
         }
     }
 
-    @Test(
-        arguments: [
-            ("Use POST for this endpoint.\n", "Use POST for this endpoint."), ("Bad Request", nil), ("", nil),
-            (String(repeating: "x", count: 501), nil),
-        ] as [(String, String?)]
-    ) func showsAShortErrorInPlainText(_ body: String, _ words: String?) async throws {
-        try await EmulatorEnvironment.with(.inProcess) { environment in
-            environment.emulator.fault = .userInfo(
-                .response {
-                    $0.head.status = .badRequest
-                    $0.head.headerFields[.contentType] = "text/plain; charset=utf-8"
-                    $0.body = Array(body.utf8)
-                }
-            )
-            let adapter = OIDCProvider(issuer: environment.emulator.issuer, identitySource: .userInfo)
-            var registration = try EmulatorEnvironment.registration()
-            registration.scopes = ["profile"]
-            let client = try environment.client(registration: registration, adapter: adapter)
-            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
-            #expect(error?.providerError?.errorDescription == words)
-            #expect(error?.description.contains("responded with status 400") == true, "\(error as Any)")
-        }
-    }
-
     /// Azure AD B2C issues this subject to every user of an older policy.
     @Test func rejectsASubjectThatAllUsersShare() async throws {
         try await EmulatorEnvironment.with(.inProcess) { environment in

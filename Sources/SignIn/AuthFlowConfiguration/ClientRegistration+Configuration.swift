@@ -137,7 +137,7 @@ extension ClientAuthentication {
     /// Reads the client authentication method.
     /// - Parameters:
     ///   - configuration: An object with the keys of ``ProfileKeys`` for client authentication.
-    ///   - secretMethod: The default method for a client with a secret; nil for the method that the server's metadata lists.
+    ///   - secretMethod: The default method for a client with a secret; nil to choose between `client_secret_basic` and `client_secret_post` according to the server's metadata.
     ///   - assertion: The source of the client's assertions; nil for none.
     ///   - certificate: The client certificate that the transport presents; nil for none.
     package init(

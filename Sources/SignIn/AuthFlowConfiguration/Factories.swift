@@ -36,8 +36,8 @@ public struct ProviderFactory: Sendable {
     /// - Parameters:
     ///   - name: The value of `provider` that selects the adapter.
     ///   - keys: The keys that the adapter adds to a profile.
-    ///   - secretMethod: The authentication method of a client with a secret; default: nil, for the method that the provider's
-    ///     metadata lists.
+    ///   - secretMethod: The authentication method of a client with a secret; default: nil, to choose between
+    ///     `client_secret_basic` and `client_secret_post` according to the provider's metadata.
     ///   - defaultScopes: The scopes that are requested when the profile lists none; default: `openid`.
     ///   - check: Checks this provider's requirements for the settings of a profile. To reject the profile, it throws the
     ///     profile's ``ConfigurationObject/error(_:at:)``.

@@ -2,7 +2,7 @@ package import AuthFlow
 import AuthFlowEssentials
 import FlyingSocks
 
-/// Reads one HTTP/1.1 request from a connection, within bounds (RFC 9112).
+/// Reads one HTTP/1.1 request (RFC 9112) of limited size from a connection.
 ///
 /// Any page in the user's browser and any process on the machine can send arbitrary data. A genuine request is a few
 /// hundred bytes that arrive together; a request that is malformed or exceeds these limits is not an authorization

@@ -38,7 +38,7 @@ extension ResourceClient {
     ///     no usable token, and returns the response with its status and headers.
     /// - Returns: The response, regardless of its status.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource must not be sent to the URL; `login_required`
-    ///   when a user must sign in but no prompt is allowed; `insufficient_scope` when new tokens do not help; any error from
+    ///   when a user must sign in but no prompt is allowed; `insufficient_scope` when the resource would reject new tokens too; any error from
     ///   signing in, refreshing and `body`.
     public func perform<Response: Sendable>(
         _ method: HTTPRequest.Method,

@@ -3,7 +3,7 @@
 //
 //     web-login CONFIGURATION [--port PORT] [--api URL]
 //
-// In the configuration file, the section "server" describes the application, and each profile describes a provider: the
+// In the configuration file, the section "server" describes the application, and each profile specifies a provider, the
 // client with its secret, and the store. The store is "memory" here; use "sqlite" for several processes on one machine,
 // and "postgresql" or "redis" for any number of machines. With several providers, users choose one.
 

@@ -33,16 +33,8 @@ extension TransportResponse {
         let nested = json?["error"]
         let words =
             members.lazy.compactMap { json?[$0]?.string ?? nested?[$0]?.string }.first
-            ?? json?["errors"]?.array.flatMap(Self.words) ?? plainText
+            ?? json?["errors"]?.array.flatMap(Self.words)
         return words.map { ProviderError(unnamed: $0, status: status) }
-    }
-
-    /// The body of an error response in plain text, if it is short and says more than the status.
-    private var plainText: String? {
-        guard status >= 400, mediaType == "text/plain", body.count <= 500 else { return nil }
-        let text = String(validating: body, as: UTF8.self)?.trimmingWhitespace() ?? ""
-        let isReasonPhrase = ProviderError(["error": .string(text)], status: status) == nil
-        return isReasonPhrase ? nil : text
     }
 
     /// The text of a list of errors, as validators return it: strings, or objects with a message.

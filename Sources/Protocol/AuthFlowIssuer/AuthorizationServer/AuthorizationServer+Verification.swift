@@ -139,6 +139,9 @@ private struct IssuerKeys: KeySet {
 private struct UnreadableKeySet: Error {}
 
 extension AuthError {
+    /// The error of a request for a key set that got no response.
+    package var asKeySetFailure: AuthError { withMessage(message, because: UnreadableKeySet()) }
+
     /// Whether a key set could not be read.
     package var isKeySetFailure: Bool {
         underlyingError is UnreadableKeySet || (underlyingError as? AuthError)?.isKeySetFailure == true

@@ -20,18 +20,23 @@ extension OAuthClient {
             code: .invalidUserInfo
         )
         let metadata = try await metadata()
-        return try await verify(
-            tokens.accessToken,
-            as: profile,
-            encrypted: nil,
-            algorithms: SignatureAlgorithm.asymmetric,
-            metadata: metadata
-        ) { rules in
-            _ = try rules.requireIssuer(metadata.issuer)
-            _ = try rules.requireSubject()
-            _ = try rules.requireUnexpired()
-            try rules.requireNotBefore()
-            return rules.json
+        do {
+            return try await verify(
+                tokens.accessToken,
+                as: profile,
+                encrypted: nil,
+                algorithms: SignatureAlgorithm.asymmetric,
+                metadata: metadata
+            ) { rules in
+                _ = try rules.requireIssuer(metadata.issuer)
+                _ = try rules.requireSubject()
+                _ = try rules.requireUnexpired()
+                try rules.requireNotBefore()
+                return rules.json
+            }
+        } catch let error as AuthError where error.isTransient {
+            // Without the keys, nothing is known about the token.
+            throw error.asKeySetFailure
         }
     }
 }

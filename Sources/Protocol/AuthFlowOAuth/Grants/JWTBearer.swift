@@ -70,8 +70,9 @@ extension OAuthClient {
         _ metadata: ProviderMetadata
     ) throws -> Credential {
         var tokens = try requireUsable(response)
-        // RFC 6749 section 4.4.3: "A refresh token SHOULD NOT be included." RFC 7521 section 4.1 specifies the same for assertions. A
-        // refresh token would outlive the authorization on which the access token is based.
+        // RFC 6749 section 4.4.3: "A refresh token SHOULD NOT be included." RFC 7521 section 4.1, for assertions: "In practice,
+        // that will usually mean that refresh tokens are not issued". A refresh token would outlive the authorization on which the
+        // access token is based.
         tokens.refreshToken = nil
         tokens.idToken = nil
         _ = try AuthorizationDetails.compare(registration.authorizationDetails, tokens, registration)

@@ -156,7 +156,8 @@ extension OAuthClient {
         guard let identity = if let named { named } else { try await identityFromUserInfo(tokens) } else {
             throw AuthError(
                 .invalidUserInfo,
-                "The provider does not identify the user of the tokens, so they were not used."
+                "The provider does not identify the user of the tokens, so they were not used.",
+                underlyingError: UnidentifiedUser()
             )
         }
         // OIDC Core section 5.3.2 requires this comparison for userinfo and the ID Token: "if they do not match, the UserInfo Response values MUST NOT
@@ -180,11 +181,18 @@ extension OAuthClient {
         do {
             // Until the tokens are stored, a process that is killed loses the new refresh token.
             try await withDeadline(.seconds(3), clock: host.clock) {
-                AuthError(.timedOut, "The user of the refreshed tokens was not identified within 3 seconds.")
+                AuthError(
+                    .timedOut,
+                    "The user of the tokens was not identified within 3 seconds.",
+                    underlyingError: UserCheckTimeout()
+                )
             } _: {
                 try await requireUser(of: credential, tokens)
             }
-        } catch let error as AuthError where error.isKeySetFailure {
+        } catch let error as AuthError
+            where error.isKeySetFailure || error.underlyingError is UserCheckTimeout
+            || Self.localCodes.contains(error.code)
+        {
             throw unverifiableError(error)
         } catch let error as AuthError where error.isSubjectMismatch || !Self.leavesUserUndetermined(error) {
             // The status code is omitted, because the refresh itself was not rejected.
@@ -193,17 +201,22 @@ extension OAuthClient {
                 "The refreshed tokens were rejected. \(error.message)",
                 underlyingError: error
             )
-        } catch let error as CancellationError {
-            throw error
-        } catch {
+        } catch is AuthError {
             // The provider did not identify the user of the tokens, so they are used.
         }
     }
 
+    /// The provider did not respond in time, so the tokens are neither used nor rejected.
+    private struct UserCheckTimeout: Error {}
+
+    /// The provider does not identify the user of tokens.
+    private struct UnidentifiedUser: Error {}
+
     /// Whether the user remains unknown after an error: the provider rejected the request, or sent something other than a response about a user. False
     /// if such a response failed a check.
     private static func leavesUserUndetermined(_ error: AuthError) -> Bool {
-        error.isTransient || [.accessTokenRejected, .invalidResponse].contains(error.code)
+        error.isTransient || error.code == .accessTokenRejected || (400..<500).contains(error.status ?? 0)
+            || error.underlyingError is UnidentifiedUser
     }
 
     /// Validates refreshed tokens, and replaces the old tokens with them.

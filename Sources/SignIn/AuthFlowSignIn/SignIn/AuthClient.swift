@@ -164,6 +164,9 @@ public final class AuthClient: Sendable {
     /// Whether the tokens belong to the user of another profile, whose assertion is exchanged.
     package var hasOwner: Bool { methods.withoutUser?.owner != nil }
 
+    /// The user of another profile whose assertion is exchanged; nil if there is none.
+    package func owner() async throws -> String? { try await methods.withoutUser?.owner?() }
+
     /// The flow, if it needs no user; nil when a user signs in.
     package var flowWithoutUser: SignInFlow? { methods.withoutUser?.flow }
 

@@ -20,7 +20,8 @@ public struct ProviderConformance: Sendable {
     ///   - other: A similar client with a separate store, whose user agent signs in another user.
     ///   - issuesRefreshTokens: Whether the provider issues refresh tokens to these clients; default: true.
     ///   - revokesTokens: Whether the provider can revoke tokens (RFC 7009); default: true.
-    ///   - apiOrigins: The origins to which the adapter may send access tokens, in addition to those of the endpoints in the metadata; default: none.
+    ///   - apiOrigins: The origins to which the adapter may send requests, such as those of an API, in addition to those of the issuer and of the
+    ///     endpoints in the metadata; default: none.
     public init(
         adapter: any ProviderAdapter,
         client: AuthClient,
@@ -144,10 +145,14 @@ public struct ProviderConformance: Sendable {
         if let adapter = adapter as? any UserInfoProviding {
             // The first request is answered after the second has been sent.
             let tokens = [one, two].map(\.tokens.accessToken)
-            let transport = MeetingTransport(base: client.client.server.transport, tokens: tokens)
-            let context = client.observed(by: transport).providerContext
-            async let firstAgain = adapter.identity(for: one.tokens, in: context)
-            async let secondAgain = adapter.identity(for: two.tokens, in: context)
+            let meeting = Meeting()
+            let contexts = [client, other].map { client in
+                let base = client.client.server.transport
+                return client.observed(by: MeetingTransport(base: base, tokens: tokens, meeting: meeting))
+                    .providerContext
+            }
+            async let firstAgain = adapter.identity(for: one.tokens, in: contexts[0])
+            async let secondAgain = adapter.identity(for: two.tokens, in: contexts[1])
             let subjects = try await [firstAgain?.subject, secondAgain?.subject]
             try require(
                 subjects == [first.subject, second.subject],
@@ -257,10 +262,12 @@ public struct ProviderConformance: Sendable {
             missing.isEmpty,
             "The registration's scopes must be requested; missing: \(missing.joined(separator: " "))."
         )
-        let added = asked.subtracting(client.registration.scopes).subtracting(["openid", "offline_access"])
+        let added = asked.subtracting(client.registration.scopes).subtracting([
+            "openid", "offline_access", "refresh_token", "device_sso",
+        ])
         try require(
             added.isEmpty,
-            "Only the registration's scopes, openid and offline_access may be requested, not \(added.sorted().joined(separator: " "))."
+            "Only the registration's scopes, openid, and the scopes of refresh tokens and device secrets may be requested, not \(added.sorted().joined(separator: " "))."
         )
         try require(
             !asked.contains("openid") || query["nonce"]?.isEmpty == false,

@@ -111,7 +111,7 @@ struct TokenHandling {
     private func reportsFailedRevocations() async throws {
         guard adapter is any TokenRevoking else { return }
         let transport = ObservedTransport(base: client.client.server.transport) { request in
-            guard request.reveals(tokens) else { return nil }
+            guard request.head.method != .get || request.reveals(tokens) else { return nil }
             return TransportResponse(head: HTTPResponse(status: .serviceUnavailable))
         }
         do {
@@ -153,21 +153,21 @@ struct TokenHandling {
     }
 }
 
-/// A transport that holds the first request with a token until there is a second one, or for a second if there is none.
-final class MeetingTransport: HTTPTransport {
-    private let base: any HTTPTransport
-    private let tokens: [Secret]
-    private let arrivals = Mutex(0)
-    private let meeting = AsyncStream<Void>.makeStream()
+/// The requests that wait for each other.
+final class Meeting: Sendable {
+    fileprivate let arrivals = Mutex(0)
+    fileprivate let second = AsyncStream<Void>.makeStream()
+}
 
-    init(base: any HTTPTransport, tokens: [Secret]) {
-        self.base = base
-        self.tokens = tokens
-    }
+/// A transport that holds the first request with a token until there is a second one, or for a second if there is none.
+struct MeetingTransport: HTTPTransport {
+    let base: any HTTPTransport
+    let tokens: [Secret]
+    let meeting: Meeting
 
     func send(_ request: TransportRequest) async throws -> TransportResponse {
         guard request.reveals(tokens) else { return try await base.send(request) }
-        let number = arrivals.withLock { arrivals in
+        let number = meeting.arrivals.withLock { arrivals in
             arrivals += 1
             return arrivals
         }
@@ -175,10 +175,10 @@ final class MeetingTransport: HTTPTransport {
             try? await withDeadline(.seconds(1), clock: ContinuousClock()) {
                 AuthError(.timedOut, "There is no second request.")
             } _: { [meeting] in
-                for await _ in meeting.stream {}
+                for await _ in meeting.second.stream {}
             }
         } else {
-            meeting.continuation.finish()
+            meeting.second.continuation.finish()
         }
         return try await base.send(request)
     }

@@ -297,7 +297,7 @@ enum RegistrationCommands {
                 guard local else { throw AuthError(.storageFailed, damage) }
                 unreadable.append((registrations, issuer, found))
             }
-            // If the list of the resources is damaged or full, the tokens of other resources are not found.
+            // If the list of resources is damaged or full, the tokens for the resources that it lacks are not found.
             let known = KnownResources(store: context.store)
             let lacksResources = try await known.lacksResources()
             var areRevoked = local || !lacksResources

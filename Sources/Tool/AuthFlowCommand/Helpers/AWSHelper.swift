@@ -38,8 +38,7 @@ extension CredentialCommand {
                     return stored
                 }
                 let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
-                // The tokens of a client without a user are replaced by each renewal.
-                let isSame = client.isWithoutUser ? true : try await AWSKeys.signIn(of: client) == signIn
+                let isSame = try await AWSKeys.signIn(of: client)["user"] == signIn["user"]
                 guard isSame else {
                     throw AuthError(.temporarilyUnavailable, "The user has signed in again in the meantime. Try again.")
                 }
@@ -95,11 +94,14 @@ struct AWSKeys {
 
     /// A value that identifies the sign-in, even if the user is unknown. The client's own tokens have no user, and each renewal replaces them.
     static func signIn(of client: AuthClient) async throws -> JSON {
-        if client.isWithoutUser, !client.hasOwner { return ["client"] }
+        if client.isWithoutUser, !client.hasOwner { return ["user": ""] }
         let credential =
             client.hasOwner
             ? try await client.freshCredential(lasting: HelperTokens.margin) : try await client.requiredCredential()
-        return [.string(credential.account.subject ?? ""), .double(credential.signedInAt.timeIntervalSince1970)]
+        let time = JSON.double(credential.signedInAt.timeIntervalSince1970)
+        // The tokens of the user of another profile are replaced by each renewal.
+        guard !client.hasOwner else { return ["user": .string(try await client.owner() ?? ""), "time": time] }
+        return ["user": [.string(credential.account.subject ?? ""), time], "time": time]
     }
 
     /// The store for the credentials.

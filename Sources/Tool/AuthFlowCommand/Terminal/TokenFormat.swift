@@ -44,13 +44,16 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
     private func isShown(_ name: String, _ value: JSON, _ tokens: TokenSet) -> Bool {
         let hidden = [
             "token", "secret", "pass", "pwd", "pin", "key", "assertion", "code", "cookie", "credential", "jwt",
-            "refresh", "auth",
+            "refresh", "auth", "ticket", "otp", "sig", "session",
         ]
         guard !hidden.contains(where: name.lowercased().contains), value.array == nil, value.object == nil else {
             return false
         }
+        let text = value.string ?? ""
+        // A JWT has three parts.
+        guard text.utf8.count <= 40 || text.contains("/") || text.split(separator: ".").count != 3 else { return false }
         let others = [tokens.refreshToken, tokens.idToken, tokens.deviceSecret].compactMap { $0?.exposed }
-        return !others.contains { value.string?.contains($0) == true }
+        return !others.contains(where: text.contains)
     }
 
     /// The token for a header field. RFC 6750 section 2.1 lists its characters, but some providers use others from RFC 6749 appendix A.12. Quotation
