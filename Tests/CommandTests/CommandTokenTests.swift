@@ -122,7 +122,14 @@ import Testing
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
-            emulator.fault = .tokenResponse(.member("instance_url", "https://acme.example.com"))
+            emulator.fault = .tokenResponse(
+                .members {
+                    $0["instance_url"] = "https://acme.example.com"
+                    $0["session_token"] = "secret"
+                    $0["user"] = ["name": "alice"]
+                    $0["roles"] = ["admin"]
+                }
+            )
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer)) { path, folder in
                 let variables = ["PASSWORD": "wonderland"]
                 let login = try await CommandHarness.run(

@@ -120,6 +120,20 @@ import Testing
             words: "NO_SUCH_VARIABLE is not set"
         ),
         Line(
+            arguments: ["exec", "--variable", "HOME", "--", "true"],
+            words: "HOME is used by the system or the shell"
+        ),
+        Line(arguments: ["dev-idp", "--resource", "--provider", "okta"], words: "--resource requires --provider oidc"),
+        Line(
+            arguments: ["dev-idp", "--provider", "okta", "--web-client", "http://127.0.0.1:8400"],
+            words: "--web-client and --machine-client"
+        ),
+        Line(
+            arguments: ["dev-idp", "--token-lifetime", "9223372036854775807"],
+            words: "--token-lifetime and --refresh-leeway"
+        ),
+        Line(arguments: ["dev-idp", "--refresh-leeway", "inf"], words: "--token-lifetime and --refresh-leeway"),
+        Line(
             arguments: ["init", "--output", "no/such/a.json"] + client,
             words: "its directory does not exist",
             status: 8
