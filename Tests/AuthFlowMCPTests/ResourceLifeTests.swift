@@ -170,7 +170,7 @@ import Testing
         try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let store = MemoryTokenStore()
             #expect(try await listTools(try environment.client(store: store)) == 200)
-            // A sign-out sends its first request, for the revocation, after it has removed the tokens.
+            // A sign-out removes the tokens from the store before it sends its first request, which is a revocation request.
             let transport = BeforeFirstRequest(base: environment.transport, to: "/") {
                 let status = try await listTools(try environment.client(store: store))
                 #expect(status == 200)

@@ -3,7 +3,7 @@ import AuthFlowSimulation
 
 /// A policy of the provider: for some time, it issues no tokens for one resource. The session and the tokens for other resources remain usable.
 struct ResourcePolicy {
-    /// The possible error codes: RFC 8707 section 2, OpenID Connect Core section 3.1.2.6, a custom code, or none.
+    /// The possible error codes, from RFC 8707 section 2, RFC 6749 section 4.1.2.1 and OpenID Connect Core section 3.1.2.6; a custom code; and none.
     private static let codes = ["invalid_target", "access_denied", "consent_required", "x_policy", nil]
     /// A duration that is shorter than every backoff, including its jitter.
     static let shortestBackoff = Duration.seconds(3)

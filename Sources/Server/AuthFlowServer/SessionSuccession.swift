@@ -100,7 +100,7 @@ struct SessionSuccession: Sendable {
 
 extension SessionSuccession.Start {
     /// Whether a request with the replaced session changed the application's data during the sign-in, so that the new session must take over
-    /// the change. Data that the application has set in the sign-in is not overwritten.
+    /// the change. Data that `onSignIn` has set is not overwritten.
     func takesOver(_ replaced: TaggedCredential) -> Bool {
         guard let carried, carried.key == replaced.key, let last = replaced.credential else { return false }
         return last.applicationData != carried.data && credential.applicationData == carried.data

@@ -137,7 +137,7 @@ import Testing
                 ("cannot be examined: No such file", { try file.requirePrivate() }),
                 ("cannot be written: No such file", { try file.replace(with: mark) }),
             ])
-            // Nothing exists that would have to be removed.
+            // There is nothing to remove.
             try file.remove()
         }
     }

@@ -21,7 +21,7 @@ func ordersAPI() throws -> Router<APIContext> {
     let router = Router(context: APIContext.self)
     router.add(middleware: ResourceMetadataMiddleware(api))  // RFC 9728: the URL is enough for clients
     router.group("/orders").authorize(by: api, requiring: ["orders:read"]).get { _, context in
-        "Orders of \(try context.requireAuthorization().subject ?? "no user")"
+        "Orders for \(try context.requireAuthorization().subject ?? "no user")"
     }
     router.group("/orders").authorize(by: api, requiring: ["orders:write"]).post { request, context in
         let order = try await request.body.collect(upTo: 4096)

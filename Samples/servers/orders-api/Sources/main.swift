@@ -24,7 +24,7 @@ router.get("/health") { _, _ in "The API is up.\n" }
 router.group("/api/orders").authorize(by: api, requiring: ["orders:read"]).get { _, context in
     let authorization = try context.requireAuthorization()
     return
-        "Orders of \(authorization.subject ?? "no user"), by the client \(authorization.clientID ?? "(unknown)").\n"
+        "Orders for \(authorization.subject ?? "no user"), by the client \(authorization.clientID ?? "(unknown)").\n"
 }
 router.group("/api/payments")
     .authorize(by: api, requiring: Requirement(scopes: ["orders:read"], acrValues: ["mfa"], maximumAge: .seconds(300)))

@@ -23,7 +23,7 @@ extension TransportResponse {
         // Some servers report a rate limit only in the error description.
         let isNamed = error?.errorDescription?.lowercased().contains("rate limit") == true
         let isLimited = status == 429 || status == 403 && (isExhausted || retryAfter != nil || isNamed)
-        // An OAuth error takes precedence over the status, because some servers send every error with status 500.
+        // Except with status 503, an OAuth error takes precedence over the status, because some servers send every error with status 500.
         let isServerError =
             status == 503 || status >= 500 && error?.lacksErrorCode != false
             || error?.isServerError == true

@@ -34,7 +34,7 @@ enum RegistrationCommands {
             return all.filter { $0.issuer.isIdentical(to: address) || isMeant && $0.origin == endpoint.origin }
         }
 
-        /// The registrations of an origin with an issuer.
+        /// The registrations with an issuer for the resources at an origin.
         struct Found {
             var registrations: [StoredRegistration] = []
             /// A message if a registration cannot be read.
@@ -48,8 +48,8 @@ enum RegistrationCommands {
             var clientIDs: [String] { registrations.map(\.clientID) }
         }
 
-        /// The registrations of an origin with an issuer: the current registration, and earlier registrations that signed-in
-        /// resources use.
+        /// The registrations with an issuer for the resources at an origin: the current registration, and earlier registrations
+        /// that signed-in resources use.
         /// - Parameter skipsUnreadable: Whether registrations that cannot be read are omitted.
         func stored(
             at issuer: String,
