@@ -329,7 +329,7 @@ struct Flaw: Sendable {
         #expect(rejection.error == "insufficient_user_authentication")
     }
 
-    /// Even a maximum age that every authentication meets requires that the token states its time.
+    /// Even if every authentication would satisfy the maximum age, the token must contain `auth_time`.
     @Test func aTokenWithoutAnAuthTimeDoesNotSatisfyAnyMaximumAge() async throws {
         let environment = try ResourceServerEnvironment()
         environment.advance(1_000_000_000)

@@ -130,9 +130,9 @@ import Testing
         ),
         Line(
             arguments: ["dev-idp", "--token-lifetime", "9223372036854775807"],
-            words: "--token-lifetime and --refresh-leeway"
+            words: "are limited to 315360000 seconds"
         ),
-        Line(arguments: ["dev-idp", "--refresh-leeway", "inf"], words: "--token-lifetime and --refresh-leeway"),
+        Line(arguments: ["dev-idp", "--refresh-leeway", "inf"], words: "are limited to 315360000 seconds"),
         Line(
             arguments: ["init", "--output", "no/such/a.json"] + client,
             words: "its directory does not exist",

@@ -138,7 +138,7 @@ extension CredentialMachine {
     }
 
     /// New tokens were obtained, so return them from now on, unless a new epoch has started.
-    /// - Parameter epoch: The epoch in which the operation that obtained them started; nil for the current epoch.
+    /// - Parameter epoch: The epoch at the start of the operation that obtained the tokens; nil for the current epoch.
     mutating func adopt(_ credential: Credential, _ epoch: Int?, margin: Duration, random: UInt8) {
         guard epoch == nil || epoch == self.epoch, manages(credential.account) else { return }
         cached = CachedTokens(credential, margin: margin, random: random)
@@ -183,8 +183,8 @@ extension CredentialMachine {
 
     /// A user has signed in to an account, which is now the current account.
     /// - Parameter epoch: The epoch in which the store was read.
-    /// - Returns: The new epoch, and whether the signed-in user is still the same, so that the new tokens can be
-    ///   returned.
+    /// - Returns: The new epoch, and whether no other epoch had started since the store was read, so that the new
+    ///   tokens can be returned.
     mutating func signedIn(current: AccountID?, since epoch: Int) -> (epoch: Int, isSameEpoch: Bool) {
         let isSameEpoch = self.epoch == epoch
         let new = beginEpoch()

@@ -190,7 +190,7 @@ struct CredentialRefresh {
     }
 
     /// Whether an error from a request for one resource may mean that the session has ended: some providers send a non-standard code, or none, for a
-    /// refresh token that no longer exists. A refresh of the main token then determines whether it has ended, unless that token was obtained recently.
+    /// refresh token that no longer exists. A refresh of the main token then determines whether the session has ended, unless that token was obtained recently.
     func mayIndicateSessionEnd(_ error: AuthError, named name: String?, for old: Credential, at now: Date) -> Bool {
         // Tokens that fail a check were nevertheless issued, so the session continues.
         let isResourceSpecific =

@@ -4,7 +4,7 @@ import Synchronization
 
 extension ManagedCredential {
     /// Writes a refreshed credential. If the write fails, the credential is still valid, but only this process has it.
-    /// - Parameter epoch: The epoch in which the operation that obtained it started.
+    /// - Parameter epoch: The epoch at the start of the operation that obtained the credential.
     func save(_ credential: Credential, in accounts: inout StoredAccounts, _ lease: Lease, _ epoch: Int) async {
         let old = accounts.entry(of: credential.account)
         accounts.set(.signedIn(credential), isCurrent: false)

@@ -266,7 +266,7 @@ package final class ManagedCredential: Sendable {
     }
 
     /// Caches the tokens, so that they are returned from memory from now on, unless a new epoch has started.
-    /// - Parameter epoch: The epoch in which the operation that obtained them started; nil for the current epoch.
+    /// - Parameter epoch: The epoch at the start of the operation that obtained the tokens; nil for the current epoch.
     @discardableResult
     func adopt(_ credential: Credential, _ epoch: Int? = nil) -> Credential {
         let random = random

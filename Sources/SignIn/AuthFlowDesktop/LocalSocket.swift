@@ -51,7 +51,7 @@ package enum LocalSocket {
         #else
         let flags: Int32 = 0
         var isOn: Int32 = 1
-        // It fails if the peer has closed the connection.
+        // setsockopt fails if the peer has closed the connection.
         guard unsafe setsockopt(descriptor, SOL_SOCKET, SO_NOSIGPIPE, &isOn, socklen_t(MemoryLayout<Int32>.size)) == 0
         else { return }
         #endif

@@ -48,7 +48,7 @@ public struct ForwardAuth: Sendable {
         self.fields = fields.map { ($0, $1) }
     }
 
-    /// Returns the response to the proxy; nil for any other request.
+    /// Returns the response to the proxy's request; nil for any other request.
     ///
     /// 204: the request has a session. 401: it has no session; `X-Sign-In` contains the path of the sign-in route,
     /// which returns the user to the page in `X-Original-URI` or `X-Forwarded-Uri`. 403: another site caused the

@@ -148,7 +148,7 @@ struct CurlCommand: AsyncParsableCommand {
         guard let (file, profile) = try apiProfile(choice, target) else {
             return .resource(try choice.client(signsInOnDemand: signIn))
         }
-        // The profile's client is created once, because a program may have to be run for its secret.
+        // The profile's client is created once, because obtaining its secret may require running a program.
         let client = try file.choice.client(in: file.content)
         // A profile that selects an account has no tokens for resources.
         guard client.options.account == nil else { return .api(client, signsIn: signIn) }

@@ -63,8 +63,10 @@ struct DevIDPCommand: AsyncParsableCommand {
                 "--web-client and --machine-client require --provider oidc, and cannot be combined with --resource."
             )
         }
-        guard (0...315_360_000).contains(tokenLifetime), (0...315_360_000).contains(refreshLeeway) else {
-            throw ValidationError("--token-lifetime and --refresh-leeway must be from 0 to 315360000 seconds.")
+        guard (-315_360_000...315_360_000).contains(tokenLifetime), (0...315_360_000).contains(refreshLeeway) else {
+            throw ValidationError(
+                "--token-lifetime (negative for tokens that have expired) and --refresh-leeway are limited to 315360000 seconds."
+            )
         }
         if let scenario, ResourceScenario.named(scenario) == nil {
             throw ValidationError(

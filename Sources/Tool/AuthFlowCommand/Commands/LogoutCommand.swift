@@ -99,7 +99,7 @@ struct LogoutCommand: AsyncParsableCommand {
         try report(signOut, tokens: client.tokensWithoutSignIn)
     }
 
-    /// Requires what the provider's sign-out page needs.
+    /// Checks the requirements for the provider's sign-out page: a post-logout redirect URI and a user agent.
     private func requireSignOutPage(_ client: AuthClient) async throws {
         try client.methods.createUserAgents()
         // Without an endpoint, the sign-out reports where the user can sign out.

@@ -6,7 +6,7 @@ extension CredentialCommand {
     struct Docker: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "docker",
-            abstract: "Docker's credential helper, which is also available as docker-credential-authflow.",
+            abstract: "Docker credential helper, also available as docker-credential-authflow.",
             discussion: """
                 To use it, add {"credHelpers": {"registry.example.com": "authflow"}} to ~/.docker/config.json. "helpers" in a \
                 profile lists registries that may receive its token.
