@@ -51,7 +51,7 @@ public struct ProviderConformance: Sendable {
         try await distinguishesUsers(credential, second)
         try await requestsNoSignIn(with: [credential, second])
         try await rejectsAnInventedToken(credential)
-        try await TokenHandling(adapter: adapter, client: client, credential: credential, apiOrigins: apiOrigins).run()
+        try await TokenHandling(adapter: adapter, client: client, credential: credential).run()
         try await refreshes(credential)
         try await revokes()
         if issuesRefreshTokens {
@@ -321,7 +321,7 @@ public struct ProviderConformance: Sendable {
 
 extension AuthClient {
     /// The same client with another transport.
-    fileprivate func observed(by transport: any HTTPTransport) -> AuthClient {
+    func observed(by transport: any HTTPTransport) -> AuthClient {
         AuthClient(
             client: OAuthClient(
                 server: AuthorizationServer(client.adapter, transport: transport, host: client.server.host),

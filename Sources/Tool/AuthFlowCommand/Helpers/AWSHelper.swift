@@ -26,8 +26,7 @@ extension CredentialCommand {
             }
             let client = try options.helperChoice.client()
             let store = try AWSKeys.store(of: profile)
-            // The credentials belong to the signed-in user and to this role. If fresh credentials are stored, no request is sent, except to obtain
-            // tokens for a user who signed in with another profile.
+            // The credentials belong to the signed-in user and to this role. If fresh credentials are stored, no request is sent.
             let signIn = try await AWSKeys.signIn(of: client)
             let key = AWSKeys.key(settings, client)
             // Concurrent programs wait for a single request to AWS.
@@ -38,7 +37,7 @@ extension CredentialCommand {
                     return stored
                 }
                 let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
-                let isSame = try await AWSKeys.signIn(of: client)["user"] == signIn["user"]
+                let isSame = try await AWSKeys.signIn(of: client) == signIn
                 guard isSame else {
                     throw AuthError(.temporarilyUnavailable, "The user has signed in again in the meantime. Try again.")
                 }
@@ -92,16 +91,12 @@ struct AWSKeys {
         .serialized()
     }
 
-    /// A value that identifies the sign-in, even if the user is unknown. The client's own tokens have no user, and each renewal replaces them.
+    /// A value that identifies the sign-in, even if the user is unknown. The tokens of a client without a user, or for the user of another profile, are
+    /// replaced by each renewal.
     static func signIn(of client: AuthClient) async throws -> JSON {
-        if client.isWithoutUser, !client.hasOwner { return ["user": ""] }
-        let credential =
-            client.hasOwner
-            ? try await client.freshCredential(lasting: HelperTokens.margin) : try await client.requiredCredential()
-        let time = JSON.double(credential.signedInAt.timeIntervalSince1970)
-        // The tokens of the user of another profile are replaced by each renewal.
-        guard !client.hasOwner else { return ["user": .string(try await client.owner() ?? ""), "time": time] }
-        return ["user": [.string(credential.account.subject ?? ""), time], "time": time]
+        if client.isWithoutUser { return [.string(try await client.owner() ?? "")] }
+        let credential = try await client.requiredCredential()
+        return [.string(credential.account.subject ?? ""), .double(credential.signedInAt.timeIntervalSince1970)]
     }
 
     /// The store for the credentials.
