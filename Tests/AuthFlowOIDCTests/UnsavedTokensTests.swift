@@ -174,6 +174,17 @@ import Testing
         #expect(after?.code == .loginRequired)
     }
 
+    @Test func theTokensOfASignInAreStoredAsSoonAsTheStoreCanBeWritten() async throws {
+        let client = try client()
+        store.fail(true)
+        let signIn = try await client.signIn()
+        #expect(signIn.storageError?.code == .storageFailed)
+        #expect(await !client.drain())
+        store.fail(false)
+        #expect(await client.drain())
+        #expect(try await self.client().credential()?.tokens == signIn.credential.tokens)
+    }
+
     @Test func aFailedSignOutLosesNoUnsavedTokens() async throws {
         let client = try client()
         _ = try await refreshedUnsaved(client)

@@ -217,8 +217,7 @@ package final class ResourceHistory: History, @unchecked Sendable {  // All jobs
         pages.append(page)
         opened.append(page)
         if let limit {
-            // The client records the second page of a sign-in only when the sign-in ends, so a killed or paused process may not record it.
-            let counted = opened.filter { $0.resource == resource && !couldLoseLease($0) }
+            let counted = opened.filter { $0.resource == resource }
             world.require(counted.count <= limit, "more than \(limit) pages for \(resource) were opened")
         }
         defer { pages.removeAll { $0.number == number } }

@@ -111,7 +111,9 @@ FAULTS = {
         (RESOURCE_RECORD, "return isOver && unfinished", "return unfinished")],
     "the-pages-of-a-machine-whose-clock-is-ahead-do-not-count": [(SIGN_IN_HISTORY, "allowedClockSkew = 10.0", "allowedClockSkew = 0.0")],
     "the-second-page-of-a-sign-in-is-not-limited": [
-        (RESOURCE_SIGN_IN, "try history.requireQuota(after: count, for: cause, self.limits, address: self.address)", "")],
+        (RESOURCE_SIGN_IN, "pages.withLock { $0.history = counted }", "")],
+    "a-page-is-counted-after-it-is-opened": [
+        (RESOURCE_SIGN_IN, "try await write(counted, under: lease)", "")],
     "each-sign-in-registers-a-client": [
         (RESOURCE + "StoredRegistration.swift", "let stored = try await read(key), isWanted(stored)", "let stored = try await read(key), false, isWanted(stored)")],
     "a-removal-leaves-the-cache": [(SESSIONS, "        defer { for key in keys { evict(key.digest) } }\n", "")],

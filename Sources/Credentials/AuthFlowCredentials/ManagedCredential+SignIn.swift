@@ -73,7 +73,7 @@ extension ManagedCredential {
         try await accounts().entry(of: account)?.credential != nil
     }
 
-    /// Retains the credential from a sign-in in memory until this process exits, because it could not be stored.
+    /// Retains the credential from a sign-in in memory until it can be stored.
     /// - Throws: ``AuthError`` with `account_mismatch` when the store can be read and the policy does not allow this account.
     package func retainInMemory(_ credential: Credential, _ policy: AccountPolicy) async throws(AuthError) {
         let found = try? await read()
@@ -96,5 +96,6 @@ extension ManagedCredential {
         }
         if account.map(credential.account.isNamed) ?? true { adopt(credential) }
         publish(.signedIn(credential.identity), of: credential.account)
+        retryWrites()
     }
 }

@@ -66,7 +66,7 @@ extension ManagedCredential {
 
     /// Retries writing the unsaved credentials until a write succeeds or none are left, for as long as this object is
     /// in use.
-    private func retryWrites() {
+    func retryWrites() {
         // The attempt is registered and removed under the lock. Otherwise, an attempt that has just saved the last credential could remove the
         // registration of the next attempt.
         let isFirst = state.withLock { state in

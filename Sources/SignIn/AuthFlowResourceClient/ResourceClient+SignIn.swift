@@ -89,28 +89,28 @@ extension ResourceClient {
                         }
                     if isDone { return }
                     let history = try await history()
-                    if let counted = try history.recordingStart(
-                        for: cause,
-                        since: began,
-                        at: host.now(),
-                        limits,
-                        address: address
-                    ) {
-                        try await begin(counted, under: lease)
-                    }
-                    let shown = Atomic(0)
+                    try history.requireStart(for: cause, since: began, limits, address: address)
+                    let pages = Mutex((history: history, wereShown: false))
                     func end(_ error: (any Error)?) async {
-                        let pages = shown.load(ordering: .relaxed)
-                        let after = history.recordingOutcome(for: cause, error, pages: pages, at: host.now())
+                        let (history, wasShown) = pages.withLock { $0 }
+                        let after = history.recordingOutcome(for: cause, error, wasShown: wasShown, at: host.now())
                         try? await store.write(try after?.bytes, under: lease)
                     }
                     do {
-                        try await signIn(found, challenge, scopes, cause) {
+                        try await signIn(found, challenge, scopes, cause) { [self] in
+                            let history = pages.withLock { $0.history }
+                            if let counted = try history.recordingPage(
+                                for: cause,
+                                at: host.now(),
+                                limits,
+                                address: address
+                            ) {
+                                try await write(counted, under: lease)
+                                pages.withLock { $0.history = counted }
+                            }
                             // While this process was paused, another process may have opened a page.
                             do { try lease.requireRemainingTime() } catch { throw LostSignInLock() }
-                            let count = shown.load(ordering: .relaxed)
-                            try history.requireQuota(after: count, for: cause, self.limits, address: self.address)
-                            shown.store(count + 1, ordering: .relaxed)
+                            pages.withLock { $0.wereShown = true }
                         }
                     } catch {
                         // Another request or process signs in instead, so this is not a failure.
@@ -133,7 +133,7 @@ extension ResourceClient {
     private struct LostSignInLock: Error {}
 
     /// - Throws: ``LostSignInLock``, or any other error from the store.
-    private func begin(_ history: SignInHistory, under lease: Lease) async throws {
+    private func write(_ history: SignInHistory, under lease: Lease) async throws {
         do {
             try await store.write(try history.bytes, under: lease)
         } catch let error as AuthError where error.code == .leaseLost {
@@ -228,7 +228,7 @@ extension ResourceClient {
         _ challenge: ResourceChallenge?,
         _ scopes: [String],
         _ cause: SignInHistory.Cause,
-        _ willShow: @escaping @Sendable () throws -> Void
+        _ willShow: @escaping @Sendable () async throws -> Void
     ) async throws {
         let known = try await identify(found, scopes: scopes, usesDPoP: usesDPoP(challenge, found))
         guard let client = try await client(of: known) else {
@@ -272,7 +272,7 @@ extension ResourceClient {
         _ client: AuthClient,
         _ challenge: ResourceChallenge?,
         by registration: StoredRegistration? = nil,
-        _ willShow: @escaping @Sendable () throws -> Void
+        _ willShow: @escaping @Sendable () async throws -> Void
     ) async throws {
         var request = AuthorizationOptions(scopes: known.scopes, resources: [known.resource])
         request.acrValues = challenge.map(\.acrValues).flatMap { $0.isEmpty ? nil : $0 } ?? options.acrValues
@@ -341,8 +341,9 @@ extension ResourceClient {
         var storageError = signIn.storageError
         do {
             if let registration { try await registrations.save(registration, for: redirectURI) }
-            try await save(known, finishing: unfinished.id)
-            state.withLock { $0.pendingSignIns.removeAll { $0.unfinished.id == unfinished.id } }
+            let isStored = storageError == nil
+            try await save(known, finishing: unfinished.id, isStored: isStored)
+            if isStored { state.withLock { $0.pendingSignIns.removeAll { $0.unfinished.id == unfinished.id } } }
             await signOutOthers()
         } catch let error as AuthError {
             // The sign-in is valid, but only in this process.
@@ -366,7 +367,7 @@ extension ResourceClient {
         _ challenge: ResourceChallenge?,
         isUnregistered: Bool,
         portAttempts: Int = 0,
-        _ willShow: @escaping @Sendable () throws -> Void
+        _ willShow: @escaping @Sendable () async throws -> Void
     ) async throws {
         let made: StoredRegistration
         if portAttempts > 0 {

@@ -225,8 +225,9 @@ public final class ResourceClient: Sendable {
     /// - Parameters:
     ///   - known: The sign-in that has succeeded.
     ///   - id: The identifier of the unfinished sign-in; nil for none.
-    func save(_ known: KnownResource, finishing id: String? = nil) async throws {
-        try await changeRecord { $0.use(known, finishing: id) }
+    ///   - isStored: Whether the tokens are stored.
+    func save(_ known: KnownResource, finishing id: String? = nil, isStored: Bool = true) async throws {
+        try await changeRecord { $0.use(known, finishing: id, isStored: isStored) }
         state.withLock { ($0.known, $0.isLoaded) = (known, true) }
         await list()
     }

@@ -130,11 +130,14 @@ struct ResourceRecord: Sendable, Hashable {
     }
 
     /// Records the success of a sign-in. The tokens of the other sign-ins must be removed.
-    /// - Parameter id: The identifier of the unfinished sign-in. After a lost lease, another process may also have an unfinished sign-in.
-    mutating func use(_ known: KnownResource, finishing id: String? = nil) {
+    /// - Parameters:
+    ///   - id: The identifier of the unfinished sign-in. After a lost lease, another process may also have an unfinished sign-in.
+    ///   - isStored: Whether the tokens are stored. Otherwise the sign-in remains unfinished, so that it remains recorded if another process
+    ///     signs out before the tokens are stored.
+    mutating func use(_ known: KnownResource, finishing id: String? = nil, isStored: Bool = true) {
         others = (others + [current].compactMap { $0 }).filter { !$0.sharesTokens(with: known) }
         (current, currentID) = (known, id)
-        unfinished.removeAll { $0.id == id }
+        if isStored { unfinished.removeAll { $0.id == id } }
     }
 
     /// Records the outcome of a sign-in that did not record it itself, unless a later sign-in has stored its tokens in the same record.

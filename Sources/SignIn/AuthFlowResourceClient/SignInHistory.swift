@@ -10,11 +10,11 @@ import AuthFlowOAuth
 /// | event | cause: a request | cause: the user |
 /// |---|---|---|
 /// | begins, and a sign-in has failed since the request arrived, or has failed after a page within the cooldown | that error | begins |
-/// | begins after the hourly page limit was reached | `login_required` | begins |
-/// | begins otherwise | one page is counted in advance | begins |
-/// | succeeded | its pages are counted | the history is empty |
-/// | failed | its pages are counted; the failure is shared | the failure is shared |
-/// | cancelled | its pages are counted | unchanged |
+/// | begins, or opens a page, after the hourly page limit was reached | `login_required` | begins |
+/// | opens a page otherwise | the page is counted | unchanged |
+/// | succeeded | the failure is removed | the history is empty |
+/// | failed | the failure is shared | the failure is shared |
+/// | cancelled | unchanged | unchanged |
 /// | signed in, but the resource rejects the token | a failure after a page | a failure after a page |
 struct SignInHistory: Sendable {
     /// The cause of a sign-in.
@@ -85,45 +85,49 @@ struct SignInHistory: Sendable {
     /// - Parameters:
     ///   - began: The time at which the request arrived.
     ///   - address: The resource, for the message.
-    /// - Returns: The history to write before the sign-in begins; nil to write nothing. A page is counted in advance, so that it counts even if the
-    ///   process is killed. Otherwise, a resource that requires different scopes each time could show the user an endless series of pages.
     /// - Throws: ``AuthError``: the failure of an earlier sign-in, or `login_required`.
-    func recordingStart(for cause: Cause, since began: Date, at now: Date, _ limits: Limits, address: Endpoint)
-        throws(AuthError) -> SignInHistory?
-    {
-        guard cause.isRequest else { return nil }
+    func requireStart(for cause: Cause, since began: Date, _ limits: Limits, address: Endpoint) throws(AuthError) {
+        guard cause.isRequest else { return }
         if let error = error(since: began, cooldown: limits.cooldown) { throw error }
-        guard limits.pagesPerHour != nil else { return nil }
-        try requireQuota(after: 0, for: cause, limits, address: address)
-        return adding(1, at: now)
+        try requireQuota(limits, address: address)
     }
 
-    /// Checks that another page may be opened. A sign-in opens a second page if the authorization server does not recognize the client.
-    /// - Parameter shown: The number of pages that this sign-in has opened.
+    /// Decides whether a sign-in may open a page. It opens a second page if the authorization server does not recognize the client.
+    /// - Returns: The history to write before the page is opened, so that the page counts even if the process is killed or cannot reach the
+    ///   store afterwards; nil to write nothing. Otherwise, a resource that requires different scopes each time could show the user an
+    ///   endless series of pages.
     /// - Throws: ``AuthError`` with `login_required`.
-    func requireQuota(after shown: Int, for cause: Cause, _ limits: Limits, address: Endpoint) throws(AuthError) {
-        guard cause.isRequest, let pagesPerHour = limits.pagesPerHour, pages.count + shown >= pagesPerHour else {
-            return
-        }
+    func recordingPage(for cause: Cause, at now: Date, _ limits: Limits, address: Endpoint) throws(AuthError)
+        -> SignInHistory?
+    {
+        guard cause.isRequest, limits.pagesPerHour != nil else { return nil }
+        try requireQuota(limits, address: address)
+        var history = self
+        history.pages.append(now.timeIntervalSince1970)
+        return history
+    }
+
+    private func requireQuota(_ limits: Limits, address: Endpoint) throws(AuthError) {
+        guard let pagesPerHour = limits.pagesPerHour, pages.count >= pagesPerHour else { return }
         throw AuthError(
             .loginRequired,
-            "Requests to \(address) have opened \(pages.count + shown) sign-in pages within an hour. No further page is opened until the oldest of them is an hour old, or you sign in to the resource yourself."
+            "Requests to \(address) have opened \(pages.count) sign-in pages within an hour. No further page is opened until the oldest of them is an hour old, or you sign in to the resource yourself."
         )
     }
 
     /// The history after a sign-in.
     /// - Parameters:
     ///   - error: The failure; nil for success.
-    ///   - pages: The number of pages that were shown.
+    ///   - wasShown: Whether the user was shown a page.
     /// - Returns: The history to write; nil to remove the record.
-    func recordingOutcome(for cause: Cause, _ error: (any Error)?, pages: Int, at now: Date) -> SignInHistory? {
+    func recordingOutcome(for cause: Cause, _ error: (any Error)?, wasShown: Bool, at now: Date) -> SignInHistory? {
         guard cause.isRequest || error != nil else { return nil }
-        var history = cause.isRequest ? adding(pages, at: now) : self
+        var history = self
         switch error {
         case nil: history.failure = nil
         // The cancellation of one request does not affect the other requests.
         case is CancellationError: break
-        case let error?: history.failure = Failure(error, at: now, wasShown: pages > 0)
+        case let error?: history.failure = Failure(error, at: now, wasShown: wasShown)
         }
         return history
     }
@@ -132,12 +136,6 @@ struct SignInHistory: Sendable {
     func rejected(with error: AuthError, at now: Date) -> SignInHistory {
         var history = self
         history.failure = Failure(error, at: now, wasShown: true)
-        return history
-    }
-
-    private func adding(_ count: Int, at now: Date) -> SignInHistory {
-        var history = self
-        history.pages += Array(repeating: now.timeIntervalSince1970, count: count)
         return history
     }
 

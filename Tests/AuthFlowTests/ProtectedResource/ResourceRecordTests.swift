@@ -65,6 +65,19 @@ import Testing
         #expect(record.current == Self.known && record.all == [Self.known] && record.unfinished.isEmpty)
     }
 
+    /// Otherwise, the tokens would be stored after a sign-out by another process, and no later sign-out would find them.
+    @Test func aSignInWhoseTokensAreNotStoredYetRemainsRecordedAfterASignOut() {
+        var record = ResourceRecord()
+        let unfinished = Self.unfinished(Self.known)
+        record.begin(unfinished, at: Self.now)
+        record.use(Self.known, finishing: unfinished.id, isStored: false)
+        #expect(record.current == Self.known && record.currentID == unfinished.id)
+        record.remove(Self.known, at: Self.now)
+        #expect(record.current == nil && record.all == [Self.known])
+        record.finish(unfinished, hasTokens: true, replacing: ResourceRecord())
+        #expect(record.current == Self.known && record.unfinished.isEmpty)
+    }
+
     @Test func aFailedSignInRemainsInTheRecordUntilItsTokensAreRemoved() throws {
         var record = ResourceRecord()
         record.begin(Self.unfinished(Self.known), at: Self.now)

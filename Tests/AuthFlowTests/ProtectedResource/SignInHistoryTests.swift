@@ -13,8 +13,14 @@ import Testing
     private let address: Endpoint = "https://mcp.example.com/mcp"
 
     private static func history(pages: Int = 0) throws -> SignInHistory {
-        let empty = SignInHistory(nil, at: now)
-        return try #require(empty.recordingOutcome(for: request, (any Error)?.none, pages: pages, at: now))
+        var history = SignInHistory(nil, at: now)
+        let limits = SignInHistory.Limits(pagesPerHour: 100, cooldown: .zero)
+        for _ in 0..<pages {
+            history = try #require(
+                try history.recordingPage(for: request, at: now, limits, address: "https://mcp.example.com/mcp")
+            )
+        }
+        return history
     }
 
     /// The history that another process reads.
@@ -30,7 +36,8 @@ import Testing
         cooldown: Duration = .seconds(60)
     ) throws -> SignInHistory? {
         let limits = SignInHistory.Limits(pagesPerHour: pagesPerHour, cooldown: cooldown)
-        return try history.recordingStart(for: cause, since: began, at: Self.now, limits, address: address)
+        try history.requireStart(for: cause, since: began, limits, address: address)
+        return try history.recordingPage(for: cause, at: Self.now, limits, address: address)
     }
 
     // MARK: Beginnings
@@ -58,21 +65,21 @@ import Testing
     @Test(arguments: [(0, true), (1, true), (2, false)])
     func aSignInOpensNoSecondPageBeyondTheHourlyLimit(pages: Int, isAllowed: Bool) throws {
         let limits = SignInHistory.Limits(pagesPerHour: 3, cooldown: .zero)
-        let history = try Self.history(pages: pages)
-        try history.requireQuota(after: 1, for: .user, limits, address: address)
+        let history = try #require(try begin(try Self.history(pages: pages), pagesPerHour: 3))
+        #expect(try history.recordingPage(for: .user, at: Self.now, limits, address: address) == nil)
         let second = Result { () throws(AuthError) in
-            try history.requireQuota(after: 1, for: Self.request, limits, address: address)
+            try history.recordingPage(for: Self.request, at: Self.now, limits, address: address)
         }
-        guard case .failure(let error) = second else {
-            #expect(isAllowed)
-            return
+        switch second {
+        case .success(let counted): #expect(isAllowed && counted?.pages.count == pages + 2)
+        case .failure(let error):
+            #expect(!isAllowed && error.code == .loginRequired && error.message.contains("3 sign-in pages"))
         }
-        #expect(!isAllowed && error.code == .loginRequired && error.message.contains("3 sign-in pages"))
     }
 
     @Test func aUserInitiatedSignInIsNeitherLimitedNorCounted() throws {
         let failed = try #require(
-            try Self.history(pages: 2).recordingOutcome(for: Self.request, Self.failure, pages: 1, at: Self.now)
+            try Self.history(pages: 2).recordingOutcome(for: Self.request, Self.failure, wasShown: true, at: Self.now)
         )
         #expect(try begin(failed, for: .user) == nil)
     }
@@ -81,14 +88,14 @@ import Testing
         #expect(try begin(try Self.history(pages: 9), pagesPerHour: nil) == nil)
     }
 
-    @Test(arguments: [(0, -1.0, true), (0, 0, true), (0, 1, false), (1, 59, true), (1, 61, false)])
+    @Test(arguments: [(false, -1.0, true), (false, 0, true), (false, 1, false), (true, 59, true), (true, 61, false)])
     func aFailureIsSharedWithWaitingRequestsAndDuringTheCooldown(
-        pages: Int,
+        wasShown: Bool,
         secondsLater: Double,
         isShared: Bool
     ) throws {
         let failed = try #require(
-            try Self.history().recordingOutcome(for: Self.request, Self.failure, pages: pages, at: Self.now)
+            try Self.history().recordingOutcome(for: Self.request, Self.failure, wasShown: wasShown, at: Self.now)
         )
         let began = Self.now + secondsLater
         let stored = try Self.stored(failed, at: Self.now + 100)
@@ -99,14 +106,15 @@ import Testing
         let error = #expect(throws: AuthError.self) { try begin(stored, since: began) }
         #expect(error?.code == .providerRejected)
         #expect(error?.message.contains("The user declined.") == true)
-        #expect(error?.message.contains("no other sign-in page is opened yet") == (pages > 0))
+        #expect(error?.message.contains("no other sign-in page is opened yet") == wasShown)
     }
 
     @Test func aFailureInTheFutureIsDiscardedAfterTheClockIsSetBack() throws {
         let failed = try #require(
-            try Self.history().recordingOutcome(for: Self.request, Self.failure, pages: 1, at: Self.now + 3600)
+            try Self.history(pages: 1)
+                .recordingOutcome(for: Self.request, Self.failure, wasShown: true, at: Self.now)
         )
-        let stored = try Self.stored(failed, at: Self.now)
+        let stored = try Self.stored(failed, at: Self.now - 3600)
         #expect(stored.failure == nil && stored.pages == [])
     }
 
@@ -123,22 +131,24 @@ import Testing
         #expect(stored.failure == nil && stored.pages.count == 1)
     }
 
-    @Test func aSuccessfulSignInCountsItsPagesAndClearsTheLastFailure() throws {
+    @Test func aSuccessfulSignInKeepsTheCountAndClearsTheLastFailure() throws {
         let failed = try #require(
-            try Self.history().recordingOutcome(for: Self.request, Self.failure, pages: 1, at: Self.now)
+            try Self.history(pages: 2).recordingOutcome(for: Self.request, Self.failure, wasShown: true, at: Self.now)
         )
-        let after = try #require(failed.recordingOutcome(for: Self.request, (any Error)?.none, pages: 1, at: Self.now))
+        let after = try #require(
+            failed.recordingOutcome(for: Self.request, (any Error)?.none, wasShown: true, at: Self.now)
+        )
         #expect(after.pages.count == 2)
         #expect(after.failure == nil)
     }
 
     @Test func aUserInitiatedSignInResetsTheCount() throws {
-        #expect(try Self.history(pages: 2).recordingOutcome(for: .user, nil, pages: 1, at: Self.now) == nil)
+        #expect(try Self.history(pages: 2).recordingOutcome(for: .user, nil, wasShown: true, at: Self.now) == nil)
     }
 
     @Test func aFailedUserInitiatedSignInCountsNoPage() throws {
         let after = try #require(
-            try Self.history(pages: 1).recordingOutcome(for: .user, Self.failure, pages: 1, at: Self.now)
+            try Self.history(pages: 1).recordingOutcome(for: .user, Self.failure, wasShown: true, at: Self.now)
         )
         #expect(after.pages.count == 1)
         #expect(after.failure?.wasShown == true)
@@ -147,10 +157,9 @@ import Testing
     @Test(arguments: [true, false]) func aCancelledSignInIsNotRecordedAsAFailure(isRequest: Bool) throws {
         let cause = isRequest ? Self.request : .user
         let after = try #require(
-            try Self.history().recordingOutcome(for: cause, CancellationError(), pages: 1, at: Self.now)
+            try Self.history(pages: 1).recordingOutcome(for: cause, CancellationError(), wasShown: true, at: Self.now)
         )
-        #expect(after.failure == nil)
-        #expect(after.pages.count == (isRequest ? 1 : 0))
+        #expect(after.failure == nil && after.pages.count == 1)
     }
 
     @Test func aTokenRejectedByTheResourceIsRecordedAsAFailure() throws {

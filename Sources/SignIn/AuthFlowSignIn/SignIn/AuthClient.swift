@@ -198,7 +198,7 @@ public final class AuthClient: Sendable {
         _ policy: AccountPolicy,
         options: AuthorizationOptions,
         usesSharedSessions: Bool,
-        willShow: @escaping @Sendable () throws -> Void
+        willShow: @escaping @Sendable () async throws -> Void
     ) async throws -> SignIn {
         // If the result could not be stored, the sign-in fails before the user is prompted.
         _ = try await current().probe()
@@ -219,7 +219,7 @@ public final class AuthClient: Sendable {
             do {
                 return try await signIn(by: method, policy, options, usesSharedSessions, reporter) {
                     hasBegun.store(true, ordering: .relaxed)
-                    try willShow()
+                    try await willShow()
                 }
             } catch let error as AuthError where Self.mayTryAnother(error) && !hasBegun.load(ordering: .relaxed) {
                 reportSkipped(method.flow.rawValue, error, reporter)
@@ -279,7 +279,7 @@ public final class AuthClient: Sendable {
         _ authorization: AuthorizationOptions,
         _ usesSharedSessions: Bool,
         _ reporter: FlowReporter,
-        willShow: @escaping @Sendable () throws -> Void
+        willShow: @escaping @Sendable () async throws -> Void
     ) async throws -> SignIn {
         switch method {
         case .userAgent(let userAgent):
@@ -331,7 +331,7 @@ public final class AuthClient: Sendable {
         case .device(let presenter):
             let flow = DeviceSignIn(client: client, reporter: reporter, unfinished: credentials.unfinished)
             let code = try await flow.begin(authorization, maximumWait: presenter.maximumWait)
-            try willShow()
+            try await willShow()
             return try await presenter.present(code) {
                 try await flow.finish(code) { credential in
                     try await self.save(credential, [:], policy, reporter)

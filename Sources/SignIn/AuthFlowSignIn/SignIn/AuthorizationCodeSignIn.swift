@@ -23,7 +23,7 @@ struct AuthorizationCodeSignIn: Sendable {
     let unfinished: UnfinishedWork
     let ignoredResponseReason: IgnoredResponseReason
     /// Called before the user agent shows anything.
-    let willShow: @Sendable () throws -> Void
+    let willShow: @Sendable () async throws -> Void
     /// Called when the redirect has arrived: from then on, only the provider's servers can cause a delay.
     let didRespond: @Sendable () -> Void
 
@@ -56,7 +56,7 @@ struct AuthorizationCodeSignIn: Sendable {
             let request = try await reporter.step(.authorizationRequest) {
                 try await client.authorizationRequest(options, redirectURI: session.redirectURI, state: state)
             }
-            try willShow()
+            try await willShow()
             let callback = try await reporter.step(.userAgentVisit) {
                 do {
                     return try await pendingRedirects.visit(request.url, in: session, expected)
