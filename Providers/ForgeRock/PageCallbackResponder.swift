@@ -17,7 +17,8 @@ public struct PageCallbackResponder: Sendable {
 
     /// Answers a message.
     /// - Returns: The message with its answers, as JSON.
-    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_response` when the message is not a step of a tree; any error that
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_response` when the message is not a step of a tree,
+    ///   `unknown_callback` when no handler answers a callback; any error that
     ///   a handler throws.
     public func answer(_ message: String) async throws -> String {
         guard message.utf8.count <= Self.maximumSize, let json = try? JSON(parsing: Array(message.utf8)),

@@ -189,9 +189,9 @@ extension TreeDriver: LoginDriver {
         throw AuthError(.userAgentFailed, "The tree did not complete within \(Self.maximumSteps) steps.")
     }
 
-    /// Answers every callback of a step.
+    /// Answers every callback of a step, and waits if the step requests it.
     /// - Parameter submitted: The fixed answers that were submitted in earlier steps.
-    /// - Returns: The wait time that the step requests.
+    /// - Returns: The time that it has waited.
     private func answer(
         _ step: inout TreeStep,
         submitted: inout Set<[String]>,

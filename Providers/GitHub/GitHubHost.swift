@@ -28,7 +28,7 @@ public struct GitHubHost: Sendable, Hashable {
                 "The GitHub host \"\(endpoint)\" must be a host name, without a path or query."
             )
         }
-        // Users may copy the URL of any page or API.
+        // Users may copy the host of the API or of a gist.
         let isPublic = ["github.com", "www.github.com", "api.github.com", "gist.github.com"].contains(endpoint.host)
         let labels = endpoint.host.split(separator: ".")
         if isPublic {

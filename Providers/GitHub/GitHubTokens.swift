@@ -6,7 +6,7 @@ public import AuthFlow
 extension GitHubProvider: TokenRevoking {
     /// Revokes the access token, or the user's whole grant to the app.
     /// - Throws: ``/AuthFlow/AuthError`` with `unsupported` for a client without a secret, or when GitHub cannot revoke
-    ///   a remaining refresh token or grant.
+    ///   a remaining refresh token or grant; `provider_rejected` when GitHub rejects the client's credentials or the request.
     public func revoke(_ credential: Credential, in context: ProviderContext) async throws {
         let tokens = credential.tokens
         let hasExpired = tokens.expiresAt.map { $0 <= context.host.now() } ?? false

@@ -5,6 +5,7 @@ import AuthFlowTesting
 import Expectations
 import Foundation
 import HTTPTypes
+import Synchronization
 import Testing
 
 /// OAuth 2.0 without OpenID Connect: no `openid` scope, no ID Token, and a user who may be unknown.
@@ -44,6 +45,48 @@ import Testing
             #expect(error?.code == .loginRequired)
             #expect((error?.underlyingError as? AuthError)?.code == .invalidUserInfo)
             #expect(try await client.credential() == nil)
+        }
+    }
+
+    /// A process that is killed while the provider identifies the user loses no refresh token.
+    @Test func aRotatedRefreshTokenIsStoredBeforeTheUserIsIdentified() async throws {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let adapter = OIDCProvider(issuer: environment.emulator.issuer, identitySource: .userInfo)
+            let store = MemoryTokenStore()
+            let other = try environment.client(registration: Self.registration(), adapter: adapter, store: store)
+            let first = try await other.signIn().credential.tokens
+            let observer = UserInfoObserver(base: environment.transport) { try await other.credential()?.tokens }
+            let client = try environment.client(
+                registration: Self.registration(),
+                adapter: adapter,
+                store: store,
+                transport: observer
+            )
+            let refreshed = try await client.refresh().tokens
+            let stored = try #require(observer.stored.withLock { $0 })
+            #expect(refreshed.refreshToken != first.refreshToken && refreshed.accessToken != first.accessToken)
+            // The access token is not used until its user is known.
+            #expect(stored.refreshToken == refreshed.refreshToken && stored.accessToken == first.accessToken)
+            #expect(try await other.credential()?.tokens == refreshed)
+        }
+    }
+
+    /// Reads the stored tokens when a userinfo request is sent.
+    private final class UserInfoObserver: HTTPTransport {
+        private let base: any HTTPTransport
+        private let read: @Sendable () async throws -> TokenSet?
+        let stored = Mutex<TokenSet?>(nil)
+
+        init(base: any HTTPTransport, read: @escaping @Sendable () async throws -> TokenSet?) {
+            (self.base, self.read) = (base, read)
+        }
+
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            if call.head.path == "/userinfo" {
+                let tokens = try await read()
+                stored.withLock { $0 = tokens }
+            }
+            return try await base.send(call)
         }
     }
 

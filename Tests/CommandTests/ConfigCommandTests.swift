@@ -33,7 +33,7 @@ import Testing
             let outcome = try await CommandHarness.run(["config", "check", "--config", path])
             #expect(outcome.status == 2, "\(outcome.standardError)")
             let lines = outcome.output.split(separator: "\n")
-            #expect(lines.count == 1 && lines.first?.contains("redis") == true, "\(outcome.output)")
+            #expect(lines.count == 1 && lines.first?.contains("Redis") == true, "\(outcome.output)")
         }
     }
 }

@@ -96,7 +96,7 @@ import Testing
                 #expect(try await run("token", at: path).status == 4)
                 let status = try await run("status", at: path)
                 #expect(
-                    status.status == 4 && status.standardError.contains("rejected the refresh request"),
+                    status.status == 4 && status.standardError.contains("could not be refreshed"),
                     "\(status.standardError)"
                 )
             }

@@ -154,7 +154,7 @@ import Testing
                 "\(renewed.standardError)"
             )
             #expect(
-                renewed.standardError.contains("Run: authflow login \(emulator.resource)"),
+                renewed.standardError.contains("run: authflow login \(emulator.resource)"),
                 "\(renewed.standardError)"
             )
             #expect(emulator.registrations == 2 && deletions(emulator) == 1)

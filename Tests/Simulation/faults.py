@@ -71,7 +71,7 @@ FAULTS = {
     "tokens-of-a-lost-lease-are-handed-out": [(UNSAVED, "guard isStored else { throw Outdated() }", "_ = isStored")],
     "the-lease-is-not-checked-before-sending": [
         (REFRESH, "            try lease.requireRemainingTime()\n            return", "            return"),
-        (REFRESH, "                    try lease.requireRemainingTime()\n                    try unfinished", "                    try unfinished")],
+        (REFRESH, "                        try lease.requireRemainingTime()\n                        try unfinished", "                        try unfinished")],
     "what-cannot-be-written-is-forgotten": [(UNSAVED, "        } catch {\n            let hasLostLease", "        } catch {\n            if !Task.isCancelled { return }\n            let hasLostLease")],
     "what-cannot-be-written-is-not-tried-again": [(UNSAVED, "                retryWrites()\n            }\n        }", "            }\n        }")],
     "a-session-ends-by-any-refusal": [(DECISION, 'error.code == .providerRejected && name == "invalid_grant"',

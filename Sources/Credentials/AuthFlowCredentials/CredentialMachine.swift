@@ -46,7 +46,7 @@ struct CredentialMachine {
     /// The current account, according to the last read or write of the store.
     private var current: AccountID?
     private(set) var epoch = 0
-    /// The number of writes, successful or failed, to detect a read that overlaps with a write and is outdated.
+    /// The number of writes, successful or failed, and of notifications of a change, to detect a read that overlaps with one and is outdated.
     private var version = 0
     private var backoffs = Backoffs()
     /// The number of operations that may have removed the record, to detect a read whose result may be outdated.
@@ -253,7 +253,7 @@ extension CredentialMachine {
     ///   - random: As for ``adopt(_:_:margin:random:)``.
     ///   - accepts: Whether the client may use a credential. A credential from an earlier configuration might not
     ///     satisfy the client's current requirements.
-    /// - Returns: The result; nil when a write succeeded or failed in the meantime, so that the read must be repeated.
+    /// - Returns: The result; nil when a write succeeded or failed, or the store may have changed, in the meantime; the read must then be repeated.
     mutating func finishReading(
         _ reading: Reading,
         _ stored: StoredAccounts,

@@ -45,7 +45,7 @@ extension ManagedCredential {
     ///   - resource: One of the resources that were requested at sign-in.
     ///   - scopes: A subset of the granted scopes; nil for all granted scopes.
     ///   - rejected: An access token that the resource has rejected.
-    ///   - margin: The remaining lifetime below which the access token is treated as expired; default: the manager's margin.
+    ///   - margin: The remaining lifetime below which the access token is treated as expired; at least the manager's margin, which is the default.
     package func tokens(
         for resource: String,
         scopes: [String]?,

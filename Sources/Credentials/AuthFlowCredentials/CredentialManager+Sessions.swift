@@ -10,14 +10,14 @@ package struct TaggedCredential: Sendable, Hashable {
     /// The credential; nil when its session has ended, or this process cannot read the record.
     package let credential: Credential?
 
-    /// The time of the session's start or last use, accurate to the minute.
+    /// The time of the session's start or last use, accurate to the minute; without a confirmed removal, the time of the last refresh.
     package let lastUse: Date
 
-    /// Whether the store has confirmed that this call removed the record; false if the store's response was lost.
+    /// Whether the store has confirmed that this call removed the record; false if the response was lost, or another process may have removed it.
     package var isRemovalConfirmed = true
 }
 
-/// The sessions of many users, in a ``SessionTokenStore``. With any other store, these methods throw `invalid_configuration`.
+/// The sessions of many users, in a ``SessionTokenStore``. Methods that need such a store throw `invalid_configuration` with any other.
 extension CredentialManager {
     /// Returns the stored credential, even if its access token has expired. If the store was read in the last ten
     /// seconds, the credential is returned from memory.
@@ -44,7 +44,7 @@ extension CredentialManager {
 
     /// Removes credentials in every process, even during a refresh. The new tokens from such a refresh are discarded.
     /// Nothing is revoked.
-    /// - Returns: The removed credentials, with the last valid tokens. If the store's response was lost, they include
+    /// - Returns: The removed credentials, with the last valid tokens. Because the store's response may be lost, they include
     ///   credentials that another process may have removed at the same time; revoking their tokens again is harmless.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult

@@ -48,7 +48,7 @@ public final class CredentialManager: Sendable {
     ///   - freshnessMargin: The remaining lifetime below which an access token is treated as expired; default: one minute.
     ///   - cacheLimit: The maximum number of cached credentials, in addition to those in use; default: 20,000.
     ///   - renewal: Obtains a credential if there is none, or if the stored one has expired and has no refresh token:
-    ///     for grants without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. A stored token is used until it expires, even if
+    ///     for grants without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. A stored token is used while it is fresh, even if
     ///     this closure would now request other scopes: use a different key for different scopes. Default: none.
     ///   - refreshesAhead: Whether tokens in use are refreshed in the background before they are treated as expired,
     ///     at a random time in the last 30 seconds, so that busy sessions never wait. Default: no.
@@ -375,7 +375,7 @@ public enum CredentialState: Sendable, Hashable {
     case signedIn(Identity?)
     /// The tokens were refreshed.
     case refreshed
-    /// The access token has expired or was rejected, and cannot be refreshed. The user must sign in again.
+    /// The access token has expired, was rejected or is not bound to a required key, and cannot be refreshed. The user must sign in again.
     case expired
     /// The provider has ended the session.
     case ended(EndedSession)

@@ -7,8 +7,8 @@ import AuthFlowOAuth
 ///
 /// | stored | action |
 /// |---|---|
-/// | no usable credential, and tokens can be obtained without a user | renew |
-/// | no usable credential, in any other case | throw `login_required` |
+/// | no usable credential, no named account, and tokens can be obtained without a user | renew |
+/// | no usable credential, in any other case | throw `login_required`, or `invalid_configuration` if the name is ambiguous |
 /// | a fresh access token that no API has rejected | return it |
 /// | a refresh token | send it |
 /// | no refresh token and no user, and tokens can be obtained without a user | renew |

@@ -13,12 +13,12 @@ extension ManagedCredential {
         under lease: Lease? = nil
     ) async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int) {
         while true {
-            // If a write ran during the read, successfully or not, the read may be outdated.
+            // If a write ran during the read, successfully or not, or another process may have changed the store, the read may be outdated.
             if let result = try await readOnce(lease) { return result }
         }
     }
 
-    /// - Returns: The result of ``read(under:)``; nil when a write succeeded or failed in the meantime.
+    /// - Returns: The result of ``read(under:)``; nil when a write succeeded or failed, or the store may have changed, in the meantime.
     private func readOnce(
         _ lease: Lease?
     ) async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int)? {
@@ -103,7 +103,7 @@ extension ManagedCredential {
 
     /// Changes the application's data in the session under an exclusive lease.
     /// - Parameter body: Changes the data. This closure may be called more than once.
-    /// - Throws: ``AuthError`` with `login_required`, or any error thrown by the store or by `body`.
+    /// - Throws: ``AuthError`` with `login_required`; `session_data_unusable` when the data is too large; any error thrown by the store or by `body`.
     func changeApplicationData(_ body: (Secret?) throws -> Secret?) async throws -> Credential {
         try await store.withLease(on: key) { lease in
             var (_, accounts, epoch) = try await read(under: lease)

@@ -67,7 +67,7 @@ extension ManagedCredential {
             guard key.resource == nil || credential.resources == [key.resource] else {
                 throw AuthError(
                     .invalidConfiguration,
-                    "The credential was obtained for \(credential.resources.joined(separator: ", ")), but the credential key specifies \(key.resource ?? "")."
+                    "The credential was obtained for \(credential.resources.isEmpty ? "no specific resource" : credential.resources.joined(separator: ", ")), but the credential key specifies \(key.resource ?? "")."
                 )
             }
             state.withLock { $0.machine.succeeded(subject) }
@@ -105,12 +105,26 @@ extension ManagedCredential {
         }
         try unfinished.beginSending()
         defer { unfinished.endSending() }
+        let rotated = Mutex<Credential?>(nil)
+        let storeRotated: @Sendable (Credential) async -> Void = { [accounts] credential in
+            var accounts = accounts
+            accounts.set(.signedIn(credential), isCurrent: false)
+            // If this write fails, the tokens are written once the user is known.
+            guard (try? await self.write(accounts, lease, epoch)) != nil else { return }
+            rotated.withLock { $0 = credential }
+        }
         let consequence: CredentialRefresh.Consequence
         do {
+            defer { if let stored = rotated.withLock({ $0 }) { accounts.set(.signedIn(stored), isCurrent: false) } }
             let resources = key.resource.map { [$0] } ?? credential.resources
             let outcome = try await reporter().step(.refresh) {
                 let names = client.registration.sendsResourcesOnRefresh
-                return try await self.refresh(credential, resources: names ? resources : [], lease)
+                return try await self.refresh(
+                    credential,
+                    resources: names ? resources : [],
+                    lease,
+                    storingRotatedToken: storeRotated
+                )
             }
             if case .refreshed(let refreshed) = outcome { reportOtherAuthentication(in: refreshed) }
             consequence = refresh.consequence(of: outcome, at: client.host.now())
@@ -166,17 +180,23 @@ extension ManagedCredential {
         _ credential: Credential,
         scopes: [String]? = nil,
         resources: [String],
-        _ lease: Lease
+        _ lease: Lease,
+        storingRotatedToken store: (@Sendable (Credential) async -> Void)? = nil
     ) async throws -> RefreshOutcome {
         do {
             // The lease is also checked here, because some transports do not call the closure below before sending.
             try lease.requireRemainingTime()
             return try await sendRefreshRequest(for: credential.account) {
-                try await client.refresh(credential, scopes: scopes, resources: resources) {
-                    [unfinished] () throws(AuthError) in
-                    try lease.requireRemainingTime()
-                    try unfinished.willSend()
-                }
+                try await client.refresh(
+                    credential,
+                    scopes: scopes,
+                    resources: resources,
+                    checkBeforeSending: { [unfinished] () throws(AuthError) in
+                        try lease.requireRemainingTime()
+                        try unfinished.willSend()
+                    },
+                    storingRotatedToken: store
+                )
             }
         } catch let error as AuthError where error.code == .closing {
             throw CancellationError()

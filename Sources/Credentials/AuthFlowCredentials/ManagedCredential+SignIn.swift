@@ -5,7 +5,7 @@ import Synchronization
 
 extension ManagedCredential {
     /// Stores the credential from a sign-in.
-    /// - Throws: ``AuthError`` with `account_mismatch` when the policy does not allow this account.
+    /// - Throws: ``AuthError`` with `account_mismatch` when the policy or the client does not allow this account; any error thrown by the store.
     package func save(
         _ credential: Credential,
         _ policy: AccountPolicy,

@@ -34,7 +34,7 @@ package final class ManagedCredential: Sendable {
         var machine: CredentialMachine
         /// The read in progress that determines whether the cached tokens are still stored.
         var check: SharedTask<Void>?
-        /// The refreshes in progress, keyed by the UTF-8 bytes of the subject, so that normalization cannot merge two users.
+        /// The refreshes in progress, keyed by the UTF-8 bytes of the account's name, so that normalization cannot merge two users.
         var running: [[UInt8]?: SharedTask<Credential>] = [:]
         /// The number of callers that use this object.
         var users = 0
@@ -130,11 +130,11 @@ package final class ManagedCredential: Sendable {
     /// A credential whose access token is fresh, after a refresh if necessary.
     /// - Parameters:
     ///   - account: The name of an account (``AccountID/isNamed(_:)``); default: the account of this object. The credential of another account is not cached.
-    ///   - margin: The remaining lifetime below which the access token is treated as expired; default: the manager's margin. The
+    ///   - margin: The remaining lifetime below which the access token is treated as expired; at least the manager's margin, the default. The
     ///     margin is limited to a quarter of the token's lifetime.
     ///   - rejected: An access token that an API has rejected, even if it appears to be fresh.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; any error from the refresh,
-    ///   if the old token has expired too; `CancellationError` if cancelled (the refresh continues for other callers).
+    ///   if the old token has expired or was rejected; `CancellationError` if cancelled (the refresh continues for other callers).
     package func credential(
         of account: String? = nil,
         margin: Duration? = nil,

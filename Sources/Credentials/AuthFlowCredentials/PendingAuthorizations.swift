@@ -60,8 +60,8 @@ public struct PendingAuthorizations: Sendable {
     ///   - callback: The complete URL that the user was redirected to.
     ///   - browser: The value that identifies the browser that sent the callback.
     ///   - client: The client that made the request.
-    /// - Throws: ``AuthError`` with `invalid_callback` when there is no pending request for this response because the
-    ///   request was already used, was never created, or has been removed; `timed_out` when the request has expired.
+    /// - Throws: ``AuthError`` with `invalid_callback` when the response has no state, or there is no pending request for it because the
+    ///   request was already used, was never created, or has been removed; `timed_out` when the request has expired; `storage_failed`.
     public func take(for callback: String, in browser: Secret, of client: OAuthClient) async throws
         -> AuthorizationRequest
     {

@@ -63,9 +63,13 @@ struct ProviderOutage: Sendable {
     ///   - random: Random jitter, so that the processes do not all retry at the same time.
     mutating func failed(_ user: [UInt8], _ error: AuthError, since began: Date, at now: Date, random: UInt8) {
         guard error.indicatesOutage else {
-            // A rejection counts as a response. Without a status, no request was sent, so the next caller retries
-            // instead.
-            if error.status != nil { answered() } else if wait?.isProbed == true { wait?.until = now }
+            // A rejection counts as a response, and so does a response that is rejected. Otherwise, no request was sent, so the next caller
+            // retries instead.
+            if error.status != nil || Self.rejectedResponseCodes.contains(error.code) {
+                answered()
+            } else if wait?.isProbed == true {
+                wait?.until = now
+            }
             return
         }
         // Ignore a refresh that was sent before the throttling started.
@@ -82,6 +86,11 @@ struct ProviderOutage: Sendable {
             until: now + seconds * (0.75 + 0.5 * Double(random) / 255)
         )
     }
+
+    /// The codes of errors without a status that are thrown after a response.
+    private static let rejectedResponseCodes: Set<AuthError.Code> = [
+        .invalidResponse, .invalidIDToken, .invalidUserInfo, .insufficientUserAuthentication,
+    ]
 
     /// The provider has responded.
     mutating func answered() { (failed, wait) = ([], nil) }

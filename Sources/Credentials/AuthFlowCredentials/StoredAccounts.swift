@@ -2,7 +2,7 @@ public import AuthFlowEssentials
 public import AuthFlowOAuth
 import AuthFlowStorage
 
-/// A session that the provider has ended. This record replaces a credential whose refresh token was rejected.
+/// A session that the provider has ended. This record replaces a credential whose refresh was rejected, or returned another user's tokens.
 public struct EndedSession: Sendable, Hashable {
     /// The user; nil when unknown.
     public let identity: Identity?

@@ -20,7 +20,7 @@ public struct EncryptedSessionStore: Sendable {
 
     /// Rewraps the data keys of all records with the current key. Other processes may use the store during the call.
     /// - Returns: The number of records that were rewrapped, and the number of records that could not be rewrapped.
-    ///   Call the method again until the latter is zero.
+    ///   Call the method again until the latter is zero. Damaged records, and records with an unknown key, count until they expire or are removed.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func rewrap() async throws -> (rewrapped: Int, left: Int) {
         var (rewrapped, left) = (0, 0)

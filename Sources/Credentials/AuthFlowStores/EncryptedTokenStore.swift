@@ -17,12 +17,12 @@ import Synchronization
 public struct EncryptedTokenStore: Sendable {
     /// The source of the key.
     public enum KeySource: Sendable {
-        /// A file that only its owner can read: 32 random bytes in base64url; created on the first write if missing.
+        /// A file that only its owner can read: 32 random bytes in base64url; created before the first write if missing.
         /// Store the file on a different disk from the credentials; otherwise, the encryption provides no protection.
         case file(path: String)
         /// A passphrase, stretched with scrypt (RFC 7914).
         case passphrase(Secret)
-        /// At least 32 random bytes in base64url in another store, such as the system's key store; created on the first
+        /// At least 32 random bytes in base64url in another store, such as the system's key store; created before the first
         /// write if they do not exist.
         case store(any TokenStore)
         /// Keys with IDs, for a store that many processes share. The first key encrypts, and every key decrypts, so
@@ -144,7 +144,7 @@ extension EncryptedTokenStore: TokenStore {
     /// Rewraps the data key of a record with the store's current key, if it was wrapped with a different key. The
     /// ciphertext does not change.
     /// - Returns: Whether it was wrapped with a different key.
-    /// - Throws: ``AuthError`` with `credential_unusable` when that key is unknown, `lease_busy`, or `storage_failed`.
+    /// - Throws: ``AuthError`` with `credential_unusable` when that key is unknown or the record is damaged, or any error thrown by the base store.
     func rewrap(_ key: RecordKey) async throws -> Bool {
         try await base.withLease(on: key) { lease in
             guard let bytes = try await base.bytes(under: lease) else { return false }

@@ -143,7 +143,7 @@ extension PrivateFile {
     }
 
     /// Locks a directory, without waiting.
-    /// - Returns: The lock; nil when another process holds it.
+    /// - Returns: The lock; nil when another process or task holds it.
     package static func lockDirectory(_ path: String) throws(AuthError) -> FileLock? {
         let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw PrivateFile(path).failure("cannot be locked") }

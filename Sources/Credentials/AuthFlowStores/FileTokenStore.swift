@@ -54,8 +54,8 @@ public struct FileTokenStore: TokenStore {
         self.init(directory: Self.defaultDirectory(for: "authflow", environment: host.environment), clock: host.clock)
     }
 
-    /// The directory of an application's credentials on this system: `$XDG_DATA_HOME/NAME` or `~/.local/share/NAME`;
-    /// on Apple platforms, `~/Library/Application Support/NAME`.
+    /// The directory of an application's credentials on this system: `$XDG_DATA_HOME/NAME` if that path is absolute, or else `~/.local/share/NAME`,
+    /// or on Apple platforms `~/Library/Application Support/NAME`.
     /// - Parameters:
     ///   - application: The name of the application's directory: one path component.
     ///   - environment: The process environment.
@@ -81,6 +81,12 @@ public struct FileTokenStore: TokenStore {
         try PrivateFile(path(for: key, "json")).contents(maximumSize: Self.maximumSize)
     }
 
+    public func bytes(under lease: Lease) async throws -> [UInt8]? {
+        let bytes = try await bytes(for: lease.key)
+        try requireHeld(lease)
+        return bytes
+    }
+
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         if let bytes, bytes.count > Self.maximumSize {
             // A record that would be too large to read must not be written.
@@ -92,6 +98,7 @@ public struct FileTokenStore: TokenStore {
         try await withHeldLock(of: lease) {
             let file = PrivateFile(path(for: lease.key, "json"))
             guard let bytes else {
+                releaseReserved(for: lease)
                 // Temporary files from a process that was killed may contain tokens.
                 let leftovers = Result { () throws(AuthError) in try file.removeLeftovers(isLocked: true) }
                 try file.remove()
@@ -109,6 +116,11 @@ public struct FileTokenStore: TokenStore {
 
     /// Releases reserved space, for a store that writes elsewhere on the same disk.
     func releaseReserved(for lease: Lease) { _ = held.takeReserved(for: lease) }
+
+    /// Checks that no other process has taken over the lease.
+    func requireHeld(_ lease: Lease) throws(AuthError) {
+        guard held[lease]?.isNamed == true else { throw Lease.lost }
+    }
 
     /// Runs `body` while the lease is held and cannot be lost, because another process needs the same directory lock to
     /// take over the lease.
@@ -175,8 +187,8 @@ public struct FileTokenStore: TokenStore {
                     try await clock.sleep(for: replacement)
                     replaced += replacement
                     replacement = min(max(.milliseconds(1), replacement * 2), .milliseconds(250))
-                    // The new lock is opened before the old one is released, so that the old one is not closed twice
-                    // if opening fails.
+                    // The new lock is opened before the old one is released: if opening fails, the old one is released
+                    // below.
                     let next = try lockFile.openLock()
                     lock.release()
                     lock = next

@@ -37,6 +37,12 @@ extension KeychainTokenStore: TokenStore {
         return Array(data)
     }
 
+    public func bytes(under lease: Lease) async throws -> [UInt8]? {
+        let bytes = try await bytes(for: lease.key)
+        try locks.requireHeld(lease)
+        return bytes
+    }
+
     public func reserve(_ size: Int, under lease: Lease) async throws {
         // The keychain is usually on the same disk as the lock files.
         try await locks.reserve(size, under: lease)

@@ -104,8 +104,8 @@ package struct PrivateFile {
         }
         let remedy =
             isCredential
-            ? "Sign out locally, which removes it, and sign in again; or, if you are sure that they are not"
-            : "If you are sure that they are not"
+            ? "Sign out locally, which removes it, and sign in again; or, if you are sure that it is not"
+            : "If you are sure that it is not"
         guard isKey ? KeyFileAccess.isPrivate(status) : status.st_mode & 0o077 == 0 else {
             throw AuthError(
                 .storageFailed,

@@ -39,6 +39,12 @@ extension SecretServiceTokenStore: TokenStore {
         return bytes
     }
 
+    public func bytes(under lease: Lease) async throws -> [UInt8]? {
+        let bytes = try await bytes(for: lease.key)
+        try locks.requireHeld(lease)
+        return bytes
+    }
+
     public func reserve(_ size: Int, under lease: Lease) async throws {
         // The keyring is usually on the same disk as the lock files, and stores the bytes in base64url.
         try await locks.reserve(size * 4 / 3, under: lease)

@@ -44,9 +44,9 @@ public struct CertificateBinding: Sendable {
 
     /// Checks that an access token is not bound to a different certificate, if the token can be decoded.
     /// - Parameter isRequired: Whether to reject a token that can be decoded but is not bound to a certificate.
-    /// - Throws: ``AuthError`` with `invalid_response`.
+    /// - Throws: ``AuthError`` with `invalid_response`, or `invalid_configuration` when the certificate file cannot be read.
     package func check(_ accessToken: Secret, isRequired: Bool) throws(AuthError) {
-        // Section 3.1: "the hash of the certificate ... in the x5t#S256 member of cnf". An access token that is not a JWT is
+        // Section 3.1: "represented using the x5t#S256 confirmation method member". An access token that is not a JWT is
         // opaque to the client.
         guard let token = try? JWS(accessToken) else { return }
         guard let bound = token.payload["cnf"]?["x5t#S256"] else {

@@ -48,7 +48,7 @@ package struct EncryptionKey: Sendable {
     private let material: Material
 
     /// Reads a key.
-    /// - Returns: nil when the key type is not supported, or the key is not for encryption or is malformed.
+    /// - Returns: nil when the key type or its `alg` is not supported, or the key is not for encryption, has a private part, or is malformed.
     package init?(_ json: JSON) {
         guard json.isKey(for: "enc", ["encrypt", "wrapKey", "deriveKey", "deriveBits"]), json.keyMember("d") == nil
         else {

@@ -89,7 +89,7 @@ package struct JWE: Sendable {
             guard let content = try? content(with: key) else { continue }
             guard let text = String(validating: content, as: UTF8.self) else { break }
             let inner = Secret(text)
-            // OIDC Core section 16.14: "signed, then encrypted": one level of encryption, around a signed token.
+            // OIDC Core section 16.14 requires signing before encryption: one level of encryption, around a signed token.
             guard !Self.isEncrypted(inner) else { throw Self.rejection("it is encrypted twice") }
             let isSigned = text.utf8.first != UInt8(ascii: "{") && text.utf8.count { $0 == UInt8(ascii: ".") } == 2
             guard isSigned || mayBeUnsigned else {
@@ -101,7 +101,7 @@ package struct JWE: Sendable {
     }
 
     private func content(with key: DecryptionKey) throws -> [UInt8] {
-        // RFC 7516 section 11.5: "the recipient MUST substitute a randomly generated CEK and proceed to the next step".
+        // RFC 7516 section 11.5: it is "strongly RECOMMENDED" to "substitute a randomly generated CEK and proceed to the next step".
         let unwrapped = try? contentKey(with: key)
         return try encryption.decrypt(
             ciphertext,

@@ -46,7 +46,7 @@ package struct JWK: Sendable {
     }
 
     /// Reads a key.
-    /// - Returns: nil when the key is of an unsupported type, is not for verifying signatures, or is malformed:
+    /// - Returns: nil when the key is of an unsupported type, is not for verifying signatures, has a private part, or is malformed:
     ///   such keys are skipped, as RFC 7517 section 5 recommends ("Implementations SHOULD ignore JWKs within a JWK Set that
     ///   use "kty" ... values that are not understood").
     package init?(_ json: JSON) {

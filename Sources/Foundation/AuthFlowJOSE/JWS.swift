@@ -13,7 +13,7 @@ package struct JWS: Sendable {
     static let maximumSize = 64 * 1024
 
     /// Parses a compact JWS.
-    /// - Throws: ``AuthError`` with `invalid_id_token`; the message never quotes the token.
+    /// - Throws: ``AuthError`` with `invalid_id_token`, or `unsupported` for an encrypted token; the message never quotes the token.
     package init(_ compact: Secret) throws(AuthError) {
         func malformed(_ what: String, _ cause: (any Error)? = nil) -> AuthError {
             AuthError(.invalidIDToken, "The signed token is malformed: \(what).", underlyingError: cause)

@@ -65,12 +65,12 @@ package struct JWTVerifier: Sendable {
 
     /// Verifies a token.
     /// - Parameters:
-    ///   - token: The decrypted token.
+    ///   - token: The decrypted token. A token that is still encrypted is rejected with `unsupported`.
     ///   - keys: The keys of its issuer.
     ///   - secret: The secret for symmetric (HMAC) algorithms; nil for none. A public key is never used as a secret: the two kinds of
     ///     key are strictly separated (RFC 8725 section 2.1).
-    ///   - check: Applies the rules for the token's claims.
-    /// - Returns: The result of `check`. Only this method creates a ``VerifiedJWT``.
+    ///   - check: Applies the rules for the token's claims. Its errors are rethrown.
+    /// - Returns: The header, and the result of `check`. Only this method creates a ``VerifiedJWT``.
     /// - Throws: ``AuthError`` with the profile's code, or any error from fetching the keys.
     package func verify<Claims: Sendable>(
         _ token: Secret,

@@ -171,7 +171,7 @@ package final class KeySource: Sendable {
 
     private enum Search {
         case running(SharedTask<Void>)
-        /// The minimum interval since the last search has not elapsed. The associated error must be thrown if no cached key matches.
+        /// No search may start yet, or the key ID is cached as unknown. The associated error, if any, must be thrown if no cached key matches.
         case notStarted((any Error)?)
     }
 

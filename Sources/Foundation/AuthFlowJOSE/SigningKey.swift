@@ -28,7 +28,7 @@ extension SigningKey {
     public var keyID: String? { publicJWK["kid"]?.string }
 
     /// Creates a signed JWT (RFC 7515 section 7.1).
-    /// - Throws: ``AuthError`` with `unsupported` when it cannot be signed.
+    /// - Throws: Any ``AuthError`` of the key or the certificate; ``AuthError`` with `unsupported` for any other error of the key.
     package func jwt(
         _ claims: JSON,
         type: String,

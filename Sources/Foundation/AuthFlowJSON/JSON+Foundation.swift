@@ -7,8 +7,8 @@ extension JSON {
     /// Parses UTF-8 JSON text (RFC 8259), which must be well formed throughout.
     /// - Parameters:
     ///   - text: The complete document.
-    ///   - limits: The limits on its size and depth.
-    /// - Throws: ``JSONError`` with the position of the first error.
+    ///   - limits: The limits on its size, its depth and its number of values.
+    /// - Throws: ``JSONError``, with the position of the first error if it is known.
     public init(parsing text: some Collection<UInt8>, limits: JSONLimits = JSONLimits()) throws(JSONError) {
         guard text.count <= limits.maximumBytes else { throw JSONError(.sizeLimitExceeded) }
         let bytes = Array(text)

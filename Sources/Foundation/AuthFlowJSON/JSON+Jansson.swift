@@ -6,7 +6,7 @@ extension JSON {
     /// - Parameters:
     ///   - text: The complete document.
     ///   - limits: The limits on its size, its depth and its number of values.
-    /// - Throws: ``JSONError`` with the position of the first error.
+    /// - Throws: ``JSONError``, with the position of the first error if it is known.
     public init(parsing text: some Collection<UInt8>, limits: JSONLimits = JSONLimits()) throws(JSONError) {
         guard text.count <= limits.maximumBytes else { throw JSONError(.sizeLimitExceeded) }
         let text = Array(text)

@@ -14,7 +14,7 @@ public struct JSONError: Error, Sendable, Hashable {
         public static let prematureEndOfInput = Self(rawValue: "the text ends too early")
         /// The text is not UTF-8 (RFC 8259 section 8.1).
         public static let invalidUTF8 = Self(rawValue: "the text is not valid UTF-8")
-        /// An object has duplicate keys (RFC 8259 section 4: behavior is unpredictable; RFC 7519 section 4: reject).
+        /// An object has duplicate keys (RFC 8259 section 4: the behavior is "unpredictable"; RFC 7519 section 4 lets a parser reject it).
         public static let duplicateKey = Self(rawValue: "an object has a duplicate key")
         /// A string contains U+0000, which C libraries treat as its end.
         public static let nullCharacter = Self(rawValue: "a string contains U+0000")

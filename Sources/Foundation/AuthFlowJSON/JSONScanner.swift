@@ -1,4 +1,4 @@
-/// Scans JSON text and reports where each value begins. It rejects the same text as ``JSON/init(parsing:limits:)``.
+/// Scans JSON text and reports where each value begins. It rejects the same text as ``JSON/init(parsing:limits:)``, but ignores `maximumValues`.
 ///
 /// It does not build values. The parsers that build values (libjansson, Foundation) do not report value positions,
 /// and Foundation reports neither duplicate keys nor out-of-range integers.
@@ -7,7 +7,7 @@ struct JSONScanner {
     private let limits: JSONLimits
     /// The offset of the next byte; after an error, of the first unexpected byte, or of a duplicate key.
     private(set) var offset = 0
-    /// The token that was expected at the offset of an error; nil if a value was expected.
+    /// The token that was expected at the offset of an error; nil if a value was expected, or for any other error.
     private(set) var expected: JSONSyntaxError.Expected?
 
     /// The paths of the numbers that are written with a fraction or an exponent. Foundation decodes 1.0 as the integer 1.

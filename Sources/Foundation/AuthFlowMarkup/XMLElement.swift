@@ -38,7 +38,7 @@ package struct XMLElement: Sendable {
         return root
     }
 
-    /// The text of the element at a path of element names; nil when there is no such element, or more than one.
+    /// The text of the element at a path of element names; nil when there is no such element, more than one, or it has child elements.
     package subscript(path: String...) -> String? {
         var element = self
         for name in path {

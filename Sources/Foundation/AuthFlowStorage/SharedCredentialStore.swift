@@ -31,7 +31,7 @@ public struct SharedCredentialStore: Sendable {
     /// - Parameters:
     ///   - issuer: The issuer.
     ///   - body: Receives the old document, and returns the new document; nil means no document.
-    /// - Throws: ``AuthError`` with `storage_failed`, or any error thrown by `body`.
+    /// - Throws: The errors of ``TokenStore/withLease(on:_:)`` and ``TokenStore/write(_:under:)``, or any error thrown by `body`.
     public func change(
         for issuer: String,
         _ body: nonisolated(nonsending) (RedactedJSON?) async throws -> RedactedJSON?

@@ -31,7 +31,7 @@ public protocol TokenStore: Sendable {
 
     /// Stores bytes for the key of a lease, or removes them if nil. The write is durable when the method returns.
     /// - Throws: ``AuthError`` with `lease_lost` when the lease is no longer held, `storage_failed` otherwise; the old bytes
-    ///   are then unchanged, unless the connection to a database was lost.
+    ///   are then unchanged, unless the connection to a database was lost (`outcome_unknown` when another holder has written since).
     func write(_ bytes: [UInt8]?, under lease: Lease) async throws
 
     /// Runs `body` while no other holder, in this process or another, can write the same key.

@@ -35,13 +35,13 @@ package enum DatabaseLinkUse: Sendable {
 /// A failed database request.
 package struct DatabaseFailure: Error, Sendable {
     package enum Kind: Sendable, Hashable {
-        /// No connection could be established, so nothing was sent.
+        /// Nothing was executed: no connection was available, too many requests were waiting, or the database was locked.
         case unreachable
         /// Like ``unreachable``, but only a configuration change can fix it.
         case unusable
         /// The stored data can no longer be read.
         case damaged
-        /// The connection was lost, or the request timed out: the request may or may not have been executed.
+        /// The connection was lost, the request timed out, or the database cannot execute it now: the request may or may not have been executed.
         case unknownOutcome
         /// The database rejected the request.
         case refused

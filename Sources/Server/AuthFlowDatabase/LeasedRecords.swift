@@ -205,8 +205,8 @@ extension LeasedRecords {
                 // The holder released the lease during the attempt, before this task was recorded as waiting.
                 guard rest > .zero else { continue }
                 table.listen()
-                // A message may be lost, so the table is also polled. Without pushed messages, each pause is a quarter of the time
-                // waited so far, so a pause adds at most a quarter to the wait.
+                // A message may be lost, so the table is also polled. Without pushed messages, each pause is a quarter of the time waited
+                // so far, but at least 2 ms and at most 100 ms.
                 let poll =
                     table.pushesMessages
                     ? min(Duration.milliseconds(100) * (1 << min(attempt, 4)), .seconds(1))

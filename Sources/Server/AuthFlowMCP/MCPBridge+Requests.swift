@@ -193,7 +193,7 @@ extension MCPBridge {
         let (response, removed) = state.withLock { $0.tools.read(answer) }
         for name in removed {
             options.log(
-                "The tool \"\(DisplayText.sanitized(name, limit: 100))\" is omitted: its x-mcp-header annotations are invalid."
+                "The tool \"\(DisplayText.sanitized(name, limit: 100))\" is omitted: its x-mcp-header annotations are invalid, or it has such annotations and its name is too long."
             )
         }
         return response

@@ -23,7 +23,7 @@ final class MCPEndpoint: Sendable {
 
     /// The access tokens that the server has accepted and rejected.
     private struct Tokens {
-        /// The last token that the server accepted in a request sent after the rejection.
+        /// The last token that the server accepted in a request sent after the last rejection; directly after a rejection, the rejected token.
         var accepted: Secret?
         /// The token of the last rejected non-interactive request.
         var rejected: Secret?

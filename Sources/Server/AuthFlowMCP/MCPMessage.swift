@@ -27,7 +27,7 @@ struct MCPMessage: Sendable {
     /// Parses a message.
     /// - Returns: nil when the bytes are not a JSON-RPC message.
     init?(_ bytes: [UInt8]) {
-        // The parsed JSON only determines how the message is routed. The message's bytes pass through unchanged.
+        // The bytes pass through unchanged, unless an ID is replaced or a tool is removed: the message is then serialized from the parsed JSON.
         guard
             let json = (try? JSON(parsing: bytes, limits: Self.limits))
                 ?? (try? JSON(parsing: ReadableJSON.bytes(bytes), limits: Self.limits))

@@ -1,10 +1,10 @@
-/// Rewrites JSON text so that Jansson can parse it. The result is used only to classify messages; their
+/// Rewrites JSON text so that Jansson can parse it. The result classifies a message; unless the bridge edits the message, its
 /// bytes pass through unchanged.
 ///
 /// RFC 8259 section 7 allows `\u0000` and unpaired surrogates in strings, and section 6 allows numbers of any size.
 /// Jansson rejects both.
 enum ReadableJSON {
-    /// Replaces the elements that Jansson rejects: these escapes with the escape of U+FFFD, and out-of-range
+    /// Replaces what Jansson rejects: `\u0000` and unpaired surrogates with the escape of U+FFFD, and out-of-range
     /// numbers with floating-point numbers that are in range.
     static func bytes(_ text: [UInt8]) -> [UInt8] {
         var readable: [UInt8] = []

@@ -140,7 +140,7 @@ struct ToolList: Sendable {
     /// The maximum number of stored tools, and the maximum length of their names, in bytes.
     private static let (limit, maximumName) = (10_000, 256)
 
-    /// Stores the annotations in a `tools/list` response, and removes the tools whose annotations are invalid.
+    /// Stores the annotations in a `tools/list` response, and removes tools with invalid annotations, and annotated tools with overlong names.
     /// - Returns: The response for the host, and the names of the removed tools.
     mutating func read(_ response: MCPMessage) -> (response: MCPMessage, removed: [String]) {
         guard let tools = response.json["result"]?["tools"]?.array else { return (response, []) }

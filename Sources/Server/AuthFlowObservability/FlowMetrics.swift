@@ -4,7 +4,7 @@ import AuthFlowEssentials
 public import Metrics
 
 extension FlowEvent {
-    /// An observer that measures every step with swift-metrics.
+    /// An observer that uses swift-metrics to measure every step whose start and end are reported (not `forwarding`).
     ///
     /// | metric | kind | labels |
     /// |---|---|---|

@@ -3,7 +3,7 @@ public import AuthFlow
 public import Tracing
 
 extension FlowEvent {
-    /// An observer that creates a span for every step with swift-distributed-tracing.
+    /// An observer that uses swift-distributed-tracing to create a span for every step whose start is reported (not `forwarding`).
     ///
     /// The span of a step is a child of the enclosing step's span; the outermost span is a child of the current
     /// task's span, such as the span of a request to a web server. Events within a step become events of its span,

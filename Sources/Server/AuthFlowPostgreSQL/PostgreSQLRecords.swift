@@ -3,7 +3,7 @@ import AuthFlowDatabase
 import AuthFlowEssentials
 
 /// The SQL statements for the records. Each statement runs in a separate transaction, and times are from the database's
-/// clock (`clock_timestamp()`).
+/// clock.
 struct PostgreSQLRecords: RecordTable {
     private let database: Database<PostgreSQLLink>
     /// The schema-qualified name of the table, because a pooler may run each statement on a connection with a
@@ -247,7 +247,7 @@ struct PostgreSQLRecords: RecordTable {
     }
 
     func removeEnded() async throws -> Int {
-        // A row without bytes remains if a holder was killed before its first write.
+        // A row without bytes remains if a holder was killed before it released its lease.
         let rows = try await rows(
             """
             WITH gone AS (DELETE FROM \(table) AS r WHERE id IN ( \

@@ -11,7 +11,7 @@ extension TokenStoreFactory {
         let password = ConfigurationKey(
             "password",
             .secret,
-            "The password; default: the entry in the password file ~/.pgpass."
+            "The password; default: the password in the URL, or the entry in the password file ~/.pgpass."
         )
         let schema = ConfigurationKey("schema", .text, default: "authflow", "The schema of the tables.")
         let connections = ConfigurationKey(

@@ -130,8 +130,9 @@ struct RedisScript: Sendable {
         """
         if not alive() or not field('sealed') then return 0 end
         local idle, used = number('idle'), number('used')
-        if idle and now - (used or 0) >= math.min(idle / 10, 60000) then
-          redis.call('HSET', KEYS[1], 'used', string.format('%.0f', now), 'idle_until', string.format('%.0f', now + idle))
+        if now - (used or 0) >= math.min((idle or 600000) / 10, 60000) then
+          redis.call('HSET', KEYS[1], 'used', string.format('%.0f', now))
+          if idle then redis.call('HSET', KEYS[1], 'idle_until', string.format('%.0f', now + idle)) end
           keep()
         end
         return 1

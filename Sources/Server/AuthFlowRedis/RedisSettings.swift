@@ -42,7 +42,7 @@ struct RedisSettings: Sendable {
         guard !text.hasPrefix("rediss://") else {
             throw AuthError(
                 .unsupported,
-                "hiredis 0.14, the Redis client library, does not support TLS. Use a Unix-domain socket, or a local TLS tunnel."
+                "TLS is not supported for Redis. Use a Unix-domain socket, or a local TLS tunnel."
             )
         }
         guard text.hasPrefix("redis://") else { throw refused("starts with neither redis:// nor unix:") }
@@ -74,7 +74,7 @@ struct RedisSettings: Sendable {
         guard !host.isEmpty, let port, (1...65535).contains(port) else { throw refused("has no valid host or port") }
         guard Endpoint.isLoopback(host: host.contains(":") ? "[\(host)]" : host) || allowsPlainText else {
             throw refused(
-                "refers to another machine, but hiredis 0.14 does not support TLS: an attacker on the network could read the sessions. Use a TLS tunnel"
+                "refers to another machine, but TLS is not supported for Redis: an attacker on the network could read the sessions. Use a local TLS tunnel"
             )
         }
         self.place = .port(host: host, port)

@@ -29,7 +29,7 @@ public struct Authorization: Sendable {
     /// the introspection response has no `sub`.
     public var subject: String? { token.subject }
 
-    /// `client_id`: the client; nil if the token has no `client_id`.
+    /// `client_id`: the client; in a JWT without the type `at+jwt`, otherwise `azp`, `cid` or `appid`. nil if the token has none of them.
     public var clientID: String? { token.clientID }
 
     /// The scopes.

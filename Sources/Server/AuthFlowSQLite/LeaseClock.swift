@@ -19,10 +19,11 @@ package struct LeaseClock: Sendable {
         #if canImport(Darwin)
         // This clock continues to run while the machine sleeps (clock_gettime(3)).
         let clock = CLOCK_MONOTONIC_RAW
-        var time = timeval()
-        var size = MemoryLayout<timeval>.size
-        _ = unsafe sysctlbyname("kern.boottime", &time, &size, nil, 0)
-        let boot = Array("\(time.tv_sec)".utf8)
+        // The time of the boot, in contrast, changes when the clock is set.
+        var boot = [UInt8](repeating: 0, count: 64)
+        var size = boot.count
+        _ = unsafe sysctlbyname("kern.bootsessionuuid", &boot, &size, nil, 0)
+        boot.removeLast(boot.count - min(size, boot.count))
         #else
         let clock = CLOCK_BOOTTIME
         let boot =

@@ -6,7 +6,7 @@ extension TokenStoreFactory {
         let path = ConfigurationKey(
             "path",
             .path,
-            "The path of the file, which has mode 0600 and must not be on a network file system. Default: sessions.sqlite in the user's data directory."
+            "The path of the file, which has mode 0600 and must not be on a network file system. Default: authflow/sessions.sqlite in the user's data directory."
         )
         return TokenStoreFactory("sqlite", keys: [path]) { options, host in
             let directory = FileTokenStore.defaultDirectory(for: "authflow", environment: host.environment)

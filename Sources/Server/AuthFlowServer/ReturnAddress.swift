@@ -2,9 +2,9 @@ import AuthFlow
 
 /// The application page to which a user returns after signing in: a path, never another site's URL.
 ///
-/// RFC 9700 section 4.11: "OAuth clients ... MUST NOT expose URLs that forward the user's browser to arbitrary URIs".
+/// RFC 9700 section 2.1: "Clients ... MUST NOT expose URLs that forward the user's browser to arbitrary URIs".
 struct ReturnAddress: Sendable {
-    /// Path and query.
+    /// Path, query and fragment.
     let path: String
 
     private static let maximumSize = 2048

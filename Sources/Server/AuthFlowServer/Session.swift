@@ -6,7 +6,7 @@ public struct Session: Sendable {
     /// The identifier in the browser's cookie.
     let identifier: Secret
 
-    /// The name of the provider at which the user signed in; empty if there is only one provider.
+    /// The name of the provider at which the user signed in; empty if the server was created with a client instead of providers.
     public let provider: String
 
     /// The user; nil if the provider does not identify the user.
@@ -38,7 +38,7 @@ public struct SessionSummary: Sendable, Hashable {
     /// The time at which the user signed in.
     public let signedInAt: Date
 
-    /// The time at which the session was last used, accurate to the minute.
+    /// The time at which the session was last used, accurate to the minute; the time of the sign-in if the user is not identified.
     public let lastUse: Date
 
     /// Whether this is the session of the request.

@@ -93,7 +93,7 @@ enum StoredSessionData {
 extension SessionServer {
     /// Returns the application's data in a session, or nil if there is none. It is always read from the store, so it
     /// includes the latest change by any process.
-    /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`, `storage_failed`, or, if the session has
+    /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`, `credential_unusable`, `storage_failed`, or, if the session has
     ///   ended, `login_required`.
     public func data<Value: SessionData>(_ type: Value.Type = Value.self, of session: Session) async throws -> Value? {
         let sessions = try sessions(of: session)
@@ -110,7 +110,7 @@ extension SessionServer {
     ///     called more than once, even after its first result was stored, if the store's response was lost: make it
     ///     idempotent where that matters.
     /// - Returns: The new data.
-    /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`, `storage_failed`, `outcome_unknown`, or, if the
+    /// - Throws: ``/AuthFlow/AuthError`` with `session_data_unusable`, `credential_unusable`, an error of the store such as `lease_busy`, or, if the
     ///   session has ended, `login_required`; any error that `change` throws.
     @discardableResult
     public func updateData<Value: SessionData>(

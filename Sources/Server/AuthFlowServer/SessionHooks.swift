@@ -53,7 +53,7 @@ extension SessionHooks {
 
 /// A completed sign-in whose session does not exist yet.
 public struct NewSignIn: Sendable {
-    /// The name of the provider; empty if there is only one provider.
+    /// The name of the provider; empty if the server was created with a client instead of providers.
     public let provider: String
 
     /// The tokens and the user.
@@ -146,7 +146,7 @@ public struct KnownSession: Sendable {
     /// The name of the session, which is not secret: ``Session/name``.
     public let name: String
 
-    /// The name of the provider; empty if there is only one provider.
+    /// The name of the provider; empty if the server was created with a client instead of providers.
     public let provider: String
 
     /// The user; nil when unknown.

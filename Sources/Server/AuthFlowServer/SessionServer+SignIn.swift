@@ -5,7 +5,7 @@ extension SessionServer {
     /// The maximum duration of a sign-in.
     static let signInTimeout = Duration.seconds(600)
 
-    /// The cookies of sign-ins in progress at a provider.
+    /// The cookies of sign-ins in progress, with the `SameSite` attribute that a provider requires.
     func signInCookies(_ provider: ProviderSessions) -> SignInCookies {
         SignInCookies(
             prefix: "\(options.cookieName)-login-",

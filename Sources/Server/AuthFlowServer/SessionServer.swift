@@ -30,7 +30,7 @@ public final class SessionServer: Sendable {
 
     /// Creates a session server for an application whose users sign in at one provider.
     /// - Parameters:
-    ///   - client: The client. It must be a confidential client (RFC 10017 section 6.1.3.1: "the BFF acts as a
+    ///   - client: The client. It must be a confidential client (RFC 10017 section 6.1.3.1: "the BFF MUST act as a
     ///     confidential client"), and its first redirect URI must be on the application's origin.
     ///   - store: Stores the sessions. All processes that serve the application share it.
     ///   - options: The options.
@@ -241,7 +241,7 @@ public final class SessionServer: Sendable {
     /// Returns the session of a request, and extends its idle timeout; nil if there is no session, or if it has ended.
     ///
     /// If another process ended the session within the last ten seconds, this process may not have been notified yet.
-    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` if the session cannot be looked up.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` if the session cannot be looked up, or `credential_unusable` if it cannot be read.
     public func session(of request: HTTPRequest) async throws -> Session? {
         try await session(of: request, isUse: true)
     }

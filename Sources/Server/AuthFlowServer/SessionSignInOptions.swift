@@ -4,7 +4,7 @@ import AuthFlowEssentials
 /// The options of one sign-in that the application starts.
 public struct SessionSignInOptions: Sendable {
     /// The name of the provider; default: nil, which selects the provider of the browser's session or, without a
-    /// session, the only provider. If there is neither, the user chooses a provider, and all of these options except
+    /// session, the only provider. If there is neither, a silent sign-in fails; else the user chooses a provider, and all of these options except
     /// the page to return to are ignored.
     public var provider: String?
 

@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowEssentials
 import Crypto
 
-/// The cookies for a browser's sign-ins in progress at a provider: one per sign-in, because a user may have
+/// The cookies for a browser's sign-ins in progress, at all providers: one per sign-in, because a user may have
 /// several tabs.
 ///
 /// The name is derived from the state, so that a response identifies its cookie. The value begins with the time, so

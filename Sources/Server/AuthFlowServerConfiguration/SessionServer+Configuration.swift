@@ -21,7 +21,7 @@ extension SessionServer {
     ///   - host: The clock, random number generator and environment.
     ///   - change: Changes the options, for example to set the hooks and the pages, which a file cannot contain.
     ///   - observer: Receives every event of every flow. It must not block.
-    /// - Throws: ``/AuthFlow/ConfigurationError`` with the location of every error, and any error from creating
+    /// - Throws: ``/AuthFlow/ConfigurationError`` with the location of every error, any error that `change` throws, and any error from creating
     ///   the store.
     public convenience init(
         configuration file: ConfigurationFile,

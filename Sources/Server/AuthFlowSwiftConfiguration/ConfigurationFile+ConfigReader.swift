@@ -30,8 +30,8 @@ extension ConfigurationFile {
     ///   - resourceServer: The keys of `resource_server`, `ResourceServer.configurationKeys`; default: none are looked up.
     ///   - server: The keys of `server`, `SessionServer.configurationKeys`; default: none are looked up.
     ///   - directory: The base directory of relative paths; default: the working directory.
-    /// - Throws: ``/AuthFlow/ConfigurationError`` with the key of every invalid value; the reader's error if a value
-    ///   has the wrong type.
+    /// - Throws: ``/AuthFlow/ConfigurationError`` with the key of an invalid value; the reader's error if a value
+    ///   has the wrong type; ``/AuthFlow/AuthError`` with `invalid_configuration` for profile names that differ only in case and punctuation.
     public init(
         reader: ConfigReader,
         profiles: [String],

@@ -37,7 +37,7 @@ public struct ConfigurationIssue: Sendable, Hashable {
     public let column: Int
     /// The path to the value, such as `profiles.work.scopes[1]`; empty for the whole file.
     public let keyPath: String
-    /// The problem and how to fix it. Values from the file are quoted only if they are names.
+    /// The problem and how to fix it. Values from the file are quoted only if they are names, numbers, paths, URLs or addresses.
     public let problem: String
 }
 

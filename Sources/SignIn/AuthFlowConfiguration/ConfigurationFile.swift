@@ -18,7 +18,7 @@ public struct ConfigurationFile: Sendable {
     private static let maximumSize = 1024 * 1024
 
     /// Reads a file. The file determines where secrets are sent, so it must be owned by this user or root, and no other user may have
-    /// write access to it or to its directory.
+    /// write access to it or, unless the directory has the sticky bit, to its directory.
     /// - Parameters:
     ///   - path: The file.
     ///   - presets: The presets that a profile can name; default: none.
@@ -108,7 +108,7 @@ public struct ConfigurationFile: Sendable {
     }
 
     /// Returns a profile by its name; without a name, the `default_profile`, or the only profile of the file.
-    /// - Throws: ``ConfigurationError`` when the profile does not exist, or when no name is given and there are several profiles.
+    /// - Throws: ``ConfigurationError`` when the profile does not exist, or when no name is given for several profiles without a default.
     public func profile(_ name: String? = nil) throws -> Profile {
         let only = profileNames.count == 1 ? profileNames.first : nil
         guard !profileNames.isEmpty else { throw source.error("the file contains no profile", at: JSONPath()) }

@@ -11,8 +11,8 @@ public struct ConfigurationObject: Sendable {
     init(empty other: ConfigurationObject) { self.init(other.node.with([:], at: other.node.path)) }
 
     /// The value at a key.
-    /// - Throws: ``ConfigurationError`` when the value is unavailable: an environment variable is not set, or a file cannot be
-    ///   read.
+    /// - Throws: ``ConfigurationError`` when the value is rejected, or is unavailable: an environment variable is not set, a file cannot be
+    ///   read, or a program fails.
     public subscript<Value>(key: ConfigurationKey<Value>) -> Value {
         get throws(ConfigurationError) {
             try key.read(self)

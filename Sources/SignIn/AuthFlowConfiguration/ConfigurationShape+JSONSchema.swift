@@ -110,7 +110,7 @@ extension ConfigurationShape {
 }
 
 extension ProviderPreset {
-    /// The schema of a profile that names one of these presets: keys that the preset sets are not required.
+    /// The schema of a profile that names one of these presets: keys that every one of the presets sets are not required.
     /// - Parameter profile: The schema of a profile for the provider that the presets configure.
     /// - Returns: The schema; nil if there are no presets.
     fileprivate static func jsonSchema(_ presets: [ProviderPreset], profile: JSON) -> JSON? {

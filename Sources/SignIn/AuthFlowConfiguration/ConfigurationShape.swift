@@ -27,7 +27,7 @@ indirect enum ConfigurationShape: Sendable {
     case object([ConfigurationKeyDeclaration])
     /// One of several named components: its name, or an object with `name` and the options of the component.
     case named([ConfigurationVariant])
-    /// Either of two shapes; only the second is an array or an object.
+    /// Either of two shapes: only the second is an object or a secret, or only the second is an array.
     case either(ConfigurationShape, ConfigurationShape)
 }
 

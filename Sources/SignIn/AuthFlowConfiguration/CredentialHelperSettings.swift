@@ -35,7 +35,7 @@ package struct CredentialHelperSettings: Sendable {
     /// For kubectl and other Kubernetes clients.
     package struct Kubernetes: Sendable {
         package let servers: [Endpoint]
-        /// A CA file that a kubeconfig file may name; nil to allow only the system's CA certificates.
+        /// A file with the CA certificates that a kubeconfig file may specify; nil to allow only the system's CA certificates.
         package let certificateAuthorities: String?
         package let token: Token
     }

@@ -362,7 +362,7 @@ package struct ProfileChoices: Sendable {
         self.store = ConfigurationKey(
             "store",
             .store(of: stores),
-            "The store for the credential. Default: file."
+            "The store for the credential. Default: the first store that the program lists; for authflow, file."
         )
         let sources = components.assertions.map { ($0, $0.name, $0.keys) }
         self.assertion = ConfigurationKey(

@@ -69,7 +69,7 @@ public struct ProviderPreset: Sendable {
     /// The provider's display name.
     public let title: String
 
-    /// The variable values.
+    /// The parameters, whose values a profile specifies.
     package let parameters: [Parameter]
 
     /// The members of a profile. A parameter name in braces is replaced with the parameter's value.

@@ -33,7 +33,7 @@ public struct ResourceClientSettings: Sendable {
     private static let usesDPoP = ConfigurationKey(
         "dpop",
         .flag,
-        "Whether tokens are DPoP-bound (RFC 9449). Default: true if the authorization server and resource support it."
+        "Whether tokens are DPoP-bound (RFC 9449). Default: true if the resource requires it, or if the authorization server and the resource support it."
     )
 
     private static let issuers = ConfigurationKey(

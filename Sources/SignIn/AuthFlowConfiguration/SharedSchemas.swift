@@ -3,8 +3,8 @@ package import AuthFlowJSON
 /// A JSON Schema whose repeated parts are written once, under `$defs`, because the profiles of all providers have most
 /// members in common.
 ///
-/// > A subschema can use "$ref" to refer to a schema [...]. "$defs" [...] provides a standardized location for schema authors to inline
-/// > re-usable JSON Schemas. (JSON Schema 2020-12, section 8.2)
+/// > The "$ref" keyword [...] is used to reference a statically identified schema. [...] The "$defs" keyword reserves a location for schema
+/// > authors to inline re-usable JSON Schemas into a more general schema. (JSON Schema 2020-12, sections 8.2.3.1 and 8.2.4)
 package struct SharedSchemas {
     /// The whole schema.
     package private(set) var schema: JSON = [:]

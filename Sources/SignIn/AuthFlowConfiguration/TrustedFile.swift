@@ -2,7 +2,7 @@ import AuthFlowEssentials
 import AuthFlowHTTP
 import AuthFlowSystem
 
-/// A file whose text is trusted, because only this user or root could have written it.
+/// A file whose text is trusted, because only this user or root (or, without the check of the owners, the file's owner) could have written it.
 struct TrustedFile {
     let path: String
 
@@ -154,7 +154,7 @@ struct TrustedFile {
 
     private func replaceable(by path: String) -> AuthError {
         refusal(
-            "\(DisplayText.sanitized(path)) belongs to another user, who can replace the file, so the \(subject) cannot be trusted. Copy the file to a directory of yours."
+            "\(DisplayText.sanitized(path)) belongs to another user, who can replace the file, so the \(subject) cannot be trusted. Copy the file to a directory that you own."
         )
     }
 

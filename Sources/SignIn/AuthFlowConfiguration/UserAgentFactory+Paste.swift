@@ -1,7 +1,7 @@
 import AuthFlowSignIn
 
 extension UserAgentFactory {
-    /// `paste`: shows the authorization URL, and reads from the terminal the redirect URL that the user copies from the browser.
+    /// `paste`: reports the authorization URL, and waits until the program passes the pasted redirect URL to ``AuthClient/resume(with:)-(String)``.
     public static var paste: UserAgentFactory {
         UserAgentFactory("paste") { _, context in
             context.launchEnvironment.hasTerminal

@@ -17,7 +17,7 @@ extension BrowserLauncher {
         "private",
         .flag,
         default: false,
-        "Whether the page is opened in a private window, without the cookies of earlier sign-ins. If the private-window option of the default browser is unknown, no browser is opened, and the URL is shown instead."
+        "Whether the page is opened in a private window, without the cookies of earlier sign-ins. If BROWSER names a browser whose private-window option is unknown, or no browser with a known option is installed, no browser is opened, and the URL is shown instead."
     )
 
     /// The options of a user agent that opens a browser.

@@ -21,7 +21,7 @@ public struct BrowserLauncher: Sendable {
     /// - Parameters:
     ///   - url: The URL.
     ///   - onFailure: Called when the started program fails, if the failure can be detected.
-    /// - Returns: The name of the program that was started.
+    /// - Returns: The path or the name of the program that was started.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the URL is not an http or https URL, or no browser can be started.
     public func open(_ url: String, onFailure: @escaping FailureHandler = { _ in }) throws -> String {
         // A launcher passes URLs with other schemes to any program that claims them.

@@ -68,7 +68,7 @@ package enum LocalSocket {
         }
     }
 
-    /// Reads up to a newline; nil when no newline arrives before the timeout or within the maximum size.
+    /// Reads up to a newline; nil when no newline arrives before the timeout or within the maximum size, or the line is not UTF-8.
     static func readLine(from descriptor: Int32, maximumSize: Int, waitTimeout: Int32) -> String? {
         let start = ContinuousClock.now
         var line: [UInt8] = []

@@ -54,7 +54,7 @@ public struct RedirectHandoff: Sendable {
         try PrivateFile.createDirectory(directory)
         removeLeftovers()
         // The parameters are in the query or in the fragment, depending on the response mode, which only the waiting process
-        // has.
+        // knows.
         let states = url.unicodeScalars.split { $0 == "?" || $0 == "#" }.dropFirst()
             .compactMap { RedirectResponse.parameters(in: Substring($0))?["state"] }
         guard let state = states.first, let descriptor = LocalSocket.connect(to: path(for: Secret(state))) else {
@@ -71,7 +71,7 @@ public struct RedirectHandoff: Sendable {
     ///   - state: The `state` parameter of the authorization request.
     ///   - isAnswer: Returns whether a URL is the expected redirect.
     ///   - body: Receives the expected redirect through a stream, which has at most one element.
-    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when redirects cannot be received; any error that `body` throws.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` or `user_agent_failed` when redirects cannot be received; any error of `body`.
     func listen<Return: Sendable>(
         for state: Secret,
         isAnswer: @escaping @Sendable (_ url: String) -> Bool,

@@ -33,7 +33,7 @@ public struct SchemeHandler: Sendable {
     /// Whether the entry exists and is the default handler for the scheme.
     public var isInstalled: Bool { hasEntry && handler == entryName }
 
-    /// The name of the default handler's entry for the scheme, according to `xdg-mime`; nil when there is no handler.
+    /// The name of the default handler's entry for the scheme, according to `xdg-mime`; nil when there is none, or the query fails.
     public var handler: String? { try? currentHandler() }
 
     private func currentHandler() throws -> String? {
@@ -53,7 +53,7 @@ public struct SchemeHandler: Sendable {
     ///   - program: Its path. It is started as `PROGRAM handle-redirect URL`, without a shell.
     ///   - replacing: Whether to replace another program that has registered the scheme.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path or the scheme cannot be registered, or another
-    ///   program handles the scheme; `user_agent_failed` when the desktop does not accept the registration.
+    ///   program handles the scheme; `storage_failed` when the entry cannot be written; `user_agent_failed` when the desktop does not accept it.
     public func install(program: String, replacing: Bool = false) throws {
         // RFC 8252 section 7.1. Characters with a special meaning in desktop entry files or launchers are also
         // rejected.

@@ -35,7 +35,8 @@ package struct Cookie: Sendable, Hashable {
 
 extension Cookie {
     /// Parses a `Set-Cookie` field (RFC 6265 section 5.2) from an endpoint's response.
-    /// - Returns: The cookie; nil when it must be ignored, because it is malformed or the endpoint must not set cookies
+    /// - Returns: The cookie; nil when it must be ignored, because it is malformed, breaks a rule for secure cookies, or the endpoint
+    ///   must not set cookies
     ///   for its domain.
     init?(_ field: String, from endpoint: Endpoint, now: Date) {
         let parts = field.unicodeScalars.split(separator: ";", omittingEmptySubsequences: false)

@@ -85,7 +85,7 @@ enum HTMLCharacters {
         return names
     }()
 
-    /// The character reference names of HTML 4, and the names for characters that occur in URLs. Most other names in
+    /// The character reference names of HTML 4, and the names for characters that occur in URLs, except brackets. Most other names in
     /// the HTML Standard are for mathematical symbols.
     private static let names: [String: Unicode.Scalar] = {
         var names = oldNames

@@ -161,7 +161,7 @@ struct HTMLForm: Sendable {
 
     /// The only button, among all forms, whose text matches. Labels are compared first, then values, then names.
     /// - Parameter acceptsDefault: Whether the first button of a form may submit the same data as another button.
-    /// - Throws: ``/AuthFlow/AuthError`` when another button also matches, or submits the same data.
+    /// - Throws: ``/AuthFlow/AuthError`` when another button also matches or submits the same data, or there are too many buttons to compare.
     static func button(
         in forms: [HTMLForm],
         acceptsDefault: Bool = false,

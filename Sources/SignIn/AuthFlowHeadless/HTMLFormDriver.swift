@@ -2,8 +2,8 @@ public import AuthFlow
 
 /// Fills in plain HTML forms: the user name, the password, and the consent decision.
 ///
-/// Forms are submitted only from pages of the given origins, and only to one of those origins. During a sign-out,
-/// no credentials are entered.
+/// During a sign-in, forms are submitted only from pages of the given origins, and only to one of those origins. During a sign-out,
+/// no credentials are entered, and a form is submitted only at the origin of the end session endpoint.
 public struct HTMLFormDriver: Sendable {
     /// The decision when the provider asks for consent.
     public enum Consent: String, Sendable, CaseIterable {

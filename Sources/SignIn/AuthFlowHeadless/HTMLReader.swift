@@ -34,7 +34,7 @@ struct HTMLReader {
     private var textArea: (field: HTMLForm.Field, owner: Owner)?
     private var hasTitle = false
     private var isInTitle = false
-    /// The open `select` element. It has no owner if it is disabled or outside a form.
+    /// The open `select` element. It has no owner if it is disabled or belongs to no form.
     private var select: (field: HTMLForm.Field, owner: Owner?, options: HTMLSelect)?
     /// The number of open `table` elements.
     private var tables = 0
@@ -137,7 +137,7 @@ struct HTMLReader {
         form = nil
     }
 
-    /// Whether a tag in a `select` element closes it. Browsers differ in which other elements it may contain.
+    /// Whether a tag in a `select` element closes it and is then processed. Browsers differ in which other elements it may contain.
     private mutating func endsSelect(_ tag: HTMLTokenizer.Tag) -> Bool {
         switch tag.name {
         case "option", "optgroup", "hr": select?.options.begin(tag)

@@ -12,7 +12,7 @@ public actor HeadlessBrowser {
     private let sharedCookies: SharedCookies?
     private var jar: CookieJar
     private var hasTypedCredentials = false
-    /// The origins at which the user name has been entered.
+    /// The origins to which the user name has been sent.
     private var userNameOrigins: Set<String> = []
     /// The secrets that have been entered.
     private var secrets: [Secret] = []
@@ -41,7 +41,8 @@ public actor HeadlessBrowser {
     /// Sends one request with the matching cookies, and stores the cookies of the response. Redirects are not followed.
     /// - Parameters:
     ///   - call: The request.
-    ///   - secrets: The secrets that this request and earlier requests contain, which are redacted in an error response; default: none.
+    ///   - secrets: The secrets that this request and earlier requests contain, which are redacted in JSON and
+    ///     error responses; default: none.
     /// - Throws: The same errors as ``/AuthFlow/HTTPTransport/send(_:)``.
     public func send(_ call: TransportRequest, redacting secrets: [Secret] = []) async throws -> TransportResponse {
         self.secrets += secrets.filter { !self.secrets.contains($0) }
@@ -183,7 +184,7 @@ public actor HeadlessBrowser {
         guard isAllowed else {
             throw AuthError(
                 .userAgentFailed,
-                "\(source) leads to \(target.origin), which is a loopback or private address. A public server must not refer to such an address."
+                "\(source) leads to \(target.origin), which it must not refer to: the address is more local than its own, or the connection would no longer be encrypted."
             )
         }
     }

@@ -18,7 +18,7 @@ public struct HeadlessDevicePresenter: Sendable {
     /// - Parameters:
     ///   - driver: Completes the provider's pages on the user's behalf; the presenter enters the user code.
     ///   - transport: The HTTP transport.
-    ///   - host: Provides the clock, for the expiry of cookies.
+    ///   - host: Provides the clocks, for the expiry of cookies and of the code.
     ///   - observer: Receives the device authorization response, which contains the user code.
     public init(
         driver: any LoginDriver,

@@ -12,7 +12,7 @@ extension UserAgentFactory {
         let origins = ConfigurationKey(
             "origins",
             required: .list(.origin),
-            "The only origins where credentials are entered and forms are submitted: the page with the form and its action URL must both be listed."
+            "The only origins where credentials are entered and, during a sign-in, forms are submitted: the page with the form and its action URL must both be listed."
         )
         let consent = ConfigurationKey(
             "consent",

@@ -38,7 +38,7 @@ extension LoginDriver {
     /// Does nothing.
     public func beginSignOut(in browser: HeadlessBrowser) async throws {}
 
-    /// Presses the one button that confirms the sign-out ("log out", "sign out", "yes"), on a provider page that has no other prompt.
+    /// Presses the only button that confirms the sign-out ("log out", "sign out", "yes") in a form without a text field, on a page of the provider.
     public func confirmSignOut(
         on page: HeadlessPage,
         at origin: String,
@@ -88,7 +88,7 @@ public struct HeadlessPage: Sendable {
     /// The purpose of the visit.
     public let purpose: RedirectOptions.Purpose
 
-    /// Whether the user name has been entered at this origin during this visit.
+    /// Whether the user name has been sent to this origin during this visit.
     var hasTypedUserName = false
 
     /// The secrets that have been entered during this visit.
@@ -130,7 +130,7 @@ public struct HeadlessNavigation: Sendable {
     /// The form to post; nil for a plain GET.
     public let form: FormParameters?
 
-    /// Whether the form contains a password or similar credentials.
+    /// Whether the form contains a password or similar credentials, or the driver has already signed in with its own requests.
     public let typesCredentials: Bool
 
     /// Whether the form contains the user name, but no credentials.

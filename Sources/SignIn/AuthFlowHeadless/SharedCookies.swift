@@ -21,7 +21,7 @@ public struct SharedCookies: Sendable {
     ///   - sharingSessionCookiesAtRisk: Whether session cookies are also shared. They are not meant to outlive the
     ///     browser's session, and become invalid only when the provider ends its session.
     ///   - user: The user name with which the app signs in. Cookies from a sign-in with a different user name, or without a configured user name, are
-    ///     not used. Default: none; the cookies of any user are used.
+    ///     not used; a sign-out uses the latter too. Default: none; the cookies of any user are used.
     public init(
         store: SharedCredentialStore,
         origin: Endpoint,

@@ -64,12 +64,12 @@ final class CallbackInbox: Sendable {
         if state.withLock(\.wasOpenedTwice) {
             throw AuthError(
                 .userAgentFailed,
-                "The start page of this sign-in was opened in two browsers, but only one of them can be yours. Sign in again. If this happens again, another user of this machine may be opening it."
+                "The start page was opened in two browsers, but only one of them can be yours. Try again. If this happens again, another user of this machine may be opening it."
             )
         }
         throw AuthError(
             .userAgentFailed,
-            "The loopback server stopped before the authorization response arrived. Sign in again."
+            "The loopback server stopped before the redirect arrived. Try again."
         )
     }
 

@@ -40,9 +40,10 @@ package struct LoopbackPort {
 
     /// Binds a port and releases it.
     /// - Parameters:
-    ///   - host: The same errors as ``open(host:port:)``.
+    ///   - host: `127.0.0.1`, `[::1]`, or `localhost`, which binds both.
     ///   - port: The port; default: any free port.
     /// - Returns: The port.
+    /// - Throws: The same errors as ``open(host:port:)``.
     package static func probe(host: String, port: Int? = nil) throws -> Int {
         let port = try open(host: host, port: port)
         port.close()

@@ -81,7 +81,7 @@ private final class Connections: Sendable {
     /// soon as the connection is established; an idle connection is speculative (preconnect).
     private static let maximumWaiting = 256
 
-    /// The idle timeout of a connection while other connections wait to be accepted.
+    /// The idle timeout of a connection while the maximum number of connections is reached.
     private static let idleTimeout = Duration.milliseconds(100)
 
     private struct State {

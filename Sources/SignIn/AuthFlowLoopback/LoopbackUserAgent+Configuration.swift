@@ -21,7 +21,7 @@ extension UserAgentFactory {
     private static let nameKey = ConfigurationKey(
         "application_name",
         .text,
-        "The name of the program on the result page in the browser. Default: the program's own name."
+        "The name of the program on the result page in the browser. Default: the name that the program sets, if any."
     )
     private static let colorKey = ConfigurationKey(
         "accent_color",

@@ -52,7 +52,7 @@ final class StartPage: Sendable {
             return appearance.page(
                 .gone,
                 "Already opened",
-                "This sign-in was already opened in another browser, so it was stopped. Go back to \(appearance.program), and sign in again."
+                "This page was already opened in another browser, so the request was stopped. Go back to \(appearance.program), and try again."
             )
         }
         var fields: HTTPFields = [

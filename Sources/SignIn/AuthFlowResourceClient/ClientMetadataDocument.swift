@@ -94,7 +94,8 @@ public struct ClientMetadataDocument: Sendable, Hashable {
     }
 
     /// Fetches and validates a document as an authorization server does: no redirect, status 200, JSON, within the maximum size.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when servers must reject it, or with a network error code.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when servers must reject it, `invalid_response` for a redirect
+    ///   or a response that is too large, or with a network error code.
     public static func fetch(
         _ address: String,
         transport: any HTTPTransport = SystemTransport(),

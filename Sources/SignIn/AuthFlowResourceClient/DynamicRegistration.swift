@@ -41,7 +41,7 @@ public struct DynamicRegistration: Sendable {
                 let refreshes = metadata.json["grant_types_supported"]?.strings?.contains("refresh_token") ?? true
                 grantTypes = ["authorization_code"] + (refreshes ? ["refresh_token"] : [])
             }
-            // client_secret_basic is last: some servers decode it incorrectly, or accept it only if the body also contains the client_id.
+            // By default, client_secret_basic is last: some servers decode it incorrectly, or accept it only if the body contains the client_id.
             let known = metadata.tokenEndpointAuthMethods ?? []
             let listed = authenticationMethods.first { known.contains($0.rawValue) }
             authenticationMethods = (listed ?? authenticationMethods.first).map { [$0] } ?? []
@@ -91,7 +91,8 @@ public struct DynamicRegistration: Sendable {
     /// - Parameters:
     ///   - request: The metadata of the client.
     ///   - initialAccessToken: The initial access token, if the provider requires one; nil for none.
-    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support registration, `provider_rejected` when it rejects this
+    /// - Throws: ``AuthError`` with `unsupported` when the provider does not support registration, or registers an
+    ///   unsupported client authentication method; `provider_rejected` when it rejects this
     ///   client, `invalid_response` when the response does not conform to RFC 7591 or does not match the request.
     public func register(_ request: Request, initialAccessToken: Secret? = nil) async throws -> Registered {
         let path: EndpointPath = \.registrationEndpoint

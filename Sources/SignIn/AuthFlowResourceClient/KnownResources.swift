@@ -15,7 +15,7 @@ public struct KnownResources: Sendable {
         self.store = store
     }
 
-    /// The URLs of the protected resources that users have signed in to with clients that have the default name, sorted.
+    /// The URLs of the protected resources that users have signed in to with clients that have the default name and are not preregistered, sorted.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func addresses() async throws -> [String] { try await records().filter { !$0.contains(" ") } }
 
@@ -26,7 +26,8 @@ public struct KnownResources: Sendable {
         return records.compactMap { $0.hasPrefix("\(name) ") ? String($0.dropFirst(name.count + 1)) : nil }
     }
 
-    /// The names of the records about resources, sorted: the URL of the resource, preceded by the name of its client unless that is the default.
+    /// The names of the records of clients that are not preregistered, sorted: the URL of the resource, preceded by the client's name
+    /// unless that is the default.
     func records() async throws -> [String] { try await entries(of: "resources") }
 
     /// The issuers of dynamic registrations, and the origins of the resources that they were created for, sorted.

@@ -15,7 +15,8 @@ struct ProtectedResourceDiscovery: Sendable {
     /// Finds the document: at the URL in the resource's challenge, or else at the well-known URLs.
     /// - Parameter named: The `resource_metadata` parameter of the challenge; nil when absent.
     /// - Returns: The metadata; nil when the challenge contains no URL and no document exists at the well-known URLs.
-    /// - Throws: ``AuthError`` with `discovery_failed` when a document must not be used, or with a network error code.
+    /// - Throws: ``AuthError`` with `discovery_failed` when a document must not be used, `invalid_response` for a redirect from the URL in the
+    ///   challenge, or with a network error code.
     func metadata(named: String?) async throws -> ProtectedResourceMetadata? {
         if let named {
             let url: Endpoint
@@ -29,7 +30,7 @@ struct ProtectedResourceDiscovery: Sendable {
             guard address.mayReferTo(url) else {
                 throw AuthError(
                     .discoveryFailed,
-                    "\(address.origin) advertises protected resource metadata at \(url.origin), a loopback or private address. A public server must not refer to such an address."
+                    "\(address.origin) advertises protected resource metadata at \(url.origin), a loopback or private address. A server must not refer to an address that is more local than its own, or from https to http."
                 )
             }
             guard let metadata = try await document(at: url) else {

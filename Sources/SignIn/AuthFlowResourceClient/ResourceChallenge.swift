@@ -23,7 +23,7 @@ public struct ResourceChallenge: Sendable, Hashable {
     /// `resource_metadata`: the URL of the resource's metadata; nil when absent.
     package let metadata: String?
 
-    /// `acr_values` (RFC 9470), at most 100; empty when absent.
+    /// The usable values of `acr_values` (RFC 9470) among the first 100; empty when there are none.
     package var acrValues: [String] { authentication.acrValues }
 
     /// `max_age` in seconds (RFC 9470), at most one year; nil when absent or not in this range.

@@ -157,7 +157,8 @@ extension ResourceClient {
         return scopes
     }
 
-    /// Whether tokens are DPoP-bound: true if the resource requires it, or if the resource and the server support it.
+    /// Whether tokens are DPoP-bound: as the options specify; by default, true if the last token was bound, if the registration or the resource
+    /// requires it, or if the resource and the server support it.
     func usesDPoP(_ challenge: ResourceChallenge?, _ found: FoundServer) -> Bool {
         if let uses = options.usesDPoP { return uses }
         // A step-up must not weaken the binding of the previous token.
@@ -221,7 +222,8 @@ extension ResourceClient {
     /// new registration cannot use the tokens of the old registration, so the user is signed out and must sign in again.
     /// - Returns: The new registration; the old registration, which continues to exist at the
     ///   server, or nil if there was no old registration or another resource has tokens from it; and the outcome of the sign-out.
-    /// - Throws: ``AuthError`` with `unsupported` when the client is not dynamically registered there; any error from discovery or registration.
+    /// - Throws: ``AuthError`` with `unsupported` when the client is not dynamically registered there; any error from discovery, registration,
+    ///   the store or the sign-out.
     public func renewRegistration() async throws -> (
         new: StoredRegistration, old: StoredRegistration?, signOut: SignOut
     ) {
@@ -229,7 +231,7 @@ extension ResourceClient {
         let found = try await find(challenge)
         let scopes = try await scopes(for: challenge, found)
         let old = try await registrations.registration(at: found.server.issuer, for: redirectURI)
-        // Records that cannot be read stop the renewal before it registers a client.
+        // If the store fails, or the record of this resource cannot be read, the renewal stops before it registers a client.
         if let old { _ = try await isUsed(clientID: old.clientID, at: old.issuer) }
         _ = try await hasSignIn()
         let present = try await identify(found, scopes: scopes, usesDPoP: false)

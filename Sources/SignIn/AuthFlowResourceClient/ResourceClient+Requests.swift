@@ -143,7 +143,7 @@ extension ResourceClient {
                 "The access token is for \(Redaction.url(known.resource)), and the URL of the request is not below it."
             )
         }
-        // Otherwise the request is sent without a token, so that the resource sends a new challenge.
+        // A token that must not be used here is not sent, so that the resource sends a new challenge.
         guard isUsableHere(known) else { return nil }
         do {
             return try await client.freshCredential(lasting: .zero)
@@ -305,7 +305,7 @@ extension ResourceClient {
         _ round: inout ResourceAttempt.Round
     ) async throws -> Bool {
         guard let (known, client) = try await knownClient() else { return false }
-        // RFC 9728 section 5.2: any 401 response may indicate that the metadata has
+        // RFC 9728 section 5.2: a challenge with the URL of the metadata may indicate that the metadata has
         // changed. A new authorization server does not accept tokens of the old one.
         if challenge.metadata != nil {
             do {
@@ -352,7 +352,7 @@ public struct ResourceAttempt: Sendable {
         var nonceToken: Secret?
         /// The number of retries with a new nonce for all tokens.
         var allNonces = 0
-        /// The number of token replacements, at most one more than the number of sign-ins.
+        /// One more than the number of sign-ins at the last attempt to replace a token; 0 before the first attempt.
         var replacements = 0
         var hasReplaced = false
         var hasLookedForScopes = false

@@ -6,7 +6,7 @@ import Synchronization
 
 extension ResourceClient {
     /// Signs out: removes the tokens of every sign-in from the store, and revokes them at the authorization servers if
-    /// possible. The registrations remain stored.
+    /// possible. The registrations remain stored, except replaced and retired ones that no sign-in uses.
     /// - Throws: The same errors as ``AuthClient/signOut(revokingTokens:endingSession:)``,
     ///   after every sign-out has been attempted.
     public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
@@ -23,7 +23,7 @@ extension ResourceClient {
     }
 
     /// Removes the tokens from the store, even if they can no longer be read. No request is sent.
-    /// - Returns: Whether there were any tokens.
+    /// - Returns: Whether there were any tokens; true if the record could not be read.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
     public func signOutLocally() async throws -> Bool {
@@ -77,7 +77,8 @@ extension ResourceClient {
         }
     }
 
-    /// The sign-ins whose tokens may be in the store although the record, which cannot be read, does not list them. Sign-ins with a client ID
+    /// The sign-ins whose tokens may be in the store if the record cannot be read: those that can still be decoded, and other possible
+    /// sign-ins. Other sign-ins with a client ID
     /// metadata document and with registrations that cannot be read are not included.
     private func possibleSignIns() async throws -> [KnownResource] {
         let lists = KnownResources(store: store)
@@ -126,7 +127,7 @@ extension ResourceClient {
         return ResourceRecord(salvaging: try? await store.bytes(for: recordKey)).all + possible
     }
 
-    /// The value; nil if the record that contains it is damaged, or cannot be read or decrypted (which may also apply to this resource's record).
+    /// The value; nil if the record that contains it is damaged, or cannot be read or decrypted.
     private func readable<Value>(_ read: () async throws -> Value) async throws -> Value? {
         do {
             return try await read()

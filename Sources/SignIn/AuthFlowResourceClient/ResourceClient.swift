@@ -56,10 +56,12 @@ public final class ResourceClient: Sendable {
         /// Scopes to request in addition to those that the resource requires; default: none.
         public var scopes: [String] = []
 
-        /// The authentication context classes that a sign-in requests if the challenge specifies none (RFC 9470); default: none.
+        /// The authentication context classes that a sign-in requests (RFC 9470); default: none. If a request starts the sign-in, those in its
+        /// challenge take precedence.
         public var acrValues: [String] = []
 
-        /// The maximum age of the user's authentication that a sign-in requests if the challenge specifies none (RFC 9470); default: none.
+        /// The maximum age of the user's authentication that a sign-in requests (RFC 9470); default: none. If a request starts the sign-in, that in
+        /// its challenge takes precedence.
         public var maxAge: Duration?
 
         /// The acceptable values of `max_age`, in seconds.
@@ -68,11 +70,11 @@ public final class ResourceClient: Sendable {
         /// The resource identifier in token requests if the resource has no metadata; default: the URL of the resource.
         public var resource: String?
 
-        /// Whether tokens are DPoP-bound (RFC 9449); nil (the default) to bind them if both the resource and its
+        /// Whether tokens are DPoP-bound (RFC 9449); nil (the default) to bind them if the resource requires it, or if both the resource and its
         /// authorization server support it.
         public var usesDPoP: Bool?
 
-        /// Whether a request may start a sign-in; default: true. If false, only ``ResourceClient/signIn(to:)`` does.
+        /// Whether a request may start a sign-in of a user; default: true. If false, only ``ResourceClient/signIn(to:)`` does.
         public var signsInOnDemand = true
 
         /// The cooldown after a failed sign-in that showed a page, during which requests from any process do not start another sign-in; default: none.
@@ -140,13 +142,13 @@ public final class ResourceClient: Sendable {
     ///   - address: The URL of the resource: `https`, or `http` for loopback.
     ///   - methods: The sign-in methods, in order of preference, as for ``AuthClient``.
     ///   - registered: A client that is preregistered with the resource's authorization server; default: none; the client
-    ///     then uses a metadata document or dynamic registration. If set, a resource that does not name that server is rejected.
+    ///     then uses a metadata document or dynamic registration. If set, a resource whose metadata does not name that server is rejected.
     ///   - store: Stores the credentials, the registrations and the state of the resource; default: memory.
     ///   - options: The options; default: the defaults of ``Options``.
     ///   - transport: Sends every request; default: the system's.
     ///   - host: The clock, random number generator and environment; default: the system's.
     ///   - observer: Receives every event of every flow, in order. It must not block.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the URL cannot be used.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the URL or an option cannot be used.
     public convenience init(
         _ address: String,
         methods: [SignInMethod],
@@ -395,7 +397,7 @@ public final class ResourceClient: Sendable {
         package let isEnded: Bool
     }
 
-    /// The state of the last sign-in. Sends no requests.
+    /// The state of the last sign-in. Sends no requests. A damaged record is also an error (`credential_unusable`).
     /// - Returns: nil when no user has signed in, or the client of that sign-in is no longer configured or registered.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func status() async throws -> Status? {

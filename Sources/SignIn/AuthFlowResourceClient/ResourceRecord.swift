@@ -25,7 +25,7 @@ struct ResourceRecord: Sendable, Hashable {
         let end: Date
     }
 
-    /// The maximum number of other sign-ins, and of unfinished sign-ins.
+    /// The maximum number of other sign-ins after a failed one is added, and of unfinished sign-ins.
     private static let limit = 16
 
     /// A record without sign-ins.
@@ -109,8 +109,8 @@ struct ResourceRecord: Sendable, Hashable {
         return all
     }
 
-    /// The sign-in whose tokens a process that was killed may have stored: they belong to the record, and are not left over from a sign-out.
-    /// - Returns: The sign-in, and its identifier if it is unfinished; nil when the record does not name it.
+    /// The recorded sign-in whose tokens a killed process may have stored. Such tokens belong to the record; they are not left over from a sign-out.
+    /// - Returns: The sign-in, and its identifier if it is the only possible unfinished one; nil when the record does not name it.
     func names(_ known: KnownResource, signedInAt time: Date) -> (signIn: KnownResource, id: String?)? {
         if let current, current.sharesTokens(with: known) { return (current, nil) }
         let possible = unfinished.filter { $0.signIn.sharesTokens(with: known) && $0.start <= time }
@@ -140,7 +140,7 @@ struct ResourceRecord: Sendable, Hashable {
         if isStored { unfinished.removeAll { $0.id == id } }
     }
 
-    /// Records the outcome of a sign-in that did not record it itself, unless a later sign-in has stored its tokens in the same record.
+    /// Records the outcome of a sign-in that did not record it itself, unless a later sign-in has stored its tokens under the same key.
     /// - Parameter previous: The record at the start of the sign-in.
     mutating func finish(_ signIn: Unfinished, hasTokens: Bool, replacing previous: ResourceRecord) {
         guard unfinished.contains(where: { $0.id == signIn.id }) else { return }

@@ -92,9 +92,9 @@ struct SignInHistory: Sendable {
         try requireQuota(limits, address: address)
     }
 
-    /// Decides whether a sign-in may open a page. It opens a second page if the authorization server does not recognize the client.
+    /// Decides whether a sign-in may open a page. A sign-in opens a second page if the authorization server does not recognize the client.
     /// - Returns: The history to write before the page is opened, so that the page counts even if the process is killed or cannot reach the
-    ///   store afterwards; nil to write nothing. Otherwise, a resource that requires different scopes each time could show the user an
+    ///   store afterwards; nil to write nothing. Without the count, a resource that requires different scopes each time could show the user an
     ///   endless series of pages.
     /// - Throws: ``AuthError`` with `login_required`.
     func recordingPage(for cause: Cause, at now: Date, _ limits: Limits, address: Endpoint) throws(AuthError)

@@ -105,7 +105,8 @@ public struct StoredRegistration: Sendable {
 
 extension StoredRegistration {
     /// Deletes the registration at the authorization server (RFC 7592 section 2.3).
-    /// - Throws: ``AuthError`` with `unsupported` when the server has no client configuration endpoint, `provider_rejected` when it
+    /// - Throws: ``AuthError`` with `unsupported` when the server has no client configuration endpoint or responds with 404 or 405,
+    ///   `provider_rejected` when it
     ///   rejects the request.
     /// - Returns: Whether the server has confirmed the deletion; false when it rejected the registration access token, for example after a deletion.
     @discardableResult

@@ -13,10 +13,10 @@ public enum TerminalPrompt {
 
     /// Asks a question and waits for a line.
     /// - Parameters:
-    ///   - question: The question. Control characters are removed.
+    ///   - question: The question. Control characters are replaced with spaces.
     ///   - isSecret: Whether the input is hidden.
     /// - Returns: The line.
-    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when there is no terminal, or it was closed.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the terminal is absent, unusable or closed; `CancellationError`.
     public static func ask(_ question: String, isSecret: Bool) async throws -> String {
         let isCancelled = Mutex(false)
         return try await withTaskCancellationHandler {
@@ -43,7 +43,7 @@ public enum TerminalPrompt {
 
     /// Displays text on the terminal, or on standard error when there is no terminal.
     /// - Parameters:
-    ///   - text: The text. Control characters are removed.
+    ///   - text: The text. Control characters, including newlines, are replaced with spaces.
     ///   - isSecret: Whether the text is secret, and is therefore shown only on a terminal: standard error may be logged.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the text is secret and there is no terminal.
     public static func show(_ text: String, isSecret: Bool = false) async throws {

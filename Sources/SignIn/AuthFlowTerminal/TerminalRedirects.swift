@@ -131,7 +131,7 @@ public final class TerminalRedirects: Sendable {
         }
     }
 
-    /// A pasted line without surrounding spaces and quotes and without bracketed-paste markers.
+    /// A pasted line without surrounding spaces, quotes and angle brackets, and without bracketed-paste markers.
     static func address(in line: String) -> String {
         let text = line.replacing("\u{1B}[200~", with: "").replacing("\u{1B}[201~", with: "")
         let dropped = Set(" \t\r\"'<>".unicodeScalars)

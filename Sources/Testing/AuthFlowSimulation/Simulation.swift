@@ -44,8 +44,8 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     /// The number of steps so far.
     public private(set) var steps = 0
 
-    /// A hash of the sequence of processes that took the steps so far: it differs when two runs with the same seed
-    /// diverge.
+    /// A hash of the sequence of processes that took the steps so far: if it differs, two runs with the same seed
+    /// have diverged.
     public private(set) var fingerprint: UInt64 = 0xCBF2_9CE4_8422_2325
 
     private var jobs: [Job] = []

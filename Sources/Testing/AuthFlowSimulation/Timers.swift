@@ -27,7 +27,7 @@ struct Timers {
         return last
     }
 
-    /// - Returns: The timer; nil if it has already fired.
+    /// - Returns: The timer; nil if it has already fired or been removed.
     mutating func remove(_ number: UInt64) -> Timer? {
         guard let timer = waiting.removeValue(forKey: number) else { return nil }
         if let index = held.firstIndex(where: { $0.number == number }) {

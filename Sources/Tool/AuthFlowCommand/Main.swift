@@ -32,7 +32,7 @@ import AuthFlowSystem
         do {
             try await work.value
             status = ExitStatus.success
-            // A bridge exits when its host does, even if requests are in progress.
+            // A bridge exits when its host does, so requests may still be in progress.
             _ = await UnfinishedClients.drain()
         } catch {
             // A refresh token that has been sent may already be invalid, so the response is stored first.

@@ -26,7 +26,9 @@ package struct PEMBlock {
         let keys = blocks.filter { ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"].contains($0.label) }
         guard let key = keys.first else {
             if blocks.contains(where: { $0.label == "OPENSSH PRIVATE KEY" }) {
-                throw rejection("it is in OpenSSH format; convert it with: ssh-keygen -p -m PKCS8 -f FILE")
+                throw rejection(
+                    "it is in OpenSSH format; convert an RSA or ECDSA key with: ssh-keygen -p -m PKCS8 -f FILE, and replace an Ed25519 key with one from: openssl genpkey -algorithm ed25519"
+                )
             }
             if blocks.contains(where: { $0.label.hasSuffix("PUBLIC KEY") }) { throw rejection("it is a public key") }
             if blocks.contains(where: { $0.label == "CERTIFICATE" }) { throw rejection("it is a certificate") }

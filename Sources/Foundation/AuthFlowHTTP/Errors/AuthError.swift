@@ -18,7 +18,7 @@ public struct AuthError: Error, Sendable {
     /// The HTTP status of the response that caused the error; nil when no response caused it.
     public let status: Int?
 
-    /// The delay that the server requests before a retry (`Retry-After`); nil when it requests none.
+    /// The delay before a retry: the one that the server requests (`Retry-After`), or that this program imposes; nil when there is none.
     public let retryAfter: Duration?
 
     /// The underlying error, for debugging.
@@ -30,7 +30,7 @@ public struct AuthError: Error, Sendable {
     ///   - message: A sentence for the user, without secrets.
     ///   - providerError: The error parameters that the provider sent.
     ///   - status: The HTTP status of the response that caused it; default: the status in `providerError`.
-    ///   - retryAfter: The delay that the server requests before a retry.
+    ///   - retryAfter: The delay before a retry.
     ///   - underlyingError: The error that caused this one.
     public init(
         _ code: Code,
@@ -64,11 +64,11 @@ extension AuthError {
         /// No response was received: name resolution, the connection or TLS failed, or the connection was lost.
         public static let networkFailed = Self(rawValue: "network_failed")
         /// The provider responds with a server error (status 500 or above), limits the request rate (status 429 or 403), or reports
-        /// `temporarily_unavailable` or `server_error` with another status or in a redirect; see ``AuthError/retryAfter``.
+        /// `temporarily_unavailable` or `server_error` with another status or in a redirect; or a request must wait. See ``AuthError/retryAfter``.
         public static let temporarilyUnavailable = Self(rawValue: "temporarily_unavailable")
         /// The operation timed out.
         public static let timedOut = Self(rawValue: "timed_out")
-        /// The user, or the provider on the user's behalf, denied the request (`access_denied`).
+        /// The user or the provider denied the request (`access_denied`).
         public static let accessDenied = Self(rawValue: "access_denied")
         /// The provider responded with an OAuth error, which is in ``AuthError/providerError``.
         public static let providerRejected = Self(rawValue: "provider_rejected")
@@ -84,7 +84,7 @@ extension AuthError {
         public static let invalidLogoutToken = Self(rawValue: "invalid_logout_token")
         /// The UserInfo response is for a subject other than the ID Token's, or cannot be verified.
         public static let invalidUserInfo = Self(rawValue: "invalid_user_info")
-        /// The provider does not support the requested feature.
+        /// The provider, this platform or the client's key does not support the requested feature.
         public static let unsupported = Self(rawValue: "unsupported")
         /// The user agent cannot run in this environment, or failed before it completed.
         public static let userAgentFailed = Self(rawValue: "user_agent_failed")

@@ -163,7 +163,7 @@ package struct AuthenticationChallenge: Sendable, Hashable {
             return String(decoding: bytes[start..<end], as: UTF8.self)
         }
 
-        /// `quoted-string` (section 5.6.4); nil when it is unterminated.
+        /// `quoted-string` (section 5.6.4); nil when it is unterminated, is not UTF-8, or has too many combining marks.
         private mutating func quotedString() -> String? {
             position += 1
             let end = endOfField

@@ -2,7 +2,7 @@ import AuthFlowJSON
 
 /// `application/x-www-form-urlencoded` (RFC 6749 Appendix B, WHATWG URL section 5).
 public enum FormURLEncoding {
-    /// Encodes for a form body, and for the two halves of HTTP Basic client credentials: a space becomes `+`.
+    /// Encodes for a form body: a space becomes `+`.
     package static func encodeForm(_ parameters: FormParameters) -> String { encode(parameters, space: "+") }
 
     /// Encodes for the query of a URL. A space becomes `%20`, which form decoders and URI decoders both accept.

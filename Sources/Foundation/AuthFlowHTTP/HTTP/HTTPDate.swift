@@ -68,7 +68,7 @@ package enum HTTPDate {
 
     private static func twoDigits(_ number: Int) -> String { number < 10 ? "0\(number)" : "\(number)" }
 
-    /// A Gregorian date in GMT; nil when the day or time does not exist.
+    /// A Gregorian date in GMT; nil when the day or time does not exist, or the year is not between 1601 and 9999.
     package static func date(year: Int, month: Int, day: Int, hour: Int, minute: Int, second: Int) -> Date? {
         // A leap second counts as the first second of the next minute.
         guard (1...12).contains(month), (1...31).contains(day), (0..<24).contains(hour), (0..<60).contains(minute),

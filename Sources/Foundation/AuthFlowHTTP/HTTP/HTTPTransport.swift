@@ -29,8 +29,8 @@ public protocol HTTPTransport: Sendable {
     /// has been sent or is no longer accepted.
     ///
     /// The timeout applies to each part of the body, and to the headers after the last part. The request is sent only
-    /// once, because the body cannot be read again. The default
-    /// implementation collects the body and sends it as a whole.
+    /// once, because the body cannot be read again.
+    /// The default implementation collects the body and sends it as a whole.
     /// - Throws: The same errors as ``stream(_:)``; `network_failed` with the body's error as its `underlyingError`
     ///   when the body ends early.
     func stream(_ call: TransportRequest, body: UploadBody) async throws -> ResponseStream
@@ -135,9 +135,9 @@ public struct TransportRequest: Sendable {
         checks.append(check)
     }
 
-    /// Runs the checks. A transport must call this method once, immediately before it sends the request, and must not
-    /// send the request if the method throws. The timeout for the response starts at this call, or at the start of
-    /// the request if a transport never calls this method.
+    /// Runs the checks. A transport must call this method immediately before it sends the request, also before a retry, and must not
+    /// send the request if the method throws. If it has been called when the timeout expires, the same timeout applies again, for the
+    /// response; if a transport never calls this method, a single timeout applies to the whole request.
     /// - Throws: ``AuthError`` with the reason for not sending the request.
     public func willSend() throws(AuthError) {
         for check in checks { try check() }

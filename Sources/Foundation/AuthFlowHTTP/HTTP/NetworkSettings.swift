@@ -16,7 +16,7 @@ public struct NetworkSettings: Sendable {
     public var clientCertificate: ClientCertificate?
 
     /// The addresses to use instead of DNS lookups, by `host:port`: `["id.example.com:443": "127.0.0.1"]`. For tests
-    /// only; they have no effect with a proxy, which resolves names itself.
+    /// only; they have no effect with a proxy that resolves names itself (any except `socks5://`).
     public var addresses: [String: String] = [:]
 
     /// The connect timeout, including the TLS handshake; default: 15 seconds.

@@ -1,4 +1,4 @@
-/// The only code that determines which parts of a URL may be shown.
+/// Determines which parts of a URL may be shown. Only ``RedactedMessage`` shows more: the values of some parameters.
 package enum Redaction {
     /// The URL with the values of its query and fragment, and any user name, replaced.
     ///

@@ -2,7 +2,7 @@ package import HTTPTypes
 
 /// A page that a user sees between the application and the provider: a title, a sentence or two, and links to continue.
 ///
-/// It has no scripts, loads no resources, cannot be framed, is never cached, and uses the system's colors and fonts.
+/// It has no scripts, loads no resources, cannot be framed, is never cached, and uses the system's font and background.
 package struct StatusPage: Sendable {
     /// The symbol above the title.
     package enum Mark: String, Sendable {

@@ -5,7 +5,7 @@ package enum BlockingCall {
     /// - Parameters:
     ///   - call: The call.
     ///   - onCancel: Aborts the call; possibly called on another thread.
-    /// - Throws: Any error thrown by `call`, or `CancellationError`.
+    /// - Throws: Any error thrown by `call`, `CancellationError`, or ``AuthError`` with `storage_failed` when no thread can be created.
     package static func run<Value: Sendable>(
         _ call: @escaping @Sendable () throws -> Value,
         onCancel: @escaping @Sendable () -> Void = {}

@@ -9,7 +9,7 @@ package enum ChildProcess {
 
     /// Starts a program in a new session.
     ///
-    /// Foundation's `Process` cannot start the browser in a new session, which prevents Ctrl-C in the terminal from
+    /// Foundation's `Process` cannot start a program in a new session, which prevents Ctrl-C in the terminal from
     /// terminating it, and cannot reset ignored signals to their default actions: a child process inherits the signals
     /// that a command-line tool ignores.
     /// - Parameter output: The descriptor for its standard output; nil to discard it.
@@ -77,7 +77,7 @@ package enum ChildProcess {
         return status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F
     }
 
-    /// Prevents the browser from inheriting the open descriptors of this process, such as the loopback socket.
+    /// Prevents the program from inheriting the open descriptors of this process, such as the loopback socket.
     private static func closeOtherDescriptors(_ actions: UnsafeMutablePointer<posix_spawn_file_actions_t>) {
         // A GNU extension (glibc 2.34), looked up at run time. It closes the descriptors that are open when the
         // program starts, including any that another thread has just opened.

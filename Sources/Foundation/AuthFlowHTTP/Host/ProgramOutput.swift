@@ -121,7 +121,7 @@ private final class Child: Sendable {
     }
 
     /// The program's output up to its exit; nil if the output is too large or the program timed out. A process that the program leaves
-    /// behind may hold the pipe open, so reading stops when the program exits, not at end of file.
+    /// behind may hold the pipe open, so reading stops when the program exits, or earlier at end of file.
     private func contents(of input: Int32, maximumSize: Int, until end: ContinuousClock.Instant?) -> [UInt8]? {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)

@@ -16,7 +16,8 @@ extension AuthorizationServer {
     ///   - age: The maximum age, based on `iat`; default: ten minutes; nil for no limit other than the token's expiry.
     ///   - clockLeeway: The allowed difference between this machine's clock and the server's; default: one minute.
     ///   - decryptionKeys: The keys for decrypting encrypted tokens; default: none.
-    /// - Throws: ``AuthError`` with `invalid_id_token`, or any error from fetching the metadata or the keys.
+    /// - Throws: ``AuthError`` with `invalid_id_token`; `unsupported` for an encrypted token without a decryption key; any error from
+    ///   `decryptionKeys` or from fetching the metadata or the keys.
     public func verify(
         _ idToken: Secret,
         audience clientID: String,
@@ -139,7 +140,7 @@ private struct IssuerKeys: KeySet {
 private struct UnreadableKeySet: Error {}
 
 extension AuthError {
-    /// The error of a request for a key set that got no response.
+    /// The same error, marked as a failure to read a key set.
     package var asKeySetFailure: AuthError { withMessage(message, because: UnreadableKeySet()) }
 
     /// Whether a key set could not be read.

@@ -50,7 +50,8 @@ public final class AuthorizationServer: Sendable {
     public var issuer: String { source.issuer }
 
     /// The server's metadata: cached for as long as `Cache-Control` allows, within bounds.
-    /// - Throws: ``AuthError`` with `discovery_failed`, `issuer_mismatch`, or a network error. A failure is cached and
+    /// - Throws: ``AuthError`` with `discovery_failed`, `issuer_mismatch`, `invalid_configuration` when the issuer is not a usable URL,
+    ///   `temporarily_unavailable`, or a network error. A failure is cached and
     ///   rethrown for a short time without another request.
     public func metadata() async throws -> ProviderMetadata {
         try await cache.metadata { [self] in try await discover() }
@@ -62,7 +63,7 @@ public final class AuthorizationServer: Sendable {
             + (keys.age.map { [FlowGauge("authflow_keys_age_seconds", $0)] } ?? [])
     }
 
-    /// The metadata to use after a signature verification failure: refetched, unless it was fetched very recently. Only
+    /// The metadata to use when no key matches a signature, or the keys cannot be fetched: refetched, unless it was fetched very recently. Only
     /// this caller waits for it, because a forged signature must not delay others.
     package func refetchedMetadata() async throws -> ProviderMetadata {
         try await cache.metadata(forcesRefetch: true) { [self] in try await discover() }
@@ -102,7 +103,7 @@ public final class AuthorizationServer: Sendable {
         ServerContext(issuer: issuer, host: host) { [self] in try await send($0) }
     }
 
-    /// The most recently fetched metadata, for messages; nil before the first fetch.
+    /// The most recently fetched metadata; nil before the first fetch.
     package var knownMetadata: ProviderMetadata? { cache.known }
 
     /// Marks the metadata as stale after one of its endpoints turned out not to exist, so that the next use fetches it

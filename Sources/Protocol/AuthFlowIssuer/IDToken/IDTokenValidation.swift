@@ -239,7 +239,8 @@ package struct IDTokenValidation: Sendable {
         )
     }
 
-    /// Section 12.2, "Successful Refresh Response": the comparisons that detect another user's token. They come first, because after any other
+    /// Section 12.2, "Successful Refresh Response": the comparisons that detect another user's token. They follow only the checks of the header
+    /// and of "events", because after any other
     /// error, the new refresh token is stored for this user.
     private func requireSameUser(_ rules: JWTClaims, _ original: IDToken) throws(AuthError) {
         // "its sub Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"

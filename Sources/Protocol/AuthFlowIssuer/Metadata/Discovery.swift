@@ -12,7 +12,8 @@ extension ServerContext {
     ///   - tokenIssuer: The template for the issuers in ID Tokens, if each tenant has its own issuer. The document may
     ///     then contain the template instead of the issuer.
     ///   - advice: The advice in the error for a missing document, as a sentence.
-    /// - Throws: ``AuthError`` with `issuer_mismatch`, `discovery_failed`, or a network error.
+    /// - Throws: ``AuthError`` with `issuer_mismatch`, `discovery_failed`, `invalid_configuration` when the issuer is not a usable URL,
+    ///   `temporarily_unavailable`, or a network error.
     public func discover(
         at address: Endpoint? = nil,
         order: DiscoveryOrder = .openIDFirst,
@@ -107,7 +108,7 @@ struct Discovery: Sendable {
 
     /// The document at a URL, with its lifetime; nil when there is none.
     /// - Throws: ``AuthError`` with `discovery_failed` when the response is not a metadata document, and `issuer_mismatch` when
-    ///   the document belongs to another issuer.
+    ///   the document belongs to another issuer; `temporarily_unavailable`; any error thrown by ``ServerContext/send(_:)``.
     func document(at documentURL: Endpoint) async throws -> DiscoveredDocument? {
         _ = try home()
         let call = TransportRequest(.get, documentURL, headerFields: [.accept: "application/json"])

@@ -10,7 +10,7 @@ import Synchronization
 final class MetadataCache: Sendable {
     /// The maximum age of stale metadata that is still used when refetching fails, in seconds.
     static let maximumStaleAge: TimeInterval = 86_400
-    /// The minimum time between two fetches triggered by a failing endpoint, in seconds.
+    /// The minimum age of metadata that is refetched before it expires, because an endpoint does not exist or no key matches a signature, in seconds.
     static let minimumRefetchInterval: TimeInterval = 60
     /// The maximum backoff after a failure, in seconds.
     static let maximumBackoff: TimeInterval = 60

@@ -228,8 +228,8 @@ extension ProviderMetadata {
     }
 
     /// The same metadata with the mutual TLS endpoint aliases, if there are any.
-    /// RFC 8705 section 5: "an OAuth client intending to do mutual TLS ... MUST use the alias URL of the endpoint within the
-    /// mtls_endpoint_aliases metadata" instead of the usual endpoint.
+    /// RFC 8705 section 5: "An OAuth client intending to do mutual TLS ... MUST use the alias URL of the endpoint within the
+    /// mtls_endpoint_aliases, when present, in preference to the endpoint URL of the same name at the top level of metadata."
     /// - Throws: ``AuthError`` with `discovery_failed` when an endpoint is not safe.
     package func withMTLSEndpointAliases() throws(AuthError) -> ProviderMetadata {
         guard let aliases = json["mtls_endpoint_aliases"], aliases.object != nil else { return self }

@@ -21,7 +21,7 @@ import HTTPTypes
 /// | capability | for a provider that |
 /// |---|---|
 /// | ``ResponseParsing`` | responds in a non-standard format |
-/// | ``UserInfoProviding`` | issues no ID Token, or describes users through a non-standard API |
+/// | ``UserInfoProviding`` | issues no ID Token, or provides user information through a non-standard API |
 /// | ``TokenRevoking`` | revokes tokens in a non-standard way |
 /// | ``SharedSignIn`` | lets apps of one vendor share a sign-in |
 ///
@@ -41,7 +41,7 @@ import HTTPTypes
 /// }
 /// ```
 ///
-/// Every method may be called by several tasks concurrently, on any thread. If a method throws an error, the operation
+/// Every method may be called by several tasks concurrently, on any thread. Unless stated otherwise, if a method throws an error, the operation
 /// that called it fails with that error.
 ///
 /// ## How to test an adapter
@@ -52,7 +52,8 @@ public protocol ProviderAdapter: MetadataSource {
     /// is sent. Default: leaves the request unchanged.
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws
 
-    /// Performs the checks that are specific to this provider's tokens. Called at each sign-in and refresh, after every other check
+    /// Performs the checks that are specific to this provider's tokens. Called at each sign-in, and at each refresh of a credential's own tokens
+    /// (not for fewer scopes or for one of several resources), after the standard checks of the tokens
     /// and before the credential is stored. Default: no checks.
     /// - Parameters:
     ///   - credential: The new credential.
@@ -90,7 +91,8 @@ public protocol ResponseParsing: ProviderAdapter {
 public protocol UserInfoProviding: ProviderAdapter {
     /// Returns the user to whom the tokens belong; nil when the user cannot be determined. Called at each sign-in (after the ID Token, if any, has
     /// passed every check), and at refreshes in sessions without an ID Token. A user whose subject differs from the ID Token's is rejected. At a refresh, a
-    /// temporary failure and a response with a status from 400 to 499 are ignored; ``ProviderAdapter/check(_:replacing:in:)`` can reject refreshed tokens.
+    /// temporary failure (except a timeout after 3 seconds) and a response with a status from 400 to 499 are ignored;
+    /// ``ProviderAdapter/check(_:replacing:in:)`` can reject refreshed tokens.
     func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity?
 
     /// Returns the claims about the user. Called by a client's `userInfo()` method. Default: requests the userinfo endpoint.
@@ -233,9 +235,9 @@ public struct ProviderContext: Sendable {
         try await client.requestUserInfo(tokens, withoutIDToken: trustingAccessTokenAlone)
     }
 
-    /// Returns the user of the verified ID Token, with the claims from the userinfo endpoint if the provider has one
+    /// Returns the user of the verified ID Token, with the claims from the userinfo endpoint if the registration permits it, the provider has one
     /// and a granted scope requests them; nil without an ID Token.
-    /// - Throws: Any error from the userinfo request.
+    /// - Throws: Any error from the userinfo request, except when the endpoint does not exist or rejects the access token.
     public func identity(for tokens: TokenSet) async throws -> Identity? {
         try await client.identityFromIDToken(tokens)
     }

@@ -75,7 +75,7 @@ public struct Assertion: Sendable, Hashable {
 }
 
 extension Assertion: CustomStringConvertible, NonReflectable {
-    /// The issuer, subject, audience and expiry.
+    /// The issuer, subject, audience, signing key, algorithm and expiry.
     public var description: String { "an assertion \(AssertionClaims(jwt))" }
 }
 

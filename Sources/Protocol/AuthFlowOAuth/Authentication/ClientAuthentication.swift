@@ -63,7 +63,7 @@ public struct ClientAuthentication: Sendable {
         public let host: HostServices
     }
 
-    /// The client authentication for one request. The engine adds `client_id` if the proof does not contain it.
+    /// The client authentication for one request. The engine adds `client_id` if the proof contains neither it nor an `Authorization` field.
     public struct Proof: Sendable {
         /// The form parameters.
         public var parameters: FormParameters = [:]

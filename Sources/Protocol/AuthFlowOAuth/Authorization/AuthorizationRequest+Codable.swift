@@ -47,7 +47,7 @@ extension AuthorizationRequest {
     }
 
     /// Decodes the stored form that ``json`` returned.
-    /// - Returns: nil when a member is missing or the version differs.
+    /// - Returns: nil when a required member is missing, a member is invalid, or the version differs.
     package init?(_ json: JSON) {
         guard json["version"]?.integer == Self.formatVersion, let url = json["url"]?.string,
             let redirectURI = json["redirect_uri"]?.string, let issuer = json["issuer"]?.string,
@@ -95,8 +95,8 @@ extension AuthorizationRequest {
 extension AuthorizationRequest {
     /// The request, encrypted with ChaCha20-Poly1305, for storage that other parties can read, such as a cookie.
     ///
-    /// A sealed request can be opened any number of times. Within one process, an authorization response is accepted only
-    /// once; across processes, rely on the server to reject a reused code, or use ``PendingAuthorizations``.
+    /// A sealed request can be opened any number of times. One ``AuthorizationServer`` accepts an authorization response only
+    /// once; across instances and processes, rely on the server to reject a reused code, or use ``PendingAuthorizations``.
     /// - Parameter key: At least 32 random bytes, the same on every instance that opens the request.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the key is too short, or the sealed request would be larger than 32 KiB.
     public func sealed(by key: Secret) throws -> String {
@@ -112,7 +112,8 @@ extension AuthorizationRequest {
     }
 
     /// Opens a sealed request.
-    /// - Throws: ``AuthError`` with `invalid_callback` when the request was sealed with another key, or was tampered with.
+    /// - Throws: ``AuthError`` with `invalid_callback` when the request was sealed with another key, was tampered with, or has another version;
+    ///   `invalid_configuration` when the key is too short.
     public init(sealed text: String, by key: Secret) throws {
         let symmetric = try Self.symmetric(key)
         guard text.utf8.count <= Self.maximumSealedSize, let bytes = Base64URL.decode(text),

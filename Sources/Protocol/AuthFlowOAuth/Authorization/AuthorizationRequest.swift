@@ -11,7 +11,7 @@ public import AuthFlowJSON
 /// as securely as tokens: in a ``PendingAuthorizations``, which also ensures that it is used only once, or encrypted
 /// (``sealed(by:)``) in a cookie of the user's browser.
 public struct AuthorizationRequest: Sendable, Hashable {
-    /// The URL to open in a user agent. It contains `state` and `nonce`: show it only to the user, and do not log it.
+    /// The URL to open in a user agent. It may contain `state` and `nonce`: show it only to the user, and do not log it.
     public let url: String
 
     /// The redirect URI that receives the response.
@@ -57,7 +57,7 @@ extension OAuthClient {
     /// Builds an authorization request (RFC 6749 section 4.1.1, RFC 7636 section 4.3, OIDC Core section 3.1.2.1).
     /// - Parameter options: The options of this request.
     /// - Throws: ``AuthError`` with `unsupported` when the server does not support a secure request, `invalid_configuration` when an
-    ///   option cannot be sent; any error from fetching the metadata.
+    ///   option cannot be sent; any error from fetching the metadata, signing or pushing the request, or the adapter.
     public func authorizationRequest(_ options: AuthorizationOptions = AuthorizationOptions()) async throws
         -> AuthorizationRequest
     {

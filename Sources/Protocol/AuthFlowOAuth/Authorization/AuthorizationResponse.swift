@@ -10,7 +10,7 @@ public struct AuthorizationResponse: Sendable {
 
     let code: Secret
 
-    /// The checks that it has passed, and the clauses that require them.
+    /// The checks that the response has passed, and the clauses that require them.
     let passed: [(check: String, clause: String)]
 
     /// Checks the parameters of a redirect, or of the signed response if one was requested, and extracts the code.

@@ -39,7 +39,7 @@ extension OAuthClient {
         }
         var expectation = expectation(of: metadata, context: .signIn(nonce: request.nonce), tokens)
         expectation.code = response.code
-        // Section 3.1.2.1: the provider compares max_age with the time since the authentication when it receives the request. The user may
+        // OIDC Core section 3.1.2.1: the provider compares max_age with the time since the authentication when it receives the request. The user may
         // then spend more time on the pages that follow.
         let requestedAt = request.requestedAt ?? host.now()
         expectation.earliestAuthentication = request.requirements.maximumAge.map {

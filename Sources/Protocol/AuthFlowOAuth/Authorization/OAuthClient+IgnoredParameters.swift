@@ -31,7 +31,7 @@ extension OAuthClient {
 
 extension AuthorizationOptions {
     /// The names of the parameters that request a specific user or authentication.
-    /// - Parameter allowed: A value of `prompt` that the flow satisfies in any case.
+    /// - Parameter allowed: The value of `prompt` that the flow satisfies anyway; it is not included.
     fileprivate func userAuthenticationParameters(allowing allowed: Prompt) -> [String] {
         parameters.names
             + [

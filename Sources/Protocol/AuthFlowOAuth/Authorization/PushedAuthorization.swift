@@ -22,7 +22,7 @@ struct PushedAuthorization: Sendable {
                 providerError: error
             )
         }
-        // "the server MUST ... respond with an HTTP 201 status code"; some respond with 200.
+        // "the server MUST generate a request URI and provide it in the response with a 201 HTTP status code"; some respond with 200.
         guard response.status == 201 || response.status == 200 else {
             throw response.unexpectedStatus(.invalidResponse)
         }

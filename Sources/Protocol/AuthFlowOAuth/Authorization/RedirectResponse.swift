@@ -24,7 +24,7 @@ package struct RedirectResponse: Sendable {
     /// It identifies the pending sign-in.
     package let state: Secret?
 
-    /// The signed response (JARM), decrypted; nil when there is none, or more than one.
+    /// The signed response (JARM), decrypted; nil when there is none or more than one, or none was requested.
     let signed: Secret?
 
     /// Decodes the parameters of a response.
@@ -77,7 +77,8 @@ package struct RedirectResponse: Sendable {
     ///   - redirectURI: The redirect URI with which the URL must start.
     ///   - mode: The response mode.
     ///   - decrypt: Decrypts a signed response if it is encrypted; nil if no signed response was requested.
-    /// - Throws: ``AuthError`` with `invalid_callback` when the URL differs, or its parameters cannot be decoded.
+    /// - Throws: ``AuthError`` with `invalid_callback` when the URL differs, or its parameters cannot be decoded; `unsupported` when the client
+    ///   has no key to decrypt a signed response.
     package init(
         _ url: String,
         at redirectURI: String,

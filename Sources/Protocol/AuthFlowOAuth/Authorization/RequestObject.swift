@@ -47,11 +47,11 @@ extension OAuthClient {
             object = "\(Base64URL.encode(try header.serialized())).\(Base64URL.encode(try claims.serialized()))."
         }
         let url = try await reference.publish(Secret(object))
-        // RFC 9101 section 5.2.1: "The entire Request URI SHOULD NOT exceed 512 ASCII characters", and it must use https.
+        // RFC 9101 section 5.2: "The entire Request URI SHOULD NOT exceed 512 ASCII characters", and it must use https.
         guard url.utf8.count <= 512, (try? Endpoint(url)) != nil else {
             throw AuthError(
                 .invalidConfiguration,
-                "The URL of the request object must use https and have at most 512 characters (RFC 9101 section 5.2.1)."
+                "The URL of the request object must use https and have at most 512 characters (RFC 9101 section 5.2)."
             )
         }
         var sent: FormParameters = ["client_id": registration.clientID, "request_uri": url]

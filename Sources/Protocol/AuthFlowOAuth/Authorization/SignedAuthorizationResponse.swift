@@ -48,19 +48,19 @@ struct SignedAuthorizationResponse: Sendable {
             as: Self.profile,
             // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT". The response was decrypted when it arrived.
             encrypted: nil,
-            // "3. ... the alg value MUST NOT be none". Symmetric (HMAC) algorithms are rejected, too.
+            // JARM section 3: "The algorithm none is not allowed." Symmetric (HMAC) algorithms are rejected, too.
             algorithms: metadata.advertisedAlgorithms("authorization_signing_alg_values_supported"),
             metadata: metadata
         ) { rules in
-            // "2. The client checks the iss element": before keys are fetched.
+            // "2. The client obtains the iss element from the JWT and checks ...": before keys are fetched.
             _ = try rules.requireIssuer(request.issuer)
-            // "3. The client checks the aud element".
+            // "3. The client obtains the aud element from the JWT and checks whether it matches the client id".
             let audience = try rules.requireAudience(request.clientID)
             guard audience.count == 1 else { throw rules.rejection("it is also intended for other clients (aud)") }
-            // "4. The client checks the exp element".
+            // "4. The client checks the JWT's exp element to determine if the JWT is still valid."
             _ = try rules.requireUnexpired()
             try rules.requireNotBefore()
-            // "5. The client checks the signature of the JWT".
+            // The signature (item 5) is checked after this closure, by JWTVerifier.
             return rules.json
         }
 

@@ -8,7 +8,8 @@ package import HTTPTypes
 extension OAuthClient {
     /// The DPoP key for the tokens of a new sign-in; nil when they are not bound to a key.
     /// - Throws: ``AuthError`` with `unsupported` when the provider advertises algorithms and the key's algorithm is
-    ///   not among them; `key_unavailable` when the key is in a hardware token that cannot be used.
+    ///   not among them; `invalid_configuration` when the key has none of the allowed algorithms; `key_unavailable` when the key is in a
+    ///   hardware token that cannot be used.
     func newDPoPKey(at metadata: ProviderMetadata) async throws -> DPoPKey? {
         guard registration.usesDPoP else { return nil }
         let advertised = metadata.json["dpop_signing_alg_values_supported"]?.strings
@@ -90,7 +91,7 @@ extension OAuthClient {
         let first = try await attempt()
         guard tokens.dpopKey != nil else { return first }
         let response = TransportResponse(head: first.head)
-        // A server that rejects the nonce that it sends would reject every request.
+        // A server that requires a new nonce but sends the rejected one again would reject every retry.
         guard let received = server.dpopNonces.record(from: first.head.headerFields, origin: endpoint.origin),
             response.requiresDPoPNonce, received != sent
         else {

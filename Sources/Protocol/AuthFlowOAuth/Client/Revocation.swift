@@ -52,7 +52,7 @@ extension OAuthClient {
         }.value
     }
 
-    /// Revokes the tokens in a response that cannot be used.
+    /// Revokes the tokens in an unusable token response.
     func revokeTokens(in response: ProviderResponse) async {
         guard response.http.isSuccessful else { return }
         let parameters = try? adapter.responseParameters(response)

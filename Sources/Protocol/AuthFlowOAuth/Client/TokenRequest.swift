@@ -9,7 +9,7 @@ import HTTPTypes
 package struct TokenResponse: Sendable {
     let tokens: TokenSet
 
-    /// The requested scopes, as they were sent.
+    /// The scopes in the request; if it contained none, the scopes of the grant.
     let requestedScopes: [String]
 
     /// The DPoP key to which the request asked the server to bind the tokens.
@@ -99,7 +99,7 @@ extension OAuthClient {
             ? ""
             : " This machine's clock is \(abs(offset)) seconds \(offset > 0 ? "ahead of" : "behind") the provider's."
         return
-            "The \(rejected.name) was \(AssertionClaims(Secret(rejected.jwt))).\(clock) Compare these values with the provider's requirements; see \"client_key\" and \"client_assertion_audience\"."
+            "The \(rejected.name) was \(AssertionClaims(Secret(rejected.jwt))).\(clock) Compare these values with the provider's requirements; see \"client_key\", \"client_assertion_audience\" and \"assertion\"."
     }
 
     /// Sends a request with client authentication, which is created for each attempt.
@@ -282,7 +282,7 @@ extension TokenSet {
     ///   - bearerTypes: The token types that this provider uses for bearer tokens.
     ///   - defaultLifetime: The lifetime of the access token, in seconds, if the response has no `expires_in`; nil for an unknown lifetime.
     ///   - now: The time at which the response arrived.
-    /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_response` when the response conforms to neither
+    /// - Throws: ``AuthError`` with `provider_rejected`, `temporarily_unavailable`, or `invalid_response` when the response conforms to neither
     ///   section.
     init(
         _ response: ProviderResponse,

@@ -103,7 +103,7 @@ extension OAuthClient {
             guard tokens.verifiedIDToken != nil || !isOpenID || identity != nil else {
                 throw AuthError(
                     .invalidIDToken,
-                    "The provider sent no ID Token although \"openid\" was requested, so the user cannot be identified. Set \"identity\" to userinfo or access_token, if the provider supports one of them."
+                    "The provider sent no ID Token although \"openid\" was requested, so the user cannot be identified. Set \"identity\" to introspection or access_token, if the provider supports one of them, or configure its userinfo endpoint."
                 )
             }
             if identity == nil { reporter.report(.identity, details: ["user": "unknown"]) }
@@ -143,7 +143,7 @@ extension OAuthClient {
         return identity
     }
 
-    /// The user of the verified ID Token, with the claims from the userinfo endpoint if the server has one and a granted scope
+    /// The user of the verified ID Token, with the claims from the userinfo endpoint if they are enabled, the server has one and a granted scope
     /// requests them (OIDC Core section 5.4: `profile`, `email`, `address`, `phone`); nil without an ID Token.
     func identityFromIDToken(_ tokens: TokenSet) async throws -> Identity? {
         guard let idToken = tokens.verifiedIDToken else { return nil }

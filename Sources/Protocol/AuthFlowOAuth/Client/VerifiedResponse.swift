@@ -9,7 +9,7 @@ extension OAuthClient {
     ///   - token: The token as received.
     ///   - kind: The kind of response.
     /// - Throws: ``AuthError`` with `invalid_id_token` when it cannot be decrypted, or lacks the required encryption;
-    ///   `unsupported` when the client has no decryption key.
+    ///   `unsupported` when the client has no decryption key; `invalid_configuration` when the file of a key cannot be used.
     func decrypted(_ token: Secret, _ kind: EncryptedResponse) throws(AuthError) -> Secret {
         guard JWE.isEncrypted(token) else {
             // Otherwise an attacker could downgrade to an unencrypted token.
@@ -44,7 +44,7 @@ extension OAuthClient {
     /// - Parameters:
     ///   - token: The token.
     ///   - profile: The rules for this kind of token.
-    ///   - kind: The kind of response, if the client can require its encryption; nil for a token that is never encrypted.
+    ///   - kind: The kind of response, if the client can require its encryption; nil for a token that is never encrypted or is already decrypted.
     ///   - algorithms: The algorithms to accept; the security profile may limit them further.
     ///   - metadata: The server's metadata.
     ///   - usesSecret: Whether the JWT may be signed with the client's secret (HMAC).

@@ -79,7 +79,7 @@ public struct DeviceAuthorization: Sendable {
 }
 
 extension DeviceAuthorization: CustomStringConvertible, NonReflectable {
-    /// The URL without its query, because the codes must not be logged.
+    /// The URL without the values of its query parameters, because the codes must not be logged.
     public var description: String { "\(verificationURI)" }
 }
 
@@ -87,7 +87,7 @@ extension OAuthClient {
     /// Requests a code for a sign-in on another device (RFC 8628 section 3.1).
     /// - Parameter scopes: The scopes to request; default: the registration's.
     /// - Throws: ``AuthError`` with `unsupported` when the provider does not support this grant, or does not allow it
-    ///   for this client.
+    ///   for this client; `provider_rejected` for another OAuth error; `invalid_response`.
     public func deviceAuthorization(scopes: [String]? = nil) async throws -> DeviceAuthorization {
         let metadata = try await metadata(with: \.deviceAuthorizationEndpoint)
         let scopes = scopes ?? registration.scopes

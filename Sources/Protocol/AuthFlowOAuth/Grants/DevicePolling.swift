@@ -171,7 +171,7 @@ package struct DevicePolling: Sendable {
                 {
                     return .noResponse(error, requestedDelay: .zero)
                 }
-                // "For all other error codes, the client MUST stop polling and react accordingly".
+                // "If the client receives an error response with any other error code, it MUST stop polling and SHOULD react accordingly".
                 await client.revokeTokens(in: response)
                 throw error
             }

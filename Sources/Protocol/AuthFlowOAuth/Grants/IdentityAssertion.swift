@@ -13,7 +13,8 @@ extension OAuthClient {
     ///   - audience: The issuer of the other server.
     ///   - resources: The target resources of the access token.
     ///   - scopes: The scopes to request for the access token; default: the provider's choice.
-    /// - Throws: ``AuthError`` with `provider_rejected`; `invalid_response` when the response is not such an assertion.
+    /// - Throws: ``AuthError`` with `provider_rejected`; `invalid_response` when the response is not such an assertion; `assertion_unusable` when
+    ///   it is not a signed JWT, has expired, or is for another audience.
     public func identityAssertion(
         for idToken: Secret,
         audience: String,

@@ -9,7 +9,7 @@ extension OAuthClient {
     /// - Parameters:
     ///   - assertion: The assertion.
     ///   - scopes: The scopes to request; default: the assertion's, or if it specifies none, the registration's without `openid`.
-    ///   - resources: The target resources of the token (RFC 8707); default: the registration's.
+    ///   - resources: The target resources of the token (RFC 8707); default: the registration's, or none if the assertion specifies scopes.
     /// - Returns: A credential without an identity, because only the server reads the assertion. Send a new assertion when the
     ///   access token expires, because there is no refresh token.
     /// - Throws: ``AuthError`` with `provider_rejected`, whose message describes the assertion; `invalid_response`.

@@ -9,7 +9,7 @@ import HTTPTypes
 public enum RefreshOutcome: Sendable {
     /// New tokens that have passed every check.
     case refreshed(Credential)
-    /// The response was rejected, and no tokens may be returned: the credential to store, with only the rotated refresh token
+    /// The response was rejected, and no tokens may be returned: the credential to store, with only the rotated refresh token and device secret
     /// from the response, and the reason.
     case rejected(Credential, AuthError)
     /// The response could not be validated, because the key set could not be read or the provider was unavailable: the credential to
@@ -36,7 +36,7 @@ public enum RefreshOutcome: Sendable {
 extension OAuthClient {
     /// The server's metadata, if its endpoints match those that issued the credential: a token is never sent to other endpoints,
     /// even if the configuration has changed.
-    /// - Parameter path: A required endpoint.
+    /// - Parameter path: An endpoint that the caller needs; if the metadata lacks it, the metadata is supplemented.
     /// - Throws: ``AuthError`` with `login_required` when the endpoints differ.
     @discardableResult
     package func requireBinding(
@@ -78,13 +78,16 @@ extension OAuthClient {
     ///   - resources: The target resources of the access token (RFC 8707 section 2.2); default: the grant's.
     ///   - check: Runs immediately before the refresh token is sent. If it throws, the token is not sent. It is
     ///     intended for a caller that holds a lease, which may expire while the request waits for a connection.
+    ///   - store: Stores a credential with the old access token and the new refresh token. Called before another request identifies the user of
+    ///     the new tokens, so that a process that is killed during that request does not lose the refresh token.
     /// - Throws: ``AuthError`` with `login_required` when there is no refresh token, the credential is bound to other
     ///   endpoints, or the refresh token is not bound to a required key; `provider_rejected` with `invalid_grant` when the session has ended.
     public func refresh(
         _ credential: Credential,
         scopes: [String]? = nil,
         resources: [String] = [],
-        checkBeforeSending check: (@Sendable () throws(AuthError) -> Void)? = nil
+        checkBeforeSending check: (@Sendable () throws(AuthError) -> Void)? = nil,
+        storingRotatedToken store: (@Sendable (Credential) async -> Void)? = nil
     ) async throws -> RefreshOutcome {
         guard let refreshToken = credential.tokens.refreshToken else {
             throw AuthError(
@@ -92,7 +95,7 @@ extension OAuthClient {
                 "The provider did not issue a refresh token for \(credential.displayName). Sign in again."
             )
         }
-        return try await withPinnedMetadata().sendRefresh(refreshToken, of: credential, scopes, resources, check)
+        return try await withPinnedMetadata().sendRefresh(refreshToken, of: credential, scopes, resources, check, store)
     }
 
     private func sendRefresh(
@@ -100,7 +103,8 @@ extension OAuthClient {
         of credential: Credential,
         _ scopes: [String]?,
         _ resources: [String],
-        _ check: (@Sendable () throws(AuthError) -> Void)?
+        _ check: (@Sendable () throws(AuthError) -> Void)?,
+        _ store: (@Sendable (Credential) async -> Void)?
     ) async throws -> RefreshOutcome {
         let metadata = try await requireBinding(of: credential)
         if let error = senderConstraintError(of: credential) { throw error }
@@ -123,7 +127,7 @@ extension OAuthClient {
             let tokens = try parseTokenResponse(response, key: key)
             let isWhole = scopes == nil && (resources.isEmpty || Set(resources) == Set(credential.resources))
             return .refreshed(
-                try await checkRefreshedTokens(tokens, replacing: credential, metadata, namesUser: isWhole)
+                try await checkRefreshedTokens(tokens, replacing: credential, metadata, namesUser: isWhole, store)
             )
         } catch {
             // The new refresh token belongs to a different user, and must not be stored for this user.
@@ -147,9 +151,10 @@ extension OAuthClient {
     }
 
     /// Checks, through the adapter, that tokens without an ID Token belong to a credential's user.
-    /// - Throws: ``AuthError`` with `invalid_user_info` when they belong to another user, or any error thrown by the adapter.
+    /// - Throws: ``AuthError`` with `invalid_user_info` when they belong to another user, or the user is not identified; any error thrown by the
+    ///   adapter or the userinfo request.
     package func requireUser(of credential: Credential, _ tokens: TokenSet) async throws {
-        guard tokens.verifiedIDToken == nil, let known = credential.identity else { return }
+        guard Self.mustIdentifyUser(of: credential, tokens), let known = credential.identity else { return }
         let provider = adapter as? any UserInfoProviding
         let named = try await provider?.identity(for: tokens, in: providerContext)
         // The device flow may have identified the user through userinfo.
@@ -175,11 +180,16 @@ extension OAuthClient {
         }
     }
 
+    /// Whether only another request can identify the user of the tokens.
+    private static func mustIdentifyUser(of credential: Credential, _ tokens: TokenSet) -> Bool {
+        tokens.verifiedIDToken == nil && credential.identity != nil
+    }
+
     /// Rejects refreshed tokens of another user, for example from a response that a proxy has cached. If the user cannot be determined, the tokens
     /// are used, because the refresh token belongs to the user's grant (RFC 6749 section 6), and the provider may have invalidated the old tokens.
     private func rejectAnotherUser(than credential: Credential, _ tokens: TokenSet) async throws {
         do {
-            // Until the tokens are stored, a process that is killed loses the new refresh token.
+            // The caller holds a lease in the meantime, and its own callers are waiting.
             try await withDeadline(.seconds(3), clock: host.clock) {
                 AuthError(
                     .timedOut,
@@ -225,7 +235,8 @@ extension OAuthClient {
         _ response: TokenResponse,
         replacing credential: Credential,
         _ metadata: ProviderMetadata,
-        namesUser: Bool
+        namesUser: Bool,
+        _ store: (@Sendable (Credential) async -> Void)?
     ) async throws -> Credential {
         var tokens = try requireUsable(response)
         // RFC 6749 section 6: "The authorization server MAY issue a new refresh token, in which case the client MUST
@@ -257,7 +268,16 @@ extension OAuthClient {
             tokens.idToken = credential.tokens.idToken
             tokens.verifiedIDToken = credential.tokens.verifiedIDToken
         }
-        if namesUser { try await rejectAnotherUser(than: credential, tokens) }
+        if namesUser {
+            if let store, Self.mustIdentifyUser(of: credential, tokens),
+                tokens.refreshToken != credential.tokens.refreshToken
+            {
+                var rotated = credential
+                (rotated.tokens.refreshToken, rotated.tokens.deviceSecret) = (tokens.refreshToken, tokens.deviceSecret)
+                await store(rotated)
+            }
+            try await rejectAnotherUser(than: credential, tokens)
+        }
         var refreshed = credential
         refreshed.tokens = tokens
         refreshed.obtainedAt = host.wholeSecond
@@ -303,7 +323,8 @@ extension OAuthClient {
         }
     }
 
-    /// The error when the key set could not be read: the refresh itself was not rejected, and a new sign-in would have the same result.
+    /// The error when the tokens could not be checked, for example because the key set could not be read:
+    /// the refresh itself was not rejected, and a new sign-in would have the same result.
     private func unverifiableError(_ error: AuthError) -> AuthError {
         AuthError(
             .temporarilyUnavailable,

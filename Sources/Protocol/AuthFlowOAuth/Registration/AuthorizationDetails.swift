@@ -94,7 +94,7 @@ package enum AuthorizationDetails {
         return missing(asked, from: granted)
     }
 
-    /// The types of the authorization details, formatted for an error message.
+    /// The types of the authorization details, as text for error messages and events.
     static func types(_ details: JSON?) -> String {
         let names = (details?.array ?? []).compactMap { $0["type"]?.string }
         return names.isEmpty ? "none" : DisplayText.sanitized(names.joined(separator: ", "))

@@ -68,7 +68,7 @@ public import AuthFlowJSON
         /// `resource`: the URIs of the target resources of access tokens (RFC 8707); default: none.
         public var resources: [String] = []
 
-        /// Additional parameters, by the purpose of the request; default: none.
+        /// Additional parameters, by the purpose of the request; not for introspection, pushed and provider-specific requests. Default: none.
         public var parameters: [ProviderRequest.Purpose: FormParameters] = [:]
 
         /// `response_mode`: how the provider returns the authorization response; default: in the query.
@@ -80,7 +80,7 @@ public import AuthFlowJSON
         public var idTokenSigningAlgorithms: [SignatureAlgorithm]?
 
         /// The audiences that ID Tokens and logout tokens may have in addition to this client (OpenID Connect Core section 3.1.3.7), such as an
-        /// API of the same application; default: none. An ID Token must then identify this client in `azp`.
+        /// API of the same application; default: none. An ID Token with other audiences must identify this client in `azp`.
         public var trustedAudiences: [String] = []
 
         /// The allowed clock skew between this machine and the provider: 0 to 5 minutes; default: 1 minute.
@@ -91,7 +91,7 @@ public import AuthFlowJSON
         public var defaultTokenLifetime: Duration?
 
         /// Whether the claims of the userinfo endpoint supplement the ID Token's at each sign-in, if a granted scope requests them;
-        /// default: true. The sign-in fails if that response cannot be used.
+        /// default: true. The sign-in fails if that response cannot be used, but not if the endpoint rejects the access token or does not exist.
         public var requestsUserInfoAtSignIn = true
 
         /// `post_logout_redirect_uri`: the URI to which the provider redirects the user after a sign-out, as

@@ -15,7 +15,7 @@ package enum ResourceIdentifier {
         let isScheme =
             scheme.utf8.first.map(isLetter) == true
             && scheme.utf8.allSatisfy { isLetter($0) || (0x30...0x39).contains($0) || [0x2B, 0x2D, 0x2E].contains($0) }
-        // Section 2: a URI contains only these characters. "#" begins a fragment.
+        // Section 2: a URI contains none of these characters; "#" begins a fragment.
         let excluded = Set("\"#<>\\^`{|}".utf8)
         let isURI = text.utf8.allSatisfy { (0x21...0x7E).contains($0) && !excluded.contains($0) }
         guard isScheme, isURI, text.utf8.count <= 2048, scheme.utf8.count + 1 < text.utf8.count else {

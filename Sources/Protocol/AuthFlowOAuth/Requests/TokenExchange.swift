@@ -30,7 +30,7 @@ public struct TokenExchange: Sendable, Hashable {
     public var actorToken: Secret?
     /// `actor_token_type`.
     public var actorTokenType: TokenType?
-    /// `requested_token_type`; nil to leave it to the provider.
+    /// `requested_token_type`; nil to omit it: the issued token must then be an access token.
     public var requestedTokenType: TokenType?
     /// `audience`: the logical names of the target services.
     public var audience: [String]

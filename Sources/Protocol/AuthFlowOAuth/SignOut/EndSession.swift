@@ -32,7 +32,7 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
         }
     }
 
-    /// The error in a post-logout redirect; nil when the redirect is valid (rows 61 and 62 of the conformance tests).
+    /// The error in a post-logout redirect; nil when the redirect is valid (rows 61 and 62 of docs/conformance.md).
     private func fault(of callback: String) -> String? {
         guard !callback.isIdentical(to: redirectURI) else { return "the post-logout redirect has no state" }
         guard let response = RedirectResponse.encoded(in: callback, at: redirectURI, .query),

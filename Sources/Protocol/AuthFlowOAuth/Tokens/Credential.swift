@@ -113,7 +113,7 @@ extension Credential {
     }
 
     /// Decodes the stored form that ``json`` returned.
-    /// - Returns: The credential; nil when a member is missing.
+    /// - Returns: The credential; nil when a required member is missing, or the identity or the DPoP key is invalid.
     package init?(_ json: JSON) {
         guard let accessToken = json["access_token"]?.string, let tokenType = json["token_type"]?.string,
             let signedInAt = json["signed_in_at"]?.number, let scopes = json["scopes"]?.strings

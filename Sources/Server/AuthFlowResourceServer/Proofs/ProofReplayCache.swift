@@ -30,7 +30,7 @@ public protocol ProofReplayCache: Sendable {
 /// A replay cache in memory, for an API that runs in a single process.
 ///
 /// It has two generations, each of which covers one window: a proof is stored for at least one window, and removed
-/// together with its generation. If the clock is set back, both are retained until the clock reaches the end of their
+/// together with its generation. If the clock is set back, both generations are retained until the clock reaches the end of their
 /// windows, because their proofs will be valid again. If the clock was ahead only briefly, the proofs from
 /// before the jump have already been removed.
 public final class MemoryReplayCache: ProofReplayCache {

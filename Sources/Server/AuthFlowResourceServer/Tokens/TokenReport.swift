@@ -36,7 +36,7 @@ package struct TokenReport: Sendable {
             case .form: "RFC 6750 section 2.1"
             case .issuer, .audience, .signature: "RFC 9068 section 4"
             case .header: "RFC 9068 section 4, RFC 8725 section 3.11"
-            case .lifetime: "RFC 7519 sections 4.1.4 to 4.1.6"
+            case .lifetime: "RFC 7519 sections 4.1.4 and 4.1.5"
             case .claims: "RFC 9068 section 2.2"
             case .introspection: "RFC 7662 section 2.2"
             case .binding: "RFC 9449 section 6, RFC 8705 section 3"

@@ -7,7 +7,7 @@ public struct TrustedIssuer: Sendable {
         /// `at+jwt` (RFC 9068 section 2.1): an ID Token cannot be used as an access token.
         case accessToken
         /// `at+jwt`, `JWT` or no type: Entra, Keycloak and older servers issue such tokens. A token with claims that
-        /// only ID Tokens have (`nonce`, `at_hash`, `c_hash`, `s_hash`, or `azp` equal to its audience) is rejected. An
+        /// only ID Tokens have (`at_hash`, `c_hash`, `s_hash`, `azp` equal to its audience, `nonce` unless `typ` is Bearer or DPoP) is rejected. An
         /// ID Token without these claims would be accepted if its client had the API's audience as its `client_id`, so
         /// never register such a client.
         case riskyAnyJWT

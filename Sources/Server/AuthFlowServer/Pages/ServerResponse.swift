@@ -29,7 +29,7 @@ enum ServerResponse {
         return TransportResponse(head: head, body: body)
     }
 
-    /// The response if too many requests are in progress.
+    /// The response when too many requests are in progress.
     static func tooMany() -> TransportResponse {
         var response = plain(.serviceUnavailable)
         response.head.headerFields[.retryAfter] = "2"

@@ -8,7 +8,7 @@ extension SessionServer {
     /// 1.0 section 2.5).
     /// - Parameter body: The form.
     func endSessions(_ body: String, at provider: ProviderSessions) async -> TransportResponse {
-        // Section 2.8: "If the logout request is not valid or the logout failed, the RP MUST respond with HTTP 400 Bad Request."
+        // Section 2.8: "If the logout request was invalid or the logout failed, the RP MUST respond with HTTP 400 Bad Request."
         func refused(_ reason: String) -> TransportResponse {
             ServerResponse.json(.badRequest, ["error": "invalid_request", "error_description": .string(reason)])
         }

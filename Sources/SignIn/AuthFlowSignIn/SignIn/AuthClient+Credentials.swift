@@ -5,7 +5,8 @@ extension AuthClient {
     /// The stored credential, or a newer one that could not be stored, even if its access token has expired; nil when
     /// no user is signed in.
     /// - Parameter account: The subject of an account, or its issuer and subject, separated by a space; default: the account in the options.
-    /// - Throws: ``AuthError`` with `storage_failed`, or `invalid_configuration` when several accounts have the subject, at different issuers.
+    /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable`; `invalid_configuration` when several accounts have the
+    ///   subject at different issuers.
     public func credential(account: String? = nil) async throws -> Credential? {
         let (accounts, name) = (try await current().accounts(), account ?? options.account)
         try accounts.requireUnambiguous(name)
@@ -34,7 +35,7 @@ extension AuthClient {
     /// Makes an account the current account, in this process and in all others.
     /// - Parameter name: The subject of an account that is signed in, or its issuer and subject, separated by a space.
     /// - Throws: ``AuthError`` with `login_required` when the account is not signed in, `invalid_configuration` when several accounts have the
-    ///   subject, at different issuers.
+    ///   subject, at different issuers; `storage_failed` or `credential_unusable`.
     public func selectAccount(_ name: String) async throws {
         try await current().change { accounts in
             guard let entry = accounts.entry(name) else {
@@ -173,7 +174,8 @@ extension AuthClient {
     /// - Parameters:
     ///   - token: The token; default: the signed-in user's access token.
     ///   - typeHint: `token_type_hint`: the type of the token; default: `access_token`.
-    /// - Throws: The same errors as ``OAuthClient/introspect(_:typeHint:)``.
+    /// - Throws: The same errors as ``OAuthClient/introspect(_:typeHint:)`` and, without a token, as
+    ///   ``freshTokens(account:)``; ``AuthError`` with `login_required` when a stored token is bound to other endpoints.
     public func introspect(_ token: Secret? = nil, typeHint: String? = "access_token") async throws -> JSON {
         if let token {
             try await requireBinding(ofStored: [token], with: \ProviderMetadata.introspectionEndpoint)

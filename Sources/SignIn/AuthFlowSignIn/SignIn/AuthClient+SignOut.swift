@@ -98,7 +98,7 @@ extension AuthClient {
     ///   - revokingTokens: Whether to revoke the tokens; default: true.
     ///   - endingSession: Whether to show the provider's sign-out page; default: false. The timeout for its redirect is
     ///     at most 30 seconds.
-    /// - Throws: ``AuthError`` with `storage_failed` when the credential could not be removed; `CancellationError`.
+    /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable` when the credential could not be removed; `CancellationError`.
     public func signOut(revokingTokens: Bool = true, endingSession: Bool = false) async throws -> SignOut {
         let reporter = reporter()
         let (removed, revocation) = try await credentials.unfinished.finish {

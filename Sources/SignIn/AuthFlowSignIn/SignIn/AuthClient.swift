@@ -48,7 +48,7 @@ public final class AuthClient: Sendable {
         /// last. Sign-ins of other users are rejected.
         public var account: String?
 
-        /// The timeout of a sign-in, including the user's interaction; default: five minutes. A device flow may take as
+        /// The timeout of a sign-in until the redirect arrives, including the user's interaction; default: five minutes. A device flow may take as
         /// long as its code is valid.
         public var timeout = Duration.seconds(300)
 
@@ -121,7 +121,7 @@ public final class AuthClient: Sendable {
         self.alwaysCurrent = methods.withoutUser?.owner == nil ? fixed : nil
     }
 
-    /// The credential of this client; if it depends on another sign-in, the credential for the user who is signed in there
+    /// The credential of this client; if its tokens depend on another sign-in, the credential for the user who is signed in there
     /// now.
     /// - Parameter resource: For a machine-to-machine client, a resource for which it obtains separate tokens; default: the options' resource.
     func current(for resource: String? = nil) async throws -> ManagedCredential {
@@ -342,7 +342,7 @@ public final class AuthClient: Sendable {
 
     /// Checks that the store can be read and locked, and rewrites the record if it exists.
     /// - Returns: Whether the record was written.
-    /// - Throws: ``AuthError`` with `storage_failed`.
+    /// - Throws: ``AuthError`` with `storage_failed`, `lease_busy`, or `credential_unusable` when the record cannot be read.
     package func checkStore() async throws -> Bool { try await current().probe(writing: true) }
 
     /// Accepts a redirect that did not arrive through the user agent: the URL that an app was

@@ -12,7 +12,7 @@ import AuthFlowOAuth
 /// 5. exchange the code for tokens (`Authorization/CodeExchange.swift`, `Client/TokenRequest.swift`);
 /// 6. validate the tokens and identify the user (`Client/TokenValidation.swift`,
 ///    `IDToken/IDTokenValidation.swift`);
-/// 7. store the credential (`AuthFlowCredentials/ManagedCredential+Record.swift`).
+/// 7. store the credential (`AuthFlowCredentials/ManagedCredential+SignIn.swift`).
 struct AuthorizationCodeSignIn: Sendable {
     let client: OAuthClient
     let reporter: FlowReporter

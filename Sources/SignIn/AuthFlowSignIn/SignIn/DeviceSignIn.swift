@@ -6,7 +6,7 @@ public import AuthFlowOAuth
 /// 2. request a code (`Grants/DeviceAuthorization.swift`) and show it (`SignIn/DevicePresenter.swift`);
 /// 3. poll for the tokens until the user has decided (`Grants/DevicePolling.swift`);
 /// 4. validate the tokens and identify the user (`Client/TokenValidation.swift`);
-/// 5. store the credential (`AuthFlowCredentials/CredentialManager.swift`).
+/// 5. store the credential (`AuthFlowCredentials/ManagedCredential+SignIn.swift`).
 struct DeviceSignIn: Sendable {
     let client: OAuthClient
     let reporter: FlowReporter

@@ -12,8 +12,8 @@ public struct SignIn: Sendable {
     /// The error if the credential could not be stored. The sign-in is valid, but only in this process.
     public internal(set) var storageError: AuthError?
 
-    /// The error if the credential could not be shared with the other apps of a group as configured. The sign-in is valid and
-    /// stored, but the other apps cannot use it.
+    /// The error if the credential could not be shared with the other apps of a group as configured. The sign-in is valid,
+    /// but the other apps cannot use it.
     public internal(set) var sharingError: AuthError?
 
     /// The user who signed in; nil when the provider does not identify the user: plain OAuth 2.0 has no ID Token.

@@ -26,7 +26,7 @@ public struct WebFinger: Sendable {
     /// metadata must name this issuer.
     /// - Parameter identifier: An e-mail address or `acct:` URI, a host name, or an `https` URL.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the identifier has none of these forms, `discovery_failed` when no
-    ///   server returns an issuer for it, `temporarily_unavailable`, or a network error code.
+    ///   server returns an issuer for it, `invalid_response` when the response is not JSON, `temporarily_unavailable`, or a network error code.
     public func issuer(of identifier: String) async throws -> String {
         let (resource, origin) = try Self.normalized(identifier)
         var address = FormParameters()
@@ -77,7 +77,7 @@ public struct WebFinger: Sendable {
         guard endpoint.mayReferTo(found) else {
             throw AuthError(
                 .discoveryFailed,
-                "\(endpoint) names the provider \(found.origin), a loopback or private address. A public server must not refer to such an address."
+                "\(endpoint) names the provider \(found.origin), which it must not refer to: the address is more local than its own, or the connection would no longer be encrypted."
             )
         }
         return found.url

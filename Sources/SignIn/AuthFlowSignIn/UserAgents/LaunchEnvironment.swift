@@ -85,7 +85,7 @@ public struct LaunchEnvironment: Sendable {
         case none(because: String)
     }
 
-    /// The command that opens a browser: the command in `BROWSER`, or the system's launcher if a display is available.
+    /// The command that opens a browser: on Linux, the command in `BROWSER`; otherwise, the system's launcher if a display is available.
     public var browser: Browser {
         guard mayOpenBrowser else { return .none(because: "opening a browser is disabled") }
         if wantsPrivateWindow { return privateBrowser }

@@ -33,7 +33,8 @@ public protocol UserAgent: Sendable {
     /// - Parameters:
     ///   - options: The redirect to expect.
     ///   - body: The rest of the sign-in.
-    /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when no redirect can be received, before any
+    /// - Throws: ``AuthError`` with `port_busy`, `unsupported`, `invalid_configuration` or `user_agent_failed` when no redirect can be
+    ///   received, before any
     ///   page is shown; and any error that `body` throws.
     func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,

@@ -40,7 +40,7 @@ public struct ProviderConformance: Sendable {
     }
 
     /// Runs every check. Both clients are signed out afterward.
-    /// - Throws: ``ConformanceFailure`` for the first rule that is violated, or the error of a failed sign-in.
+    /// - Throws: ``ConformanceFailure`` for the first rule that is violated, or the error of a failed sign-in or other request.
     public func run() async throws {
         try require((try? Endpoint(adapter.issuer)) != nil, "The issuer must be an https URL (RFC 8414 section 2).")
         try propagatesErrors()
@@ -128,7 +128,7 @@ public struct ProviderConformance: Sendable {
         }
     }
 
-    /// The userinfo response; nil when the provider has no userinfo endpoint.
+    /// The userinfo response; nil when it is unsupported, for example without a userinfo endpoint.
     private func userInfo(_ client: AuthClient) async throws -> JSON? {
         do {
             return try await client.userInfo()

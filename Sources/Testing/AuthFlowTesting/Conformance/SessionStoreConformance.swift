@@ -15,7 +15,7 @@ public struct SessionStoreConformance: Sendable {
     }
 
     /// Runs every check.
-    /// - Throws: ``ConformanceFailure`` for the first rule that is violated.
+    /// - Throws: ``ConformanceFailure`` for the first rule that is violated, or any error that the store or `wait` throws.
     public func run() async throws {
         try await TokenStoreConformance(store: store).run()
         try await expiresRecords()

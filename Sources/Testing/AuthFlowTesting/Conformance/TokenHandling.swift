@@ -144,7 +144,7 @@ struct TokenHandling {
     }
 }
 
-/// The requests that wait for each other.
+/// The state that lets the first request wait for the second.
 final class Meeting: Sendable {
     fileprivate let arrivals = Mutex(0)
     fileprivate let second = AsyncStream<Void>.makeStream()

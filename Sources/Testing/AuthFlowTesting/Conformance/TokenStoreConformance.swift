@@ -14,7 +14,7 @@ public struct TokenStoreConformance: Sendable {
     }
 
     /// Runs every check.
-    /// - Throws: ``ConformanceFailure`` for the first rule that is violated.
+    /// - Throws: ``ConformanceFailure`` for the first rule that is violated, or any error that the store throws.
     public func run() async throws {
         try await storesRecords()
         try await preservesTheRecordWhileSpaceIsReserved()

@@ -31,7 +31,7 @@ public struct EmulatedEncryption: Sendable {
     }
 
     /// Encrypts text.
-    /// - Throws: `AuthError` with `unsupported` when the key or an algorithm cannot be used.
+    /// - Throws: `AuthError` with `unsupported` when the key cannot be used; `CryptoKitError` when the key does not support the algorithm.
     public func encrypted(_ plain: String) throws -> String {
         guard let key = EncryptionKey(key) else {
             throw AuthError(.unsupported, "The emulator cannot encrypt to this key.")

@@ -15,7 +15,7 @@ public struct EmulatorKeys: Sendable {
 
     /// Generating an RSA key takes noticeable time in a test run, so it is generated only once per process.
     private static let sharedRSA = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
-    /// The RSA key of ``decoys()``, which is published but never used to sign.
+    /// The RSA key of ``decoys()``.
     private static let decoyRSA = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
 
     /// Generates keys.
@@ -116,7 +116,7 @@ public struct EmulatorKeys: Sendable {
         Array(try rsa.signature(for: digest, padding: padding).rawRepresentation)
     }
 
-    /// The left half of a hash, for `at_hash` and `c_hash` (OIDC Core section 3.1.3.8).
+    /// The left half of a hash, for `at_hash` and `c_hash` (OIDC Core sections 3.1.3.8 and 3.3.2.11).
     static func halfHash(_ text: String, for algorithm: SignatureAlgorithm) -> String {
         let bytes = Array(text.utf8)
         let digest: [UInt8] =

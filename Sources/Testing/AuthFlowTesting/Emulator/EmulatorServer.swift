@@ -8,7 +8,7 @@ public enum EmulatorServer {
     ///   - port: The port; nil for any free port.
     ///   - makeEmulator: Creates the emulator for the given origin.
     ///   - body: The work to do while the server runs.
-    /// - Throws: ``/AuthFlow/AuthError`` with `port_busy` when the port is in use; any error that the closures throw.
+    /// - Throws: ``/AuthFlow/AuthError`` with `port_busy` or `user_agent_failed` when the server cannot be opened; any error that the closures throw.
     public static func run<Emulator: ProviderEmulator, Return: Sendable>(
         port: Int? = nil,
         _ makeEmulator: (_ origin: String) throws -> Emulator,

@@ -60,7 +60,7 @@ extension OIDCEmulator {
     /// - Parameters:
     ///   - url: The URL of the request.
     ///   - username: The name of one of the emulator's users.
-    /// - Returns: The redirect with the authorization response.
+    /// - Returns: The redirect with the authorization response; empty for the response mode `form_post`.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when there is no such client or user.
     public func redirect(for url: String, as username: String) throws -> String {
         let query = parameters(ofRequestAt: url)

@@ -54,7 +54,7 @@ extension OIDCEmulator {
     /// Changes the nonce, so that the previous one is rejected.
     public func changeDPoPNonce() { state.withLock { $0.nonceNumber += 1 } }
 
-    /// The token endpoint's response to a proof that it rejects.
+    /// The response of the token endpoint or the PAR endpoint to a missing or rejected proof.
     func refusal(_ error: String, _ description: String) -> TransportResponse {
         var response = TransportResponse.json(
             ["error": .string(error), "error_description": .string(description)],

@@ -19,7 +19,7 @@ public struct NativeSSOSettings: Sendable {
     public var unknownSecretError = "invalid_request"
     /// Computes the `ds_hash` of ID Tokens from their device secret; nil to omit it.
     public var secretHash: @Sendable (String) -> String? = { OIDCEmulator.secretHash($0) }
-    /// Whether ID Tokens issued in an exchange contain the nonce of the sign-in.
+    /// Whether ID Tokens issued in an exchange, and refreshed ID Tokens, contain the nonce of the sign-in.
     public var repeatsNonce = false
 
     /// Creates settings.
@@ -41,7 +41,7 @@ extension OIDCEmulator {
     /// The valid device secrets.
     public var deviceSecrets: [String] { Array(state.withLock { $0.deviceSecrets.keys }) }
 
-    /// Issues a device secret and a session for a grant that has all required scopes; returns nil for any other grant.
+    /// Issues a device secret and a session for a grant that has all required scopes; returns nil for any other grant, or if native SSO is disabled.
     func deviceSecret(for grant: inout Grant) -> String? {
         guard settings.nativeSSO != nil, Set(["openid", "device_sso", "offline_access"]).isSubset(of: grant.scopes)
         else {

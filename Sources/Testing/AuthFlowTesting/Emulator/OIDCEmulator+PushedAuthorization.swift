@@ -17,7 +17,7 @@ extension OIDCEmulator {
         func refuse(_ error: String, _ description: String) -> TransportResponse {
             .json(["error": .string(error), "error_description": .string(description)], status: .badRequest)
         }
-        // RFC 9126 section 2.1: "The request_uri parameter ... MUST NOT be provided".
+        // RFC 9126 section 2.1: "The request_uri authorization request parameter ... MUST NOT be provided".
         guard form["request_uri"] == nil else {
             return refuse("invalid_request", "request_uri is not allowed at this endpoint")
         }
@@ -78,7 +78,7 @@ extension OIDCEmulator {
             else {
                 return .page(
                     "No such request",
-                    "<p>The request is unknown, has expired, or has already been used.</p>",
+                    "<p>The request is unknown, has expired, has already been used, or belongs to another client.</p>",
                     status: .badRequest
                 )
             }

@@ -8,7 +8,7 @@ extension OIDCEmulator {
         public var fault: EmulatorFault?
         /// The signature algorithm of ID Tokens. HMAC algorithms use the client's secret.
         public var signingAlgorithm = SignatureAlgorithm.es256
-        /// The lifetime of access tokens, in seconds.
+        /// The stated lifetime of access tokens (`expires_in`), in seconds. The provider itself also accepts expired tokens.
         public var accessTokenLifetime: Int64 = 3600
         /// The rotation policy for refresh tokens.
         public var refreshPolicy = RefreshPolicy.rotating(leeway: 0)
@@ -58,7 +58,7 @@ extension OIDCEmulator {
     /// Revokes every access token. Refresh tokens stay valid.
     public func revokeAccessTokens() { state.withLock { $0.accessTokens = [:] } }
 
-    /// Ends every session, as an administrator would, so no refresh token stays valid.
+    /// Revokes every refresh token. Browser sessions and device secrets stay valid.
     public func endSessions() { state.withLock { $0.refreshTokens = [:] } }
 
     /// The requests that the emulator has received, oldest first.

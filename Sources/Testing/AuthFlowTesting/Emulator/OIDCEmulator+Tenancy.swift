@@ -17,7 +17,7 @@ extension OIDCEmulator {
             self.tenant = tenant
         }
 
-        /// The issuer of the tokens.
+        /// The issuer of the ID Tokens.
         var issuer: String {
             guard let open = template.firstIndex(of: "{"), let close = template.firstIndex(of: "}") else {
                 return template
@@ -26,7 +26,7 @@ extension OIDCEmulator {
         }
     }
 
-    /// The multi-tenancy settings, if each tenant's tokens have a separate issuer; nil (the default) if all tokens have the
+    /// The multi-tenancy settings, if each tenant's ID Tokens have a separate issuer; nil (the default) if all tokens have the
     /// provider's issuer.
     public var tenancy: Tenancy? {
         get { state.withLock { $0.tenancy } }

@@ -36,7 +36,7 @@ import Synchronization
         self.state = Mutex(State(keys: try EmulatorKeys(), clients: clients))
     }
 
-    /// Replaces the signing keys with new keys.
+    /// Replaces the signing keys with new keys. Without `keepsKeyIDs`, the RSA key gets only a new key ID.
     /// - Parameter keepsKeyIDs: Whether the new keys reuse the key IDs of the old keys, as in an incorrect rotation; default:
     ///   false.
     public func rotateKeys(keepsKeyIDs: Bool = false) throws {

@@ -2,7 +2,7 @@ public import AuthFlow
 public import AuthFlowEssentials
 import Synchronization
 
-/// Virtual time that advances immediately, but only when a task waits. Use it to test operations that take minutes.
+/// Virtual time that advances only when a task waits, and then immediately, or by ``advance(by:)``. Use it to test operations that take minutes.
 ///
 /// Pass ``host`` to the client and ``now`` to the emulator. Waits complete immediately and advance the time by their
 /// duration; deadlines, which are sleeps with a tolerance, are never reached.
@@ -11,7 +11,7 @@ public final class VirtualTime: Sendable {
     private let start: Date
     private let drift: Double
 
-    /// Creates a virtual time.
+    /// Creates virtual time.
     /// - Parameters:
     ///   - start: The initial wall-clock time.
     ///   - drift: The speed of the client's timers relative to the emulator's: at 1.1, waits complete after ten

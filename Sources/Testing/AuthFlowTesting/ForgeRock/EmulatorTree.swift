@@ -24,7 +24,7 @@ public struct EmulatorTree: Sendable {
         case proceed
         /// Shows the same page again.
         case repeatNode
-        /// The tree fails.
+        /// Fails the tree with a message.
         case fail(String)
     }
 

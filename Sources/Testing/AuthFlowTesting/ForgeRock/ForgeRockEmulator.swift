@@ -204,7 +204,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
             guard query["csrf"] == token else { return .page("Bad request", "", status: .badRequest) }
             guard query["decision"] == "allow" else { return oauth.refusedCode(query, client, "access_denied") }
         }
-        // The tree that created the session determines the `acr`, regardless of the request.
+        // The `acr` is the first requested value that is mapped to the tree that created the session, otherwise 0.
         let given = asked.first { settings.acrToTree[$0] == session.tree } ?? "0"
         return oauth.grantedCode(query, client, userIndex: session.userIndex, began: session.began, acr: given)
     }

@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowEssentials
 import Synchronization
 
-// The part of the REST API that sign-in and sign-out need.
+// The part of the REST API that sign-in, sign-out and the sample need.
 
 extension GitHubEmulator {
     private static let versions = ["2022-11-28", "2026-03-10"]

@@ -2,8 +2,8 @@ public import AuthFlow
 public import AuthFlowEssentials
 import Synchronization
 
-/// A GitHub emulator for testing and development: sign-in, consent, tokens in three formats, the device flow, and
-/// the few REST API calls that sign-in and sign-out need.
+/// A GitHub emulator for testing and development: sign-in, consent, token responses in three formats, the device flow, and
+/// the few REST API calls that sign-in, sign-out and the sample need.
 ///
 /// It behaves as GitHub's documentation describes, including its deviations from the standards: errors with status 200, comma-separated
 /// scopes without implied scopes, and no ID Token. With the origin `https://github.com`, its API is at
@@ -32,7 +32,7 @@ public final class GitHubEmulator: ProviderEmulator {
     public struct App: Sendable {
         /// The kind of app, which determines the kind of its tokens.
         public enum Kind: Sendable, Hashable {
-            /// Tokens have scopes and do not expire.
+            /// Tokens have scopes and expire only if the app requests `offline_access`.
             case oauthApp
             /// Tokens have scopes, expire and can be refreshed.
             case expiringOAuthApp
@@ -85,9 +85,9 @@ public final class GitHubEmulator: ProviderEmulator {
     public struct Settings: Sendable {
         /// The fault to inject; nil for none.
         public var fault: EmulatorFault?
-        /// The format of all responses; nil for the requested format.
+        /// The format of the responses of the OAuth endpoints; nil for the requested format.
         public var format: Format?
-        /// The HTTP status of error responses.
+        /// The HTTP status of the OAuth endpoints' error responses.
         public var errorStatus = 200
         /// Whether the device flow is supported; old Enterprise Servers do not support it.
         public var hasDeviceFlow = true
@@ -113,7 +113,7 @@ public final class GitHubEmulator: ProviderEmulator {
     /// The requests that the emulator has received, as `METHOD /path`, oldest first.
     public var requests: [String] { receivedRequests.map { "\($0.request.method) \($0.path)" } }
 
-    /// The valid access tokens.
+    /// The access tokens that have not been revoked, including expired ones.
     public var accessTokens: [String] { Array(state.withLock { $0.tokens.keys }) }
 
     /// The origin of the emulator's pages and OAuth endpoints.

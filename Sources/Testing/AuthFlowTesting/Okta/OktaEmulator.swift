@@ -110,7 +110,7 @@ public final class OktaEmulator: ProviderEmulator {
     public func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         let target = request.path ?? "/"
         let path = String(target.prefix { $0 != "?" })
-        // The org server's endpoints are not below its issuer, which has no path.
+        // The org server's endpoints are below /oauth2, although its issuer has no path.
         let isCustom = path.hasPrefix("/oauth2/default/")
         let isPage = ["/login", "/consent", "/device", "/activate"].contains(path)
         let prefix = isCustom ? "/oauth2/default" : path.hasPrefix("/oauth2/v1/") ? "/oauth2" : ""

@@ -100,7 +100,11 @@ extension ProtectedResourceEmulator {
             let document = try? await ClientMetadataDocument.fetch(client.id, transport: documents)
             guard document?.json["redirect_uris"]?.strings?.contains(redirectURI) == true else {
                 return .json(
-                    ["error": "invalid_client", "error_description": "There is no document at the client_id."],
+                    [
+                        "error": "invalid_client",
+                        "error_description":
+                            "The document at the client_id cannot be used, or does not contain the redirect_uri.",
+                    ],
                     status: .badRequest
                 )
             }

@@ -51,7 +51,7 @@ extension ProtectedResourceEmulator {
 
     // MARK: Tokens
 
-    /// The 401 or 403 response to a request whose token is invalid or insufficient; nil when the token is accepted.
+    /// The response (401, 403 or 410) to a request whose token is invalid or insufficient; nil when the token is accepted.
     private func refusal(_ received: ReceivedRequest, _ isCall: Bool, _ settings: ResourceSettings)
         -> TransportResponse?
     {
@@ -188,7 +188,7 @@ extension ProtectedResourceEmulator {
     {
         let fields = received.request.headerFields
         guard message["method"]?.string != "initialize" else {
-            expect(fields[Self.session] == nil, "an initialize with a session")
+            expect(fields[Self.session] == nil, "an initialize request with a session")
             let asked = message["params"]?["protocolVersion"]?.string ?? "2025-11-25"
             var response = TransportResponse.json([
                 "jsonrpc": "2.0", "id": message["id"] ?? .null,

@@ -58,10 +58,10 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     /// The scopes of each authorization request so far.
     public var authorizations: [[String]] { state.withLock { $0.authorizations } }
 
-    /// The number of registered clients.
+    /// The number of registrations so far.
     public var registrations: Int { state.withLock { $0.registrations } }
 
-    /// The number of refresh token uses, and the number of reuses among them.
+    /// The number of first uses of refresh tokens, and the number of reuses.
     public var refreshes: (used: Int, reused: Int) { state.withLock { ($0.refreshes, $0.reuses) } }
 
     public var origins: [String] { [origin] }
@@ -70,7 +70,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         var requests: [String] = []
         var violations: [String] = []
         var authorizations: [[String]] = []
-        /// `acr_values` of the last authorization request with `max_age`.
+        /// `acr_values` of the last authorization request; nil if it had no `max_age`.
         var requestedACR: String?
         var registrations = 0
         var refreshes = 0

@@ -40,7 +40,7 @@ public struct ResourceSettings: Sendable {
     public enum DPoP: Sendable, Hashable {
         /// Tokens are not bound.
         case none
-        /// The resource and the authorization server support DPoP, and the resource requires it.
+        /// The resource and the authorization server require DPoP.
         case required
         /// The resource and the authorization server also require a nonce.
         case requiredWithNonce
@@ -50,7 +50,7 @@ public struct ResourceSettings: Sendable {
     public var endpoint = "/mcp"
     /// Whether a challenge contains the URL of the protected resource metadata.
     public var challengeNamesMetadata = true
-    /// Whether a 401 response contains a challenge.
+    /// Whether a 401 or 403 response contains a challenge.
     public var challenges = true
     /// The location of the protected resource metadata.
     public var metadataPlace = MetadataPlace.path

@@ -104,7 +104,7 @@ struct ConfigCommand: AsyncParsableCommand {
         private var failure: AuthError?
         private var messages: Set<String> = []
 
-        /// Checks a part of the file and prints the result.
+        /// Checks a part of the file and prints the result; errors with a position are only collected.
         /// - Parameter body: Performs the check, and returns a remark to print with the result, if any.
         mutating func check(_ name: String, _ body: () throws -> String?) throws {
             do {

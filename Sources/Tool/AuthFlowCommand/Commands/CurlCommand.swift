@@ -11,7 +11,7 @@ struct CurlCommand: AsyncParsableCommand {
             The token is restricted to the resource, is sent only in the Authorization header field, is not sent after a redirect, and does not appear in the process \
             list. With --profile and a URL at one of the profile's "api_origins", it is the profile's own token, unless you have signed in to that resource, or to one at a parent path, \
             with "authflow login --profile NAME URL". Exit status 4 means that a login is needed, and 1 that \
-            the response status is 400 or above.
+            the response has another status of 400 or above.
             """
     )
 

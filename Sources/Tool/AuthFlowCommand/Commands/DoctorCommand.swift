@@ -16,7 +16,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
     @Flag(
         help:
-            "Fix problems on this machine: a configuration file that other users can write to, and a URI scheme whose handler is not this program."
+            "Fix problems on this machine: a configuration file that other users can write to, and a URI scheme that no program handles."
     )
     var fix = false
 

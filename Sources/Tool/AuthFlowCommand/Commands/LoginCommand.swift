@@ -135,7 +135,7 @@ struct LoginCommand: AsyncParsableCommand {
             let account = addAccount ? ["--add-account"] : replaceAccount ? ["--replace-account"] : []
             throw error.withAdvice(with: account, besides: noBrowser ? ["--no-browser"] : [])
         }
-        // They belong to the sign-in that this one replaces.
+        // The AWS credentials belong to the sign-in that this one replaces.
         try? await AWSKeys.remove(try choice.file().profile(choice.profile), client)
         try Report.print(
             signIn.credential,

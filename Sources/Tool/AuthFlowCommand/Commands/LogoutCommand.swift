@@ -102,7 +102,7 @@ struct LogoutCommand: AsyncParsableCommand {
     /// Checks the requirements for the provider's sign-out page: a post-logout redirect URI and a user agent.
     private func requireSignOutPage(_ client: AuthClient) async throws {
         try client.methods.createUserAgents()
-        // Without an endpoint, the sign-out reports where the user can sign out.
+        // Without an endpoint, the sign-out reports that, or where the user can sign out.
         let metadata = try? await DelayNotice().during { try await client.client.metadata() }
         try Task.checkCancellation()
         guard metadata == nil || metadata?.endSessionEndpoint != nil else { return }

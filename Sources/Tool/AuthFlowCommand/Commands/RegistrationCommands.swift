@@ -50,7 +50,7 @@ enum RegistrationCommands {
 
         /// The registrations with an issuer for the resources at an origin: the current registration, and earlier registrations
         /// that signed-in resources use.
-        /// - Parameter skipsUnreadable: Whether registrations that cannot be read are omitted.
+        /// - Parameter skipsUnreadable: Whether read errors are reported in the result; an unusable current registration always is.
         func stored(
             at issuer: String,
             for origin: String,
@@ -119,7 +119,7 @@ enum RegistrationCommands {
                 "The stored registration with \(name) cannot be read: \(error.message) If the store's key is correct, remove the registrations for \(origin) from this machine: \(command)"
         }
 
-        /// The client IDs at an issuer with which the user has signed in to a resource; nil if the resource is unknown or its record cannot be read.
+        /// The client IDs at an issuer with which the user has signed in to a resource; nil for an origin, an unknown resource or unreadable record.
         func clients(of address: String, at issuer: String, config: String?) async throws -> [String]? {
             let endpoint = try Endpoint(address, name: "URL")
             guard !Self.path(endpoint).isEmpty,
@@ -251,7 +251,7 @@ enum RegistrationCommands {
                 )
             }
             Terminal.printMessage(
-                "Registered with \(new.issuer) as \(DisplayText.sanitized(new.clientID, limit: 300)). Sign in. Run: \(choice.loginCommand)"
+                "Registered with \(new.issuer) as \(DisplayText.sanitized(new.clientID, limit: 300)). To sign in, run: \(choice.loginCommand)"
             )
             guard RegistrationCommands.isRevoked(signOut, address) else { throw ExitStatus.signedOutLocallyOnly }
         }
@@ -345,7 +345,7 @@ enum RegistrationCommands {
                 // The registration access token is needed until the server has deleted the registration.
                 if !local, let error = try await unregister(stored, context, name: "The registration") {
                     failure = failure ?? error
-                    // The sign-out removes an earlier registration that no other resource uses; it is restored, so that
+                    // The sign-out removes an earlier registration that no other resource uses; if there is no current one, it is restored, so that
                     // a later attempt can delete it at the server.
                     let redirectURI = context.redirectURI
                     if try await registrations.registration(at: stored.issuer, for: redirectURI) == nil {

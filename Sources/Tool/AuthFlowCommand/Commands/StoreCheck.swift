@@ -7,7 +7,7 @@ extension StoreCommand {
         static let configuration = CommandConfiguration(
             commandName: "check",
             abstract:
-                "Check a store that several processes share: connection, lease, write, notifications between processes, and the keys of all records.",
+                "Check a store that several processes share: connection, lease, write, notifications between processes, and the keys of the records (at most 10000).",
             discussion: """
                 It writes and removes one test record, and changes no other record. Exits with 8 when a check fails.
                 """

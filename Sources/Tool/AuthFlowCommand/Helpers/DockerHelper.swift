@@ -23,7 +23,7 @@ extension CredentialCommand {
                 switch operation {
                 case "get": try await get(input())
                 case "list": try list()
-                // The returned access token is not stored separately, and its rejection does not end the sign-in.
+                // Requested after a rejection or by "docker logout": the access token is refreshed, and the user stays signed in.
                 case "erase": try await erase(input())
                 case "store":
                     _ = try input()
@@ -84,7 +84,7 @@ extension CredentialCommand {
             }.map { ($0.choice, $0.found) }
         }
 
-        /// The names of a registry: its host, or the URL that some programs use for it (`https://index.docker.io/v1/`).
+        /// The host of a registry, with its port, which some programs give as a URL (`https://index.docker.io/v1/`); empty for other schemes.
         private static func names(_ registry: String) -> Set<String> {
             let text = registry.lowercased()
             let name = text.hasPrefix("https://") ? String(text.dropFirst(8)) : text

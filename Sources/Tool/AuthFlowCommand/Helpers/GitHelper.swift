@@ -23,7 +23,7 @@ extension CredentialCommand {
             case "get": try await get(try GitCredential.read())
             case "erase": try await erase(try GitCredential.read())
             case "capability": Terminal.result("version 0\ncapability authtype")
-            // "store" reports that the credential was accepted. gitcredentials(7): a helper must ignore operations that it does not support.
+            // "store" reports that the credential was accepted. gitcredentials(7): a helper should ignore operations that it does not support.
             default: break
             }
         }
@@ -101,7 +101,7 @@ private struct GitCredential {
     /// The lines of the response that contain the token.
     func lines(_ token: Secret, _ settings: CredentialHelperSettings.Git) throws(AuthError) -> [String] {
         guard settings.scheme == .bearer else { return ["username=\(settings.username)", "password=\(token.exposed)"] }
-        // git-credential(1): a helper must not send "authtype" unless the request contains the capability "authtype".
+        // git-credential(1): a helper should not send "authtype" unless the request contains the capability "authtype".
         guard capabilities.contains("authtype") else {
             throw AuthError(
                 .unsupported,

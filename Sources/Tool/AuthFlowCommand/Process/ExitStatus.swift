@@ -17,7 +17,7 @@ enum ExitStatus {
     static let timeout = ExitCode(6)
     static let network = ExitCode(7)
     static let storage = ExitCode(8)
-    /// A sign-out that removed the credential, but left tokens or a session at the provider.
+    /// A sign-out after which tokens or a session may remain at the provider.
     static let signedOutLocallyOnly = ExitCode(9)
     static let cancelled = ExitCode(130)
 

@@ -24,12 +24,12 @@ enum SignInAdvice {
         command.map { $0.hasSuffix(" \(option)") ? $0 : "\($0) \(option)" }
     }
 
-    /// The command that adds an account; nil for a resource, or if a specific account was selected.
+    /// The command that adds an account; nil until a profile is chosen, for a resource, or if a specific account was selected.
     static var addAccount: String? {
         chosen.withLock { $0?.addsAccount == true } ? command(adding: "--add-account") : nil
     }
 
-    /// The command that signs in after an error, with the access that a resource requires, if any; nil if the command would be too long.
+    /// The command that signs in after an error, with the access that a resource requires, if any; nil if it would be too long, or nothing is chosen.
     static func command(after error: any Error) -> String? {
         command.flatMap { extended($0, for: error) }
     }

@@ -50,7 +50,7 @@ enum Signals {
         // refresh in progress.
         for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM] { handle(number) }
         signal(SIGPIPE, SIG_IGN)
-        // Their default action would abort a refresh in progress. A program that replaces this one receives them, because execve(2) resets handlers.
+        // The default action of these signals aborts a refresh. A program that replaces this one receives them, because execve(2) resets handlers.
         for number in [SIGUSR1, SIGUSR2] {
             var before = sigaction()
             if unsafe sigaction(number, nil, &before) == 0, !isIgnored(before) { signal(number) { _ in } }

@@ -150,7 +150,7 @@ struct ConfigurationChoice {
 
     /// Reads the file.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when it does not exist,
-    ///   other users could have written it, or it is in the working directory and not trusted.
+    ///   other users could have written it, or it is in the working directory and not trusted; `storage_failed` when its trust record is damaged.
     func file() throws -> ConfigurationFile {
         // A relative path would refer to a file in the working directory, and that file would not have to be trusted.
         guard origin != .environment || path.hasPrefix("/") else {

@@ -2,7 +2,7 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowSystem
 
-/// Writes profiles to configuration files, and leaves everything else in them unchanged.
+/// Adds profiles to configuration files, and leaves everything else unchanged, except that a second profile may add `default_profile`.
 struct ConfigurationWriter {
     /// The file.
     let path: String

@@ -13,7 +13,7 @@ import AuthFlowRedis
 import AuthFlowSQLite
 import AuthFlowTerminal
 
-/// The providers, user agents and stores that a configuration can name.
+/// The providers, user agents, stores, presets and assertion sources that a configuration can name.
 enum Known {
     static let providers: [ProviderFactory] = [.oidc, .gitHub, .okta, .forgeRock]
     static let userAgents: [UserAgentFactory] = [
@@ -47,7 +47,7 @@ struct ProfileChoice: Hashable {
     var withoutFile: ClientWithoutFile?
 
     /// The profiles of the file that a command line names, for shell completion; none if the file cannot be read. The shells' completion
-    /// scripts expand the names, so a name with other characters could run a command.
+    /// scripts expand the names, so names with characters that are special in a shell are omitted.
     static func profileNames(in words: [String]) -> [String] {
         let config = zip(words, words.dropFirst()).first { ["-c", "--config"].contains($0.0) }?.1
         let names = (try? ProfileChoice(config: config).file())?.profileNames ?? []

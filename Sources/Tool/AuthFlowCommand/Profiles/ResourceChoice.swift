@@ -278,7 +278,7 @@ struct ScopeOptions: ParsableArguments {
     @Option(
         name: .customLong("scope"),
         help:
-            "With a URL: a scope to request in addition to the scopes in the challenge. With --issuer: a scope to request; default: openid, profile and email, and offline_access if the provider supports it. May be given more than once."
+            "With a URL (except in authflow token): a scope to request in addition to the scopes in the challenge. With a profile's --resource (authflow token): a scope of the token. With --issuer (authflow login): a scope to request; default: openid, profile and email, and offline_access if the provider supports it. May be given more than once."
     )
     var scopes: [String] = []
 }

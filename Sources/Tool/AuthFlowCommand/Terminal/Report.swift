@@ -91,7 +91,7 @@ extension Credential {
     /// - Parameter isRenewable: Whether the client obtains tokens without user interaction.
     func end(isRenewable: Bool = false) -> AuthError? {
         guard state(isRenewable: isRenewable) == .ended else { return nil }
-        let reason = requiresSignIn ? "the provider has rejected the refresh request" : "there is no refresh token"
+        let reason = requiresSignIn ? "it could not be refreshed" : "there is no refresh token"
         return AuthError(.loginRequired, "The access token has expired, and \(reason). Sign in again.")
     }
 

@@ -22,7 +22,7 @@ enum Terminal {
         if number == EPIPE { brokenPipe.store(true, ordering: .relaxed) }
     }
 
-    /// Whether a result was printed, in whole or in part.
+    /// Whether a text or JSON result was printed, in whole or in part; bytes for other programs do not count.
     static var hasResult: Bool { wroteResult.load(ordering: .relaxed) }
 
     private static let wroteResult = Atomic(false)
@@ -88,7 +88,7 @@ struct Progress: Sendable {
     /// Whether every event is printed in full, for troubleshooting.
     let isVerbose: Bool
     var launchEnvironment = LaunchEnvironment.current()
-    /// Whether completed steps are printed; false for an MCP bridge, because hosts display its messages as warnings.
+    /// Whether steps and choices are printed; false with `--quiet`, and for an MCP bridge, because hosts display its messages as warnings.
     var showsSteps = true
 
     /// Prints the chosen user agent or a skipped flow, with the reason.

@@ -61,7 +61,7 @@ public struct DocumentFault<Document>: Sendable {
         response { $0 = .page("Bad gateway", "<p>The server does not respond.</p>", status: .badGateway) }
     }
 
-    /// An empty body, with status 200.
+    /// An empty body, with the status of a successful response.
     public static var empty: Self { response { $0.body = [] } }
 
     /// A `Content-Type` that does not match the body.

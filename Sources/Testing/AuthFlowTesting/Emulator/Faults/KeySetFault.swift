@@ -13,7 +13,7 @@ public struct KeySetFault: Sendable {
     var rotation = Rotation.never
     /// The number of keys of each kind: one signing key, and decoys.
     var copies = 1
-    /// Whether tokens omit the ID of their signing key (`kid`).
+    /// Whether ID Tokens omit the ID of their signing key (`kid`).
     var omitsKeyIDs = false
 
     /// Changes members of the document.
@@ -28,11 +28,11 @@ public struct KeySetFault: Sendable {
 
     // MARK: Named
 
-    /// All keys are replaced just before each ID Token is signed (row 18).
+    /// All keys are replaced (the RSA key: only its ID) just before each ID Token is signed (row 18).
     public static let rotateBeforeSigning = KeySetFault(rotation: .beforeSigning)
-    /// All keys are replaced at each authorization request (row 19).
+    /// All keys are replaced (the RSA key: only its ID) at each authorization request (row 19).
     public static let rotateAtAuthorization = KeySetFault(rotation: .atAuthorization)
-    /// Neither tokens nor keys have a key ID, and the set also has encryption keys and keys on unknown curves (rows 6 and O9).
+    /// Neither ID Tokens nor signing keys have a key ID, and the set also has encryption keys and keys on unknown curves (rows 6 and O9).
     public static let withoutKeyIDs = KeySetFault(
         document: .members { $0["keys"] = .array(others + anonymous($0["keys"])) },
         omitsKeyIDs: true
@@ -43,7 +43,7 @@ public struct KeySetFault: Sendable {
         copies: 3,
         omitsKeyIDs: true
     )
-    /// Other keys with the same IDs precede and follow the valid keys (rows 81 and O7).
+    /// Other keys with the same IDs precede and follow the valid keys (row O7).
     public static let decoys = KeySetFault(copies: 3)
     /// Unusable and malformed keys together with valid keys (row O8).
     public static let unreadableKeys = members {

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// A fault in a signed authorization response (JARM). The signature is valid unless the name of the fault indicates otherwise.
+/// A fault in a signed authorization (JARM) or introspection response. The signature is valid unless the name of the fault indicates otherwise.
 public struct SignedResponseFault: Sendable {
     var claims: EmulatorFault.Change = { _ in }
     var header: EmulatorFault.Change = { _ in }
