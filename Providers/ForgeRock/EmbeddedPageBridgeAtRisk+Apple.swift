@@ -33,10 +33,10 @@ public import WebKit
         didReceive message: WKScriptMessage
     ) async -> (Any?, String?) {
         let site = message.frameInfo.securityOrigin
-        let port = site.port == 0 ? nil : site.port
+        // WebKit reports the default port of a scheme as 0.
+        let place = "\(site.`protocol`)://\(site.host)\(site.port == 0 ? "" : ":\(site.port)")"
         // A frame from another site, or another page, receives no answer.
-        guard message.frameInfo.isMainFrame, site.`protocol` == origin.scheme, site.host == origin.host,
-            port == origin.port,
+        guard message.frameInfo.isMainFrame, place == origin.origin,
             let text = message.body as? String,
             let answer = try? await responder.answer(text)
         else { return (nil, "No answer.") }

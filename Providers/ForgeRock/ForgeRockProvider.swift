@@ -88,8 +88,8 @@ extension ForgeRockProvider: ProviderAdapter {
 
     public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
         guard request.purpose == .authorization, !acrValues.isEmpty else { return }
-        // OpenID Connect Discovery section 3: when claims_parameter_supported is false, the server may ignore the
-        // claims parameter, or respond with an error.
+        // OpenID Connect Discovery section 3: when claims_parameter_supported is false, which is also the default, the server may ignore the
+        // claims parameter, or respond with an error. Metadata without the member does not show which, so the stricter request is sent.
         let supportsClaimsParameter = try await context.metadata().json["claims_parameter_supported"]?.bool != false
         guard requiresACR, supportsClaimsParameter else {
             request.parameters["acr_values"] = request.parameters["acr_values"] ?? acrValues.joined(separator: " ")

@@ -347,7 +347,7 @@ import Testing
         #expect(response == "com.example.app:/callback?\(expected)")
     }
 
-    /// Pages on which `d=1` grants the request and `d=0` denies it.
+    /// The buttons of a page, and the values sent for a denial and for an approval (nil: no button is pressed).
     @Test(
         arguments: [
             (
@@ -430,11 +430,12 @@ import Testing
         #expect(posts.withLock { $0 } == 1)
     }
 
-    @Test func removesAPasswordEchoedInAnAuthorizationErrorResponse() async throws {
+    @Test(arguments: ["wrong+wonderland", "wrong+wonderland+ung%FCltig", "wrong+wonderl%61nd"])
+    func removesAPasswordEchoedInAnAuthorizationErrorResponse(_ description: String) async throws {
         let response = try await visit { request, _ in
             request.method == .post
                 ? Self.redirect(
-                    "com.example.app:/callback?error=access_denied&error_description=wrong+wonderland&state=s"
+                    "com.example.app:/callback?error=access_denied&error_description=\(description)&state=s"
                 )
                 : Self.html(Self.signInForm)
         }

@@ -45,7 +45,7 @@ import Testing
         try await transport.send(TransportRequest(method, Endpoint(url), headerFields: fields))
     }
 
-    /// Requests a URL verbatim, because URLSession on Linux rejects IPv6 literals and normalizes paths.
+    /// Requests a target verbatim, even if it is not a valid path, with any `Host` field.
     private func getRaw(_ redirectURI: String, path: String, host: String? = nil) async throws -> String {
         let endpoint = try Endpoint(redirectURI)
         let text = "GET \(path) HTTP/1.1\r\nHost: \(host ?? endpoint.authority)\r\nConnection: close\r\n\r\n"

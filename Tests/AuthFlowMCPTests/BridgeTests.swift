@@ -101,7 +101,9 @@ import Glibc
         ("Unknown property session_name", false, false),
         ("Invalid params: session_date must be a date", true, false),
     ])
-    func a400ThatMentionsTheSessionRestartsIt(_ message: String, _ isAnswer: Bool, _ isReplaced: Bool) async throws {
+    func a400RestartsTheSessionOnlyIfTheServerDoesNotKnowIt(_ message: String, _ isAnswer: Bool, _ isReplaced: Bool)
+        async throws
+    {
         let sessions = Mutex(0)
         let transport = InProcessTransport(origin: "https://mcp.example.com") { request, body in
             let json = try JSON(parsing: body)
@@ -1070,6 +1072,17 @@ import Glibc
         }
         let answer = try await Self.answer(to: #"[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]"#, transport)
         #expect(answer["id"] == 1 && answer["error"] != nil)
+    }
+
+    /// Some servers send 5 as "5".
+    @Test func aResponseToABatchHasTheIDsOfTheRequests() async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
+            Self.json(#"[{"jsonrpc":"2.0","id":"1","result":{}}]"#)
+        }
+        let answer = try await Self.answer(to: #"[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]"#, transport)
+        #expect(answer.array?.first == ["jsonrpc": "2.0", "id": 1, "result": [:]])
+        let single = try await Self.answer(to: #"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, transport)
+        #expect(single.array?.first?["id"] == 1)
     }
 
     @Test func aBatchReceivesOnlyOneResponseToEachOfItsRequests() async throws {

@@ -180,7 +180,7 @@ import Testing
             )
             let credential = try await client.clientCredentials(scopes: ["profile"])
             #expect(!credential.tokens.accessToken.exposed.isEmpty)
-            // The first call is retried once with the nonce or time from the error response; the second call needs no
+            // The first call is retried once with the time from the error response; the second call needs no
             // retry.
             _ = try await client.clientCredentials(scopes: ["profile"])
             #expect(environment.emulator.requests.count { $0 == "POST /token" } == 3)

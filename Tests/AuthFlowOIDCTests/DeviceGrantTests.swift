@@ -389,7 +389,7 @@ import Testing
     }
 
     @Test func stopsTheDeviceGrantAtOnceWhenItIsCancelled() async throws {
-        // A clock whose sleeps never complete.
+        // With the system clock, the first poll would follow only after the interval of five seconds.
         try await EmulatorEnvironment.with(.inProcess) { environment in
             let (shown, continuation) = AsyncStream.makeStream(of: Void.self)
             let client = try environment.client(

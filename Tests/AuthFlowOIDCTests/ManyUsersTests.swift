@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    /// Delays the refresh of one user until a test releases it.
+    /// Delays the refreshes that a test selects until the test releases them.
     private struct HoldingTransport: HTTPTransport {
         let base: any HTTPTransport
         let held: @Sendable (String) async -> Void

@@ -11,7 +11,7 @@ import Synchronization
 import Testing
 
 /// A server like Mastodon's: OAuth 2.0 with authorization server metadata (RFC 8414), no OpenID
-/// Connect, and endpoints below /oauth.
+/// Connect, and the userinfo endpoint below /oauth.
 private struct PlainServer: ProviderEmulator {
     let base: OIDCEmulator
     var origins: [String] { base.origins }

@@ -201,7 +201,7 @@ import Testing
         )
     }
 
-    @Test func reportsAnEndpointWithoutTLSAsSuch() async throws {
+    @Test func reportsThatAnEndpointIsNotAnHTTPSURL() async throws {
         let environment = try environment()
         environment.emulator.fault = .metadata(.member("token_endpoint", "http://id.example.com/token"))
         let thrown = await #expect(throws: AuthError.self) { try await environment.client().signIn() }

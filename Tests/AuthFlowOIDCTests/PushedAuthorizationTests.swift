@@ -367,6 +367,19 @@ import Testing
             isExact: true,
             requested: [["type": "payment", "limit": .double(100)]]
         ),
+        Grant(
+            testDescription: "the same elements in a different order",
+            granted: [["type": "payment", "actions": ["read", "write"]], ["type": "payment", "actions": ["read"]]],
+            isCovered: true,
+            isExact: true,
+            requested: [["type": "payment", "actions": ["read"]], ["type": "payment", "actions": ["read", "write"]]]
+        ),
+        Grant(
+            testDescription: "one element for two",
+            granted: [["type": "payment", "actions": ["read", "write"]], ["type": "account"]],
+            isCovered: false,
+            requested: [["type": "payment", "actions": ["read"]], ["type": "payment", "actions": ["write"]]]
+        ),
         Grant(testDescription: "fewer actions", granted: [["type": "payment", "actions": []]], isCovered: false),
         Grant(testDescription: "another type", granted: [["type": "account"]], isCovered: false),
         Grant(
@@ -409,7 +422,7 @@ import Testing
     }
 
     @Test(arguments: [["type": "payment"], [], ["payment"], [["type": ""]], [["actions": ["read"]]]] as [JSON])
-    func rejectsAuthorizationDetailsWithoutAType(_ details: JSON) async throws {
+    func rejectsMalformedAuthorizationDetails(_ details: JSON) async throws {
         var options = AuthorizationOptions()
         options.authorizationDetails = details
         let error = await #expect(throws: AuthError.self) { try await client().authorizationRequest(options) }

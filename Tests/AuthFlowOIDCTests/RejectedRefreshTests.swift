@@ -36,7 +36,7 @@ import Testing
         let calls = life.transport.calls
         let waiting = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(waiting?.code == .loginRequired)
-        // No request is retried before the user signs in.
+        // No request is sent during the backoff, and the message announces no further attempt.
         #expect(waiting?.message.contains("next attempt") == false)
         #expect(waiting?.status == 400)
         #expect(life.transport.calls == calls)
@@ -141,7 +141,7 @@ import Testing
             requests.withLock { $0 += 1 }
             return Self.response(refusal.status, refusal.error)
         }
-        // If the main access token had expired, a rejected refresh would be counted.
+        // Once the main access token has expired, an unexplained rejection leads to a refresh of the main token, which succeeds here.
         life.time.advance(age)
         for round in 1...3 {
             // The second caller receives the same error, without another request.

@@ -3,6 +3,7 @@ import AuthFlowDesktop
 import AuthFlowOIDC
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import Synchronization
 import Testing
 
@@ -67,6 +68,18 @@ import Testing
             }
             #expect(signIn.credential.identity?.displayName == "Alice Example")
         }
+    }
+
+    /// The next sign-in method is then tried.
+    @Test func aFormPostCannotBePasted() async throws {
+        let options = RedirectOptions(
+            redirectURIs: [.loopback],
+            state: Secret("s"),
+            responseMode: .formPost,
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+        await expectError(.unsupported) { try await PasteUserAgent().withRedirectSession(options) { _ in } }
     }
 
     @Test func rejectsAPastedRedirectFromAnotherIssuer() async throws {

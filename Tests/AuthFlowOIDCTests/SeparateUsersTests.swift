@@ -113,7 +113,7 @@ import Testing
 
     private struct Unreachable: Error {}
 
-    /// Calls `onKeys` before the key set is fetched.
+    /// Calls a function before the key set is fetched.
     private final class KeysTransport: HTTPTransport {
         typealias Hook = @Sendable () async throws -> Void
         private let base: any HTTPTransport

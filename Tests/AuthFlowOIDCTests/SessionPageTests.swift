@@ -191,7 +191,7 @@ import Testing
     @Test(arguments: [
         ("Vertrieb S\u{FC}d", 204), ("staff\r\nX-User: admin", 403), ("staff\n", 403), ("st\u{7F}aff", 403),
         (" staff", 403), ("staff ", 403), ("", 403),
-    ]) func forwardAuthRejectsAClaimThatIsNotTheValueOfAHeaderField(_ claim: String, _ status: Int) async throws {
+    ]) func forwardAuthRejectsAClaimThatIsNotAValidFieldValue(_ claim: String, _ status: Int) async throws {
         try await WebEnvironment.run { web in
             web.environment.emulator.fault = .idToken(.claim("team", .string(claim)))
             let (server, browser) = (try web.process(), WebBrowser())

@@ -430,7 +430,7 @@ import Testing
                 web,
                 at: server
             )
-            // The stored requirement outlives the removed session.
+            // The requirement of the options is stored with the sign-in, and the weak authentication does not meet it.
             #expect(refused.status == 403 && browser.session == nil)
             web.environment.emulator.fault = nil
             let response = try await finish(

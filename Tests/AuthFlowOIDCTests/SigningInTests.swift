@@ -130,7 +130,7 @@ import Testing
             }
             #expect(replay?.code == .invalidCallback)
             #expect(environment.emulator.requests.count { $0 == "POST /token" } == 1)
-            #expect(!"\(pending)".contains("state=z"))
+            #expect("\(pending)".contains("state=…"))
         }
     }
 
@@ -142,7 +142,7 @@ import Testing
     }
 
     @Test func sendsNewStateNonceAndCodeChallengeEveryTime() async throws {
-        // Rows I1 to I3, I6, and checklist points 1 to 4.
+        // Rows I1 and I6, and points 1, 2 and 4 of docs/security.md.
         try await EmulatorEnvironment.with(.inProcess) { environment in
             let client = try environment.client()
             var seen: Set<String> = []

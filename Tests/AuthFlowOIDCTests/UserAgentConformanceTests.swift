@@ -7,7 +7,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Every user agent passes the conformance suite for third-party user agents.
+/// The loopback, system browser and headless user agents pass the conformance suite for third-party user agents.
 @Suite struct UserAgentConformanceTests {
     @Test(arguments: ["http://127.0.0.1/callback", "http://localhost/callback"]) func loopbackUserAgentConforms(
         _ redirectURI: String

@@ -283,7 +283,7 @@ import Testing
         _ = try await client.signIn()
         let tokens = try await client.freshTokens()
         let end = try #require(tokens.expiresAt)
-        // This is within the margin before expiry, in which an access token counts as expired.
+        // This is within the margin before expiry, in which an access token is still valid but no longer fresh.
         life.time.advance(end.timeIntervalSince(life.time.now) - 30)
         gate.close()
         let other = Task { try await client.refresh() }

@@ -235,7 +235,7 @@ import Testing
         if isGood { _ = try client() } else { #expect(throws: ConfigurationError.self) { try client() } }
     }
 
-    /// Error responses from the authorization endpoint, with Okta's original texts.
+    /// Error responses from the authorization endpoint, most with Okta's original texts.
     @Test(arguments: [
         ("access_denied", "User is not assigned to the client application.", AuthError.Code.accessDenied),
         ("access_denied", "Policy evaluation failed for this request", .accessDenied),

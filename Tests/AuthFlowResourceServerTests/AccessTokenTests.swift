@@ -205,7 +205,7 @@ struct Flaw: Sendable {
         Case("an introspection response", Flaw("it is a different kind of JWT.") { $0["token_introspection"] = [:] }),
     ]
 
-    @Test(arguments: otherKinds) func riskyAnyJWTRejectsOtherKindsOfJWTsAndNamesTheClaim(_ kind: Case<Flaw>)
+    @Test(arguments: otherKinds) func riskyAnyJWTRejectsOtherKindsOfJWTsAndStatesTheReason(_ kind: Case<Flaw>)
         async throws
     {
         let environment = try ResourceServerEnvironment()

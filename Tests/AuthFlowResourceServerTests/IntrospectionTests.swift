@@ -3,7 +3,7 @@ import AuthFlowResourceServer
 import AuthFlowTesting
 import Testing
 
-/// Tokens that are not JWTs (RFC 7662).
+/// Token introspection (RFC 7662).
 @Suite struct IntrospectionTests {
     private func api(_ environment: ResourceServerEnvironment, introspectsJWTs: Bool = false) throws -> ResourceServer {
         try environment.api(issuer: {

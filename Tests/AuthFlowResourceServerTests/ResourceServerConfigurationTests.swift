@@ -31,7 +31,7 @@ import Testing
         #expect(try await api.authorize(request).subject == "alice")
     }
 
-    @Test func everySettingIsRead() async throws {
+    @Test func everySettingExceptThoseForEncryptionIsRead() async throws {
         let environment = try ResourceServerEnvironment()
         let key = Base64URL.encode([UInt8](repeating: 7, count: 32))
         let api = try api(

@@ -17,7 +17,7 @@ import Testing
             var maximumRunning = 0
         }
         let state = Mutex(State())
-        /// Blocks the requests with this text until it is signalled.
+        /// Blocks each request "block" until it is signalled.
         let gate = DispatchSemaphore(value: 0)
 
         func open(_ use: DatabaseLinkUse) throws(DatabaseFailure) -> Link {
@@ -417,7 +417,7 @@ import Testing
         for _ in 0..<3 { #expect(await Self.kind { try await database.response(to: "a") } == .unusable) }
     }
 
-    @Test(.timeLimit(.minutes(1))) func connectionsAreClosedWithTheStore() async throws {
+    @Test(.timeLimit(.minutes(1))) func connectionsAreClosedWithTheDatabase() async throws {
         let server = Server()
         try await {
             let database = server.database()

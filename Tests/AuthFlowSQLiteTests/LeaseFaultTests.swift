@@ -9,7 +9,7 @@ import Testing
 
 /// Leases whose messages are lost, delayed or duplicated.
 @Suite struct LeaseFaultTests {
-    @Test func onlySixtyFourHexadecimalDigitsAreADigest() {
+    @Test func onlySixtyFourLowercaseHexadecimalDigitsAreADigest() {
         let text = String(repeating: "0f", count: 32)
         #expect(RecordMessage.digest(ofHex: text.utf8) == [UInt8](repeating: 15, count: 32))
         for invalid in [
@@ -34,7 +34,7 @@ import Testing
         )
     }
 
-    /// A table in which a test can make writes fail, and can change the result of the first lease acquisition.
+    /// A table in which a test can make writes fail, change or delay a lease acquisition, and lose the response to a claim.
     private struct FaultyTable: RecordTable {
         let base: SQLiteRecords
         var isRefusing: FailingWrites?

@@ -302,7 +302,7 @@ import Glibc
         try SQLiteFiles.make(folder.file, "PRAGMA user_version = \(userVersion)")
         if isUsable {
             #expect(try await store().bytes(for: key) == [1])
-            // The newer program's tables remain unchanged.
+            // The version in the file remains unchanged.
             #expect(try SQLiteFiles(folder.file).number("PRAGMA user_version") == userVersion)
         } else {
             let error = await #expect(throws: AuthError.self) { try await store().bytes(for: key) }

@@ -65,7 +65,7 @@ public enum CommandHarness {
     /// - Parameter folder: The working directory.
     /// - Parameter isAlone: Whether the run counts toward the limit on concurrent runs.
     /// - Parameter onStart: Called with the process ID once the program is running.
-    /// - Parameter onTalk: Called with the output so far; returning true interrupts the program like Ctrl-C.
+    /// - Parameter onTalk: Called with the standard error so far; returning true interrupts the program like Ctrl-C.
     public static func run(
         _ arguments: [String],
         program: String = "authflow",

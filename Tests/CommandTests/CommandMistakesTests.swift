@@ -32,7 +32,7 @@ import Testing
         ("\u{201C}", "1:1", "in straight double quotes"), ("}", "1:1", "invalid syntax\n"),
         ("\"", "1:2", "ends too early\n"),
         (#"{"a": "it\'s"}"#, "1:11", "A backslash in a string must be escaped with another backslash"),
-        (#"{"a": "\u12"}"#, "1:13", "A backslash in a string must be escaped with another backslash"),
+        (#"{"a": "\u12"}"#, "1:12", "A backslash in a string must be escaped with another backslash"),
         (#"{"a": 060}"#, "1:8", "must not have leading zeros"),
         (#"{"a": 8_455}"#, "1:8", "put other values in quotes"),
         ("{\n\"a\": 12345678901234567890}", "2:6", "out of range"),

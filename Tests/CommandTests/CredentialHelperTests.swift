@@ -9,7 +9,7 @@ import Testing
 
 /// Tokens for other programs. `Tests/Interop/helpers.sh` tests the credential helpers with real programs.
 @Suite struct CredentialHelperTests {
-    /// Signs in, and runs `body` with a function that runs the tool.
+    /// Runs `body` with a provider and a function that runs the tool. Nobody is signed in yet.
     private func signedIn(
         _ changes: [String: String?] = [:],
         _ body: (
@@ -479,7 +479,7 @@ import Testing
     }
 
     @Test func execPassesTheTokenInAVariableOrAFileDescriptor() async throws {
-        try await signedIn { _, tool in
+        try await signedIn { emulator, tool in
             let out = try await tool(["exec", "--", "true"], "", [:])
             #expect(out.status == 4 && out.standardError.contains("authflow login"))
             _ = try await tool(["login"], "", [:])
@@ -494,10 +494,14 @@ import Testing
             #expect(input.output == "input\n\(token)")
             // Connections could also use these descriptor numbers, because each run refreshes and therefore opens
             // connections.
+            emulator.accessTokenLifetime = 0
+            _ = try await tool(["token", "--refresh"], "", [:])
+            let refreshes = { emulator.requests.filter { $0 == "POST /token" }.count }
+            let before = refreshes()
             for number in [3, 5, 7, 8, 9] {
                 let descriptor = try await tool(
                     [
-                        "exec", "--min-ttl", "86400", "--descriptor", "\(number)", "--", "sh", "-c",
+                        "exec", "--descriptor", "\(number)", "--", "sh", "-c",
                         "cat <&\(number); env",
                     ],
                     "",
@@ -508,6 +512,7 @@ import Testing
                 #expect(handed.count == token.count - 1, "\(number): \(descriptor.standardError)")
                 #expect(!lines.dropFirst().contains { $0.contains(handed) })
             }
+            #expect(refreshes() == before + 5)
         }
     }
 

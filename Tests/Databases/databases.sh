@@ -5,7 +5,7 @@
 #
 # Installs missing packages, starts both servers on sockets in a new directory, runs the command, and stops the servers. The
 # command's environment contains:
-#   AUTHFLOW_POSTGRESQL  the database's URL
+#   AUTHFLOW_POSTGRESQL  the database's connection string
 #   AUTHFLOW_REDIS       the Redis server's URL
 #   AUTHFLOW_SQLITE      a directory for SQLite files
 #   AUTHFLOW_DATABASES   a program that controls the servers: its arguments are "postgresql" or "redis", and "stop", "start" or "crash"

@@ -458,7 +458,7 @@ extension Target {
         }
     }
 
-    /// GitHub responses in all three formats: a parsed response has a token, and nothing crashes.
+    /// GitHub responses in all three formats: a parsed response is an object, and nothing crashes.
     private static func gitHubResponse() throws -> Target {
         let json = #"{"access_token":"gho_x","scope":"repo,gist","token_type":"bearer","expires_in":28800}"#
         let form = "access_token=gho_x&scope=repo%2Cgist&token_type=bearer&expires_in=28800"

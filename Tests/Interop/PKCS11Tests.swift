@@ -127,7 +127,7 @@ struct PKCS11Tests {
         ),
     ]
 
-    /// Keys that only the software token contains.
+    /// Failures that only the software token can cause.
     private static let failingInSoftware = [
         Failing(testDescription: "several tokens", attributes: "object=signing", words: "several tokens match"),
         Failing(

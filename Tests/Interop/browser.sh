@@ -3,7 +3,7 @@
 #
 #   Tests/Interop/browser.sh PATH/TO/authflow
 #
-# once at the bundled provider and once at Glewlwyd; then requests userinfo and signs out. A screenshot of the final
+# six times, at the bundled provider and at Glewlwyd; after two of these sign-ins, requests userinfo and signs out. A screenshot of the final
 # page is saved in .build-browser/.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -106,4 +106,4 @@ for name in first second; do
   "$authflow" login --config "$work/trees.json" --profile $name 2>"$work/talk" || { cat "$work/talk" >&2; exit 1; }
   expect "$work/$name" 'You are signed in'
 done
-echo "browser: all 5 sign-ins with Chromium had the expected result; screenshots are in .build-browser/"
+echo "browser: all 6 sign-ins with Chromium had the expected result; screenshots are in .build-browser/"

@@ -32,7 +32,7 @@ PATIENCE = 60  # seconds
 
 
 class Browser:
-    """A headless Chromium that is always closed."""
+    """A Chromium that is always closed."""
 
     def __enter__(self):
         with socket.socket() as probe:

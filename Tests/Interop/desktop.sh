@@ -80,7 +80,7 @@ grep -q 'User agent: system-browser, because xdg-open can open a browser (DISPLA
 [ -z "$(ls -A "$XDG_RUNTIME_DIR/authflow")" ]
 "$authflow" logout --profile scheme
 "$authflow" scheme remove --profile scheme
-! "$authflow" scheme status --profile scheme 2>/dev/null
+if "$authflow" scheme status --profile scheme 2>/dev/null; then echo "desktop: the scheme is still registered" >&2; exit 1; fi
 
 browser "BROWSER_LOGIN_TEXT=$work/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-signed-in"
 login port 0 'Signed in as Alice Example'

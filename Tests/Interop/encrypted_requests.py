@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Decrypts authorization requests with joserfc (PyPI), one for each encryption algorithm that AuthFlow supports.
+"""Decrypts authorization requests with joserfc (PyPI), with the encryption algorithms and curves that AuthFlow supports.
 
     encrypted_requests.py AUTHFLOW
 

@@ -74,7 +74,7 @@ if certificate_source:
     })
 call("POST", "/api/mod/plugin/", {
     "module": "oidc", "name": "oidc", "display_name": "oidc", "enabled": True, "parameters": parameters})
-# A second issuer, as strict as FAPI 2.0: it requires pushed requests, client assertions, and DPoP with nonces.
+# A second issuer, which requires pushed requests, and nonces in DPoP proofs.
 call("POST", "/api/mod/plugin/", {
     "module": "oidc", "name": "fapi", "display_name": "fapi", "enabled": True,
     "parameters": dict(parameters, **{

@@ -124,7 +124,7 @@ def sessions(tool, origin, base):
     # The session ends at the provider.
     urllib.request.urlopen(urllib.request.Request(f"{origin}/forget", b"", method="POST"), timeout=30).close()
     tool.run("token", "--refresh", "--profile", "post", exits=4, says="ended by the provider")
-    print(f"{KIND}: three clients signed in, refreshed twice, and signed out; a session that has ended requires a sign-in")
+    print(f"{KIND}: three clients signed in and refreshed twice, and two signed out; a session that has ended requires a sign-in")
 
     tool.run("login", "--profile", "wrong-password", exits=5, says="did not accept the user name and password. The page at")
     tool.run("login", "--profile", "wrong-secret", exits=1, says='Check "client_id", "client_secret" and "client_authentication"')

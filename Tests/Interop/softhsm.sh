@@ -7,7 +7,7 @@
 #   AUTHFLOW_PKCS11_MODULE  the token's library
 #   AUTHFLOW_PKCS11_PIN     the PIN of the token "AuthFlow", whose keys are "signing" (P-256), "rsa" (RSA), "large" (P-384),
 #                          "short" (RSA with 1024 bits) and "twin" (two keys), and whose secret key is "sessions"
-#   AUTHFLOW_PKCS11_FOLDER  a directory with the public key set of "signing" (signing.json), as printed by the tool
+#   AUTHFLOW_PKCS11_FOLDER  a directory for the files of tests
 # A second token, "Fragile", has the PIN 0000 and no keys. It is used to test wrong PINs.
 set -euo pipefail
 missing=()

@@ -37,7 +37,7 @@ import Testing
     @Test(arguments: ["login", "token", "logout", "status", "userinfo", "doctor"])
     func rejectsAnUntrustedConfigurationFileInTheWorkingDirectory(_ command: String) async throws {
         try await withHome { home in
-            // If the browser in the configuration were started, it would create a file.
+            // The configuration names a program that a trusted configuration may start.
             let text = CommandHarness.profile(
                 "http://127.0.0.1:1",
                 ["user_agent": #"{"name": "loopback", "browser": ["/usr/bin/touch", "%s"]}"#]

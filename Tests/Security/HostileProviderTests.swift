@@ -209,7 +209,7 @@ import Testing
                 return try await group.reduce(into: []) { $0.append($1) }
             }
             #expect(tokens.allSatisfy { $0.status == 0 })
-            // A token is replaced after half of its lifetime, which may elapse on a slow machine.
+            // A token is replaced after three quarters of its lifetime, which may elapse on a slow machine.
             #expect(witness.requests.count { $0 == "POST /token" } <= 3)
         }
     }

@@ -8,7 +8,7 @@
 //     session-soak scale ISSUER STORE SESSIONS                prints the cost per session as a table row
 //     session-soak check ISSUER STORE SESSIONS                counts the remaining and the ended sessions
 //
-// STORE is "postgresql", "redis", "memory", the path of a file that ends with ".sqlite", or the path of a directory.
+// STORE is "postgresql", "redis", "memory" (only for bench), the path of a file that ends with ".sqlite", or the path of a directory.
 
 import AuthFlow
 import AuthFlowTesting

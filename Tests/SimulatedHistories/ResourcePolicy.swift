@@ -20,7 +20,7 @@ struct ResourcePolicy {
         let grant: Int
     }
 
-    /// - Parameter seed: The seed of the history. Three in four histories have no policy.
+    /// - Parameter seed: The seed of the history. No policy without resources, and for three in four seeds.
     init?(of resources: [String], seed: UInt64) {
         // The history's own generator is not used, so that histories without a policy remain unchanged.
         var random = SeededGenerator(seed: ~seed)

@@ -5,7 +5,7 @@ import AuthFlowSimulation
 /// The observed state of the sessions of a ``ServerHistory``, and the rules that they must obey.
 struct SessionRules {
     /// The maximum number of seconds between the issuance of a logout token and a later sign-in whose session the token
-    /// may still end: timestamps are whole seconds, and the clocks of processes differ by up to two seconds.
+    /// may still end: timestamps are whole seconds, and a process's clock deviates by up to two seconds.
     private static let precision: Int64 = 3
 
     /// The lifecycle of a session. Each session has one grant.

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-LIMIT = 20_000
+LIMIT = 60_000
 SIZE = 250
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CREDENTIALS = "Sources/Credentials/AuthFlowCredentials/"

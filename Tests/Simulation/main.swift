@@ -56,7 +56,7 @@ func start(_ arguments: [String], output: Pipe?) throws -> Process {
 }
 
 /// Runs the histories of one process. The memory of a killed simulated process is never freed, so each process runs
-/// only a few histories.
+/// at most 1000 histories.
 func batch(_ first: UInt64, _ count: UInt64) {
     var (steps, calls) = (0, 0)
     for seed in first..<(first + count) {

@@ -47,7 +47,7 @@ def soak(leeway):
             environment = dict(os.environ, PASSWORD="wonderland")
             at = ["--config", str(config)]
             if run("login", *at, env=environment).returncode: fail("the first login failed")
-            refresh = ["token", "--min-ttl", "86400", *at]
+            refresh = ["token", "--refresh", *at]
             start = time.monotonic()
             if run(*refresh, env=environment).returncode: fail("the first refresh failed")
             # Kills occur at any time during a run, and shortly after its end.

@@ -31,7 +31,7 @@ class Session:
             "user_agent": {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": [issuer]},
         }}}))
         self.at = ["--config", str(config)]
-        self.refresh = [tool, "token", "--min-ttl", "86400", *self.at]
+        self.refresh = [tool, "token", "--refresh", *self.at]
         self.environment = dict(os.environ, PASSWORD="wonderland", HOME=str(folder))
         self.store = store
         self.run([tool, "login", *self.at])

@@ -199,7 +199,13 @@ extension DecryptionKey {
         let set: [JSON]
         switch try KeyText(text, keyID: keyID, rejection: rejection) {
         case .pem(let block): return [try DecryptionKey(block: block, keyID: keyID, algorithm: algorithm)]
-        case .key(let json): return [try read(json)]
+        case .key(let json):
+            if let algorithm, let own = json["alg"]?.string, own != algorithm.rawValue {
+                throw rejection(
+                    "its alg is \(DisplayText.sanitized(own, limit: 40)), but the configured algorithm is \(algorithm.rawValue)"
+                )
+            }
+            return [try read(json)]
         case .set(let keys): set = keys
         }
         // The set may also contain signing keys, and keys for other algorithms.

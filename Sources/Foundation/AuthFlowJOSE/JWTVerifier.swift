@@ -19,8 +19,17 @@ package struct JWTProfile: Sendable {
     package let specification: String
     /// The error code.
     package let code: AuthError.Code
+    /// Whether the client's registration can add to the accepted algorithms.
+    fileprivate let acceptsRegisteredAlgorithms: Bool
 
-    package init(_ name: String, type: TypeRule, specification: String, code: AuthError.Code) {
+    package init(
+        _ name: String,
+        type: TypeRule,
+        specification: String,
+        code: AuthError.Code,
+        acceptsRegisteredAlgorithms: Bool = false
+    ) {
+        self.acceptsRegisteredAlgorithms = acceptsRegisteredAlgorithms
         self.name = name
         self.type = type
         self.specification = specification
@@ -124,9 +133,7 @@ package struct JWTVerifier: Sendable {
 
     /// The hint for an algorithm that the client may be registered for even though the provider's metadata does not list it.
     private func registrationHint(_ jws: JWS) -> String {
-        guard [.invalidIDToken, .invalidUserInfo].contains(profile.code), jws.header.algorithm.definition != nil else {
-            return ""
-        }
+        guard profile.acceptsRegisteredAlgorithms, jws.header.algorithm.definition != nil else { return "" }
         return ". A client that is registered for this algorithm must list it in \"id_token_signing_algorithms\""
     }
 

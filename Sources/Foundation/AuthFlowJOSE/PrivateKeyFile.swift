@@ -26,7 +26,9 @@ package final class PrivateKeyFile<Key: Sendable>: Sendable {
         }
         guard KeyFileAccess.isOwnerTrusted(status) else { throw rejection("it belongs to another user") }
         guard KeyFileAccess.isPrivate(status) else {
-            throw rejection("other users can access it. Run: chmod 600 \(ShellWord.path(path))")
+            // This program reads a file of root through its group.
+            let mode = status.st_uid == geteuid() ? "600" : "o-rwx,g-wx"
+            throw rejection("other users can access it. Run: chmod \(mode) \(ShellWord.path(path))")
         }
         let version = FileVersion(status)
         if let last = last.withLock({ $0 }), last.version == version { return last.key }

@@ -67,6 +67,12 @@ extension SigningKey {
             algorithms.contains($0) && allowed?.contains($0) != false
         }
         guard let first = supported.first else {
+            if let wanted, let allowed, algorithms.contains(wanted) {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The client's security profile does not allow signatures with \(wanted.rawValue), only with \(allowed.map(\.rawValue).joined(separator: ", "))."
+                )
+            }
             let names = (wanted.map { [$0] } ?? allowed ?? []).map(\.rawValue).joined(separator: ", ")
             throw AuthError(
                 .invalidConfiguration,

@@ -193,6 +193,7 @@ struct JSONScanner {
             var unit: UInt16 = 0
             for _ in 0..<4 {
                 guard let digit = Character(Unicode.Scalar(try next())).hexDigitValue else {
+                    offset -= 1
                     throw error(.invalidSyntax, expected: .escape)
                 }
                 unit = unit << 4 | UInt16(digit)

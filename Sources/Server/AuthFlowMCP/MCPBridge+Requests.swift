@@ -188,7 +188,11 @@ extension MCPBridge {
         var answer = answer
         // Some servers omit the request's id from an error. Without the id, the host would wait forever.
         // Others send 5 as "5" or 5.0.
-        if case .response(let other) = answer.kind, other != id { answer = answer.replacingID(by: id) ?? answer }
+        if case .response(.null) = answer.kind {
+            answer = answer.replacingID(by: id) ?? answer
+        } else {
+            answer = answer.responding(to: [id])?.message ?? answer
+        }
         guard message.method == "tools/list", message.version != nil else { return answer }
         let (response, removed) = state.withLock { $0.tools.read(answer) }
         for name in removed {

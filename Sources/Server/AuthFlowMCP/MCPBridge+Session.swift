@@ -83,9 +83,8 @@ extension MCPBridge {
         var open = (batch.json.array ?? []).filter { $0["method"] != nil }.compactMap { $0["id"] }
         func pass(_ message: MCPMessage) async {
             guard case .response(.null) = message.kind else {
-                let answered = message.answeredIDs
                 // The host must receive exactly one response to each request.
-                guard Set(answered).count == answered.count, answered.allSatisfy(open.contains) else {
+                guard let (message, answered) = message.responding(to: open) else {
                     return options.log(
                         "The server sent a duplicate response, or a response to an unknown request; it was dropped."
                     )

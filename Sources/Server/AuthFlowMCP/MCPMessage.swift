@@ -81,7 +81,7 @@ struct MCPMessage: Sendable {
         switch kind {
         // Some servers omit the request's id from an error.
         case .response(let other): Self.areEqual(other, id) || other == .null && json["error"] != nil
-        case .batch: answeredIDs == [id]
+        case .batch: answeredIDs.count == 1 && responding(to: [id]) != nil
         case .request, .notification: false
         }
     }
@@ -93,6 +93,30 @@ struct MCPMessage: Sendable {
         }
         guard let own = text(left), let other = text(right) else { return left == right }
         return own.isIdentical(to: other)
+    }
+
+    /// Matches the responses in the message to requests.
+    /// - Returns: The message with the IDs of the requests, which the server may have reformatted, and these IDs; nil unless each response is
+    ///   to a different request.
+    func responding(to requests: [JSON]) -> (message: MCPMessage, ids: [JSON])? {
+        var ids: [JSON] = []
+        for answered in answeredIDs {
+            guard let id = requests.first(where: { Self.areEqual($0, answered) }), !ids.contains(id) else { return nil }
+            ids.append(id)
+        }
+        guard ids != answeredIDs else { return (self, ids) }
+        guard let elements = json.array else {
+            return ids.first.flatMap(replacingID).map { ($0, ids) }
+        }
+        var rest = ids[...]
+        let corrected = elements.map { element in
+            guard element["method"] == nil, var members = element.object, let id = rest.popFirst() else {
+                return element
+            }
+            members["id"] = id
+            return JSON.object(members)
+        }
+        return MCPMessage(.array(corrected)).map { ($0, ids) }
     }
 
     /// The same message with a different `id`.

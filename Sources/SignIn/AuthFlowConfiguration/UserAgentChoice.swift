@@ -144,7 +144,13 @@ struct UserAgentChoice: Sendable {
     }
 
     private var noUserAgent: AuthError {
-        AuthError(
+        guard !reasons.isEmpty else {
+            return AuthError(
+                .noUserAgent,
+                "The program has no user agent that is chosen automatically. Specify one in \"user_agent\"."
+            )
+        }
+        return AuthError(
             .noUserAgent,
             "No user agent works here. \(reasons.joined(separator: "; ")). Use a machine with a browser or a terminal."
         )

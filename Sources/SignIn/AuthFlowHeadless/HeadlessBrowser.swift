@@ -157,11 +157,18 @@ public actor HeadlessBrowser {
     func redacted(_ redirect: String) -> String {
         let parts = redirect.split(separator: "&", omittingEmptySubsequences: false).map { part -> String in
             let marks = ["error=", "error_description=", "error_uri="]
-            guard let start = marks.compactMap({ part.firstRange(of: $0)?.upperBound }).min(),
-                let text = FormURLEncoding.percentDecoded(String(part[start...]))
-            else { return String(part) }
-            let clean = secrets.redacted(in: text)
-            return clean == text ? String(part) : part[..<start] + FormURLEncoding.encode(clean)
+            guard let start = marks.compactMap({ part.firstRange(of: $0)?.upperBound }).min() else {
+                return String(part)
+            }
+            // A plus sign is a space, or part of a secret that the server did not encode.
+            let texts = [
+                FormURLEncoding.displayed(part[start...]), FormURLEncoding.percentDecoded(String(part[start...])),
+            ]
+            for case let text? in texts {
+                let clean = secrets.redacted(in: text)
+                if clean != text { return part[..<start] + FormURLEncoding.encode(clean) }
+            }
+            return String(part)
         }
         return parts.joined(separator: "&")
     }

@@ -176,7 +176,7 @@ public struct DynamicRegistration: Sendable {
             clientID: clientID,
             authentication: authentication,
             clientSecret: authentication.secret,
-            clientSecretExpiresAt: secret == nil || expiry == 0 ? nil : Date(secondsSince1970: expiry),
+            clientSecretExpiresAt: authentication.secret == nil || expiry == 0 ? nil : Date(secondsSince1970: expiry),
             // The client is already registered, and an error would lead to another registration. Without this URL, or with a URL that a public
             // provider must not refer to, the registration cannot be managed.
             registrationEndpoint: json["registration_client_uri"]?.string.flatMap { try? Endpoint($0) }.flatMap {

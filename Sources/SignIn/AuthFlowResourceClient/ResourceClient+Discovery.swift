@@ -151,7 +151,9 @@ extension ResourceClient {
         // replace the scopes that the server grants by default.
         let isOffered = found.serverMetadata.scopes?.contains("offline_access") == true
         if !isOffered { scopes.removeAll { $0 == "offline_access" && !options.scopes.contains($0) } }
-        if isOffered, methods.withoutUser == nil, !scopes.isEmpty, !scopes.contains("offline_access") {
+        if isOffered, methods.withoutUser == nil, (1..<Self.maximumScopes).contains(scopes.count),
+            !scopes.contains("offline_access")
+        {
             scopes.append("offline_access")
         }
         return scopes

@@ -280,7 +280,8 @@ extension ResourceClient {
         }
         if try await joinSignIn(to: challenge, rejected: rejected) {
             round.signIns += 1
-            round.scopes = scopes
+            // A sign-in for authentication also requests the scopes of an earlier step-up.
+            round.scopes = scopes ?? round.scopes
             round.authenticated = challenge.authentication
         } else {
             round.waits += 1

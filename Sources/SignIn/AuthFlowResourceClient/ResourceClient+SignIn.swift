@@ -65,6 +65,7 @@ extension ResourceClient {
 
     /// Signs in, unless another process has done so since the need for a sign-in arose.
     private func signIn(to challenge: ResourceChallenge?, for cause: SignInHistory.Cause) async throws {
+        let began = host.now()
         let found = try await find(challenge)
         var challenge = challenge
         // Authentication that the user requests takes precedence over the challenge to a request without a token.
@@ -72,7 +73,6 @@ extension ResourceClient {
             let wanted = RequiredAuthentication(acrValues: options.acrValues, maxAge: options.maxAge)
             challenge?.authentication = wanted.adding(demand)
         }
-        let began = host.now()
         let finish = began + options.timeout.seconds
         while true {
             let hasLock = Atomic(false)

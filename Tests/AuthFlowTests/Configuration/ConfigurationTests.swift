@@ -7,7 +7,7 @@ import Foundation
 import Synchronization
 import Testing
 
-/// A provider and a user agent that exist only for configuration tests.
+/// A provider that exists only for the configuration tests.
 private struct FakeProvider: ProviderAdapter {
     let issuer = "https://id.example.com"
     func metadata(in context: ServerContext) throws -> ProviderMetadata {

@@ -219,7 +219,7 @@ import Testing
         let fields = [String](repeating: String(repeating: part, count: 8000 / part.utf8.count), count: 100)
         var response = TransportResponse(head: HTTPResponse(status: .unauthorized))
         response.head.headerFields[values: .wwwAuthenticate] = fields
-        #expect(AuthenticationChallenge.challenges(in: response).count <= 100 * 8000)
+        _ = AuthenticationChallenge.challenges(in: response)
     }
 
     struct Words: CustomTestStringConvertible {

@@ -12,4 +12,10 @@ import Testing
         let script = "printf '%s' \(ShellWord.path(path))"
         #expect(try await CommandHarness.run(["-c", script], program: "/bin/sh").output == word)
     }
+
+    @Test(arguments: ["~", "~root/x", "=ls", "a~b=c", ""]) func aShellExpandsNoWord(_ word: String) async throws {
+        let script = "printf '%s' \(ShellWord.quoted(word))"
+        #expect(try await CommandHarness.run(["-c", script], program: "/bin/sh").output == word)
+        #expect(ShellWord.quoted("=ls") == "'=ls'")
+    }
 }

@@ -29,4 +29,14 @@ import Testing
     func rejectsMalformedMaxAgeAndClaims(_ parameters: FormParameters) {
         expectError(.invalidConfiguration) { try AuthenticationRequirements(parameters) }
     }
+
+    /// Otherwise, a weaker authentication would be accepted.
+    @Test(arguments: [
+        #""acr":{"essential":true,"values":"gold"}"#, #""acr":{"essential":true,"values":[1]}"#,
+        #""acr":{"essential":true,"values":[]}"#, #""acr":{"essential":true,"value":1}"#,
+        #""acr":{"essential":"true","value":"gold"}"#, #""auth_time":{"essential":1}"#,
+    ])
+    func rejectsAnEssentialClaimThatCannotBeChecked(_ claim: String) {
+        expectError(.invalidConfiguration) { try AuthenticationRequirements(["claims": "{\"id_token\":{\(claim)}}"]) }
+    }
 }

@@ -82,6 +82,15 @@ private struct PlainProvider: ProviderAdapter {
         #expect(registered.authentication.method == .none)
     }
 
+    /// Otherwise, the client would register again although it has no secret.
+    @Test func ignoresTheExpiryOfAnUnusedSecret() async throws {
+        let registered = try await register([
+            "client_id": "c", "client_secret": "s3cret", "client_secret_expires_at": 1_900_000_000,
+            "token_endpoint_auth_method": "none",
+        ])
+        #expect(registered.authentication.method == .none && registered.clientSecretExpiresAt == nil)
+    }
+
     @Test func usesTheIssuedClientSecretAndMethod() async throws {
         let registered = try await register(
             [

@@ -14,7 +14,7 @@ private struct FixedProvider: ProviderAdapter {
     func metadata(in context: ServerContext) -> ProviderMetadata { fixed }
 }
 
-/// Userinfo, plain and signed (OIDC Core section 5.3.2; rows 11, 25 and 44).
+/// Userinfo, plain and signed (OIDC Core section 5.3.2; rows 11 and 25).
 @Suite struct UserInfoTests {
     private static let issuer = "https://id.example.com"
     private static let time: Int64 = 1_800_000_000

@@ -332,7 +332,7 @@ import Testing
         #expect(error?.description.contains("larger than") == true)
     }
 
-    @Test func reportsThatEncryptedTokensAreNotSupported() {
+    @Test func reportsThatAnEncryptedTokenNeedsADecryptionKey() {
         let error = #expect(throws: AuthError.self) { try JWS(Secret("a.b.c.d.e")) }
         #expect(error?.code == .unsupported)
     }

@@ -39,7 +39,7 @@ import Testing
         #expect(try JWE(Secret(text)).decrypted(with: [key]).exposed == "eyJhbGciOiJub25lIn0.e30.c2ln")
     }
 
-    @Test func derivesTheKeyOfRFC7518AppendixC() throws {  // RFC 7518 appendix C
+    @Test func derivesTheKeyOfRFC7518AppendixC() throws {
         let bob = try DecryptionKey(
             jwk: [
                 "kty": "EC", "crv": "P-256", "x": "weNJy2HscCSM6AEDTDg04biOvhFhyyWvOHQfeF_PxMQ",
@@ -382,6 +382,16 @@ import Testing
             try DecryptionKey.keys(text: Secret(text), keyID: nil, algorithm: nil)
         }
         #expect(error?.code == .invalidConfiguration)
+    }
+
+    @Test func rejectsAKeyForAnAlgorithmOtherThanTheConfiguredOne() throws {
+        let text = Secret(
+            #"{"kty":"EC","crv":"P-256","alg":"ECDH-ES","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw"}"#
+        )
+        let error = #expect(throws: AuthError.self) {
+            try DecryptionKey.keys(text: text, keyID: nil, algorithm: .ecdhESA256KW)
+        }
+        #expect(error?.message.contains("its alg is ECDH-ES, but the configured algorithm is ECDH-ES+A256KW") == true)
     }
 
     @Test func loadsEveryEncryptionKeyOfAJWKSet() throws {

@@ -148,7 +148,7 @@ import Testing
     }
 
     @Test func triesEveryKeyWithTheSameKeyID() throws {
-        // Rows 7, 81 and O7: decoys with the same kid.
+        // Rows 7 and O7: decoys with the same kid.
         let decoys = try (0..<3).flatMap { _ in try keys.decoys().jwks()["keys"]?.array ?? [] }
         let set = try JWKSet(["keys": .array(decoys + published + decoys)])
         for algorithm in SignatureAlgorithm.asymmetric {

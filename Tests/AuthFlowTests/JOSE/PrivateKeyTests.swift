@@ -107,7 +107,7 @@ import Testing
         expectError(.invalidConfiguration) { try DecryptionKey(pem: Secret(text)) }
     }
 
-    @Test(arguments: readable) func signsWithKeysInEverySupportedFormat(_ readable: Readable) async throws {
+    @Test(arguments: readable) func signsWithKeysInDifferentPEMFormats(_ readable: Readable) async throws {
         let key = try PrivateKey(text: Secret(readable.text))
         #expect(key.algorithms.first == readable.algorithm)
         #expect(key.publicJWK["d"] == nil && key.publicJWK["use"] == "sig")

@@ -8,7 +8,7 @@ import Testing
 @testable import AuthFlowOAuth
 
 @Suite struct WebFingerTests {
-    // The examples of OpenID Connect Discovery sections 2.1.4 and 2.2, and variants of them.
+    // The examples of OpenID Connect Discovery section 2.2, and variants of them.
     @Test(arguments: [
         ("joe@example.com", "acct:joe@example.com", "https://example.com"),
         ("acct:joe@example.com", "acct:joe@example.com", "https://example.com"),

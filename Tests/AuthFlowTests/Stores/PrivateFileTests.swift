@@ -80,7 +80,7 @@ import Testing
         }
     }
 
-    /// If the system refuses a lock that is not held, the caller does not wait for it.
+    /// If locking fails although no process holds the lock, the caller does not wait.
     @Test func aReleasedLockCannotBeAcquired() throws {
         try withDirectory { directory in
             let lock = try PrivateFile("\(directory)/key.lock").openLock()

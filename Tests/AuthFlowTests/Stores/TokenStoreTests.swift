@@ -96,6 +96,11 @@ import Testing
                 // The reserved space has been used, so this write requires additional space.
                 try await store.write([3], under: lease)
                 try await store.reserve(100, under: lease)
+                // A removal also releases the space.
+                try await store.write(nil, under: lease)
+                #expect(try files(directory, ".tmp").isEmpty)
+                try await store.write([3], under: lease)
+                try await store.reserve(100, under: lease)
             }
             #expect(try await store.bytes(for: key) == [3])
             #expect(try files(directory, ".tmp").isEmpty)
@@ -222,6 +227,8 @@ import Testing
             let error = try await paused.withLease(on: key) { lease in
                 try await paused.write([1], under: lease)
                 try await other.set([2], for: key)
+                // The former holder must not use the tokens of the next holder.
+                await expectError(.leaseLost) { try await paused.bytes(under: lease) }
                 return await #expect(throws: AuthError.self) { try await paused.write([3], under: lease) }
             }
             #expect(error?.code == .leaseLost)
@@ -307,6 +314,8 @@ import Testing
             )
             let error = try await paused.withLease(on: key) { lease in
                 try await other.set([2], for: key)
+                // The former holder must not use the tokens of the next holder.
+                await expectError(.leaseLost) { try await paused.bytes(under: lease) }
                 return await #expect(throws: AuthError.self) { try await paused.write([3], under: lease) }
             }
             #expect(error?.code == .leaseLost)

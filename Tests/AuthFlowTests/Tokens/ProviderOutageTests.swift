@@ -37,6 +37,18 @@ import Testing
         #expect(outage.admitRefresh(at: Self.start + 18) == nil)
     }
 
+    @Test func aRejectedResponseEndsTheThrottlingAndAnUnsentRequestDoesNot() {
+        for (code, isResponse) in [(AuthError.Code.invalidIDToken, true), (.keyUnavailable, false)] {
+            var outage = outage(after: 5)
+            #expect(outage.admitRefresh(at: Self.start + 6) == nil)
+            let error = AuthError(code, "The refresh failed.")
+            outage.failed([9], error, since: Self.start + 6, at: Self.start + 7, random: 127)
+            // One caller retries after an unsent request.
+            #expect(outage.admitRefresh(at: Self.start + 8) == nil)
+            #expect((outage.admitRefresh(at: Self.start + 8) == nil) == isResponse)
+        }
+    }
+
     @Test func theFailureOfAnEarlierRequestIsNotCountedAsTheRetry() {
         var outage = outage(after: 5)
         #expect(outage.admitRefresh(at: Self.start + 6) == nil)

@@ -13,6 +13,13 @@ import Testing
         #expect(RedirectURI("http://[::1]:8400/cb").uri(port: 1) == "http://[::1]:8400/cb")
     }
 
+    @Test(arguments: [
+        ("http://127.0.0.1:0", "http://127.0.0.1"), ("http://[::1]:0/a", "http://[::1]/a"),
+        ("http://127.0.0.1:8080/a:0/b", "http://127.0.0.1:8080/a:0/b"),
+    ]) func ignoresOnlyPortZero(_ uri: String, _ expected: String) throws {
+        #expect(try RedirectURI(uri).uri == expected)
+    }
+
     @Test func classifiesTheThreeKindsOfRedirectURI() throws {
         #expect(RedirectURI("com.example.app:/callback").kind == .privateUse(scheme: "com.example.app"))
         #expect(RedirectURI("https://app.example.com/callback").kind == .https)

@@ -89,7 +89,7 @@ import Testing
             let left = try String(contentsOfFile: list, encoding: .utf8)
             #expect(left.contains("x-scheme-handler/com.example.app=other.desktop;\n"))
             #expect(left.contains("x-scheme-handler/com.example.app2=\(Self.entry)\ntext/html=firefox.desktop\n"))
-            // A file without AuthFlow entries is not even written.
+            // A file without an AuthFlow entry for this scheme is not even written.
             let before = try FileManager.default.attributesOfItem(atPath: list)[.systemFileNumber] as? Int
             _ = try handler.remove()
             #expect(try FileManager.default.attributesOfItem(atPath: list)[.systemFileNumber] as? Int == before)

@@ -14,7 +14,7 @@ public struct ConformanceRow: Sendable, CustomStringConvertible {
     /// The number in the table.
     public let number: String
 
-    /// The name of the test in the OpenID Foundation's suite, or the topic of an AuthFlow row.
+    /// The name of a test in the OpenID Foundation's or MCP's suite, a clause of a specification, or a topic.
     public let name: String
 
     /// The behavior required of the client.
@@ -87,6 +87,18 @@ extension ConformanceRow {
         try require(signIn.credential.identity?.subject == "248289761001", "Alice must be signed in.")
         _ = try await client.userInfo()
         try require(environment.emulator.requests.last == "GET /userinfo", "Userinfo must be requested.")
+    }
+
+    /// Checks that an operation fails.
+    /// - Parameter code: The error code; nil for any.
+    static func requireError(_ code: AuthError.Code?, _ body: () async throws -> Void) async throws {
+        do {
+            try await body()
+        } catch let error as AuthError {
+            let expected = code ?? error.code
+            return try require(error.code == expected, "The error code must be \(expected.rawValue): \(error)")
+        }
+        throw Failure(description: "The operation must fail.")
     }
 
     /// A row in which a sign-in must be rejected. After the manipulated message, the client may only revoke tokens, so

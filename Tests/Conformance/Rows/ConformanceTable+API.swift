@@ -87,7 +87,7 @@ extension ConformanceTable {
     private static func requireAccepted(_ response: TransportResponse) throws {
         try ConformanceRow.require(
             response.status == 200,
-            "The unchanged request must be accepted, but the status is \(response.status)."
+            "The request must be accepted, but the status is \(response.status)."
         )
     }
 

@@ -120,6 +120,12 @@ extension ConformanceTable {
                 environment in
                 let claims = #"{"id_token":{"acr":{"essential":true,"values":["gold"]}}}"#
                 try await ConformanceRow.signsIn(environment) { $0.parameters[.authorization] = ["claims": claims] }
+                let asked = environment.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["claims"]
+                try ConformanceRow.require(asked == claims, "The claims must be requested.")
+                environment.emulator.fault = .idToken(.claim("acr", "silver"))
+                try await ConformanceRow.requireError(.insufficientUserAuthentication) {
+                    try await ConformanceRow.signsIn(environment) { $0.parameters[.authorization] = ["claims": claims] }
+                }
             },
             .row("79", "rp-claims_request-userinfo", "Request userinfo claims.") { environment in
                 let claims = #"{"userinfo":{"picture":null}}"#

@@ -67,15 +67,22 @@ extension ConformanceTable {
         _ responses: Set<EncryptedResponse>,
         signature: SignatureAlgorithm? = nil
     ) -> ConformanceRow {
-        .accepts(
-            number,
-            name,
-            "Decrypt the response, and reject an unencrypted response.",
-            client: client(key, algorithm, responses, signature: signature)
-        ) {
-            $0.decryptionKeys = DecryptionKeySource([try key.get()])
-            $0.encryptedResponses = responses
-            if responses.contains(.authorizationResponse) { $0.responseMode = .jwt }
+        let encrypted = client(key, algorithm, responses, signature: signature)
+        return .row(number, name, "Decrypt the response, and reject an unencrypted response.", clients: [encrypted]) {
+            environment in
+            let settings: @Sendable (inout ClientRegistration.Values) throws -> Void = {
+                $0.decryptionKeys = DecryptionKeySource([try key.get()])
+                $0.encryptedResponses = responses
+                if responses.contains(.authorizationResponse) { $0.responseMode = .jwt }
+            }
+            try await ConformanceRow.signsIn(environment, settings)
+            var plain = encrypted
+            plain.encryption = nil
+            try await EmulatorEnvironment.with(.inProcess, clients: [plain]) { environment in
+                try await ConformanceRow.requireError(nil) {
+                    try await ConformanceRow.signsIn(environment, settings)
+                }
+            }
         }
     }
 }

@@ -269,7 +269,7 @@ extension ConformanceRow {
         }
     }
 
-    /// A row in which the client must reject a sign-in, and send nothing after the invalid message.
+    /// A row in which the client must reject a sign-in, and send only revocation requests after the request `last`, if given.
     fileprivate static func refuses(
         _ number: Int,
         _ demand: String,

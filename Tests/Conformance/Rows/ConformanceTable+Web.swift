@@ -498,9 +498,9 @@ extension ConformanceTable {
                 "/api/a%2fb", "/api/..;/admin", "/api/..;%CC%81/admin", "/api/../%CC%81x", "/api/%25252e%25252e/admin",
                 "/api/%2e%2e;x=1/admin", "/api/.;/a", "/api/%252e%252e/admin", "/api/..%252fadmin",
                 "/api//evil.example/",
-                "/api/@evil.example/", "/api/a#b", "/api/%00",
+                "/api/a#b", "/api/%00",
             ]
-            for path in paths where !path.contains("@") {
+            for path in paths {
                 let status = await proxy.response(to: browser.request(.get, path, WebBrowser.ownPage))?.status
                 try ConformanceRow.require(status == 400, "\(path) must get 400, not \(status ?? 0).")
             }

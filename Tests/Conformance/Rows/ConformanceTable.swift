@@ -16,7 +16,7 @@ public enum ConformanceTable {
         Section(title: "Form post (26 to 40)", rows: formPost),
         Section(title: "The comprehensive plan and client authentication (41 to 55, 74 to 84)", rows: comprehensive),
         Section(title: "Refresh, third-party-initiated login and logout (56 to 73)", rows: life),
-        Section(title: "FAPI (87 to 125)", rows: fapi),
+        Section(title: "FAPI (87 to 110, 120 to 125)", rows: fapi),
         Section(title: "The complete FAPI 2.0 client plans (F1 to F32, 111 to 119)", rows: fapi2),
         Section(title: "Polling in the device grant (126 to 131)", rows: polling),
         Section(title: "Requirements for every request (I1 to I7, I11)", rows: requests),

@@ -6,7 +6,9 @@ package enum ShellWord {
             $0.isASCII
                 && ($0.properties.isAlphabetic || ("0"..."9").contains($0) || "-._~/:@%+=,".unicodeScalars.contains($0))
         }
-        return isPlain && !word.isEmpty ? word : "'\(word.replacing(scalar: "'", with: "'\\''"))'"
+        // At the start of a word, shells expand "~" to a home directory, and some expand "=" to the path of a command.
+        let isExpanded = word.isEmpty || word.hasPrefix("~") || word.hasPrefix("=")
+        return isPlain && !isExpanded ? word : "'\(word.replacing(scalar: "'", with: "'\\''"))'"
     }
 
     /// A path, quoted so that no command parses it as an option and no shell expands a tilde. Control characters are replaced.

@@ -59,8 +59,8 @@ public enum FormURLEncoding {
             let halves = field.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
             let encoded = halves.count > 1 ? halves[1] : []
             guard let name = decodeValue(halves[0]) else { return nil }
-            let shown = names.contains(name) ? decodeBytes(encoded, plusIsSpace: true) : nil
-            guard let value = decodeValue(encoded) ?? shown.map({ String(decoding: $0, as: UTF8.self) }),
+            let bytes = names.contains(name) ? decodeBytes(encoded, plusIsSpace: true) : nil
+            guard let value = decodeValue(encoded) ?? bytes.map({ String(decoding: $0, as: UTF8.self) }),
                 !value.hasTooManyCombiningMarks
             else { return nil }
             parameters.append(name, value)
@@ -71,6 +71,11 @@ public enum FormURLEncoding {
     /// Decodes only percent-encoded octets (RFC 3986 section 2.1): a `+` stays a `+`.
     package static func percentDecoded(_ text: String) -> String? {
         decodeValue(Array(text.utf8)[...], plusIsSpace: false)
+    }
+
+    /// Decodes a value that is only displayed: bytes that are not UTF-8 are replaced.
+    package static func displayed(_ value: some StringProtocol) -> String? {
+        decodeBytes(Array(value.utf8)[...], plusIsSpace: true).map { String(decoding: $0, as: UTF8.self) }
     }
 
     /// Decodes percent-encoded text to bytes, which need not be UTF-8.

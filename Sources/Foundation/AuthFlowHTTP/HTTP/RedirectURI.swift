@@ -45,7 +45,7 @@ public struct RedirectURI: Sendable, Hashable {
         switch scheme {
         case "http":
             // Port 0 in a configuration means the same as no port: any free port.
-            let plain = uri.replacing(":0/", with: "/", maxReplacements: 1)
+            let plain = components.port == 0 ? Self.removingPort(from: uri) : uri
             let endpoint: Endpoint
             do throws(AuthError) {
                 endpoint = try Endpoint(plain, name: "redirect URI")
@@ -70,6 +70,13 @@ public struct RedirectURI: Sendable, Hashable {
             }
             self.init(uri: uri, kind: .privateUse(scheme: scheme))
         }
+    }
+
+    private static func removingPort(from uri: String) -> String {
+        guard let start = uri.firstRange(of: "://")?.upperBound else { return uri }
+        let end = uri[start...].firstIndex { "/?".contains($0) } ?? uri.endIndex
+        guard let colon = uri[start..<end].lastIndex(of: ":") else { return uri }
+        return "\(uri[..<colon])\(uri[end...])"
     }
 
     /// The URI with a port added, if it is a loopback URI without a port.

@@ -9,6 +9,8 @@ extension Duration {
 
     /// The duration in words, for a message.
     package var formattedSeconds: String {
-        self < .seconds(1) ? "\(wholeMilliseconds) milliseconds" : "\(Int(seconds.rounded())) seconds"
+        let (count, unit) =
+            self < .seconds(1) ? (wholeMilliseconds, "millisecond") : (Int(seconds.rounded()), "second")
+        return "\(count) \(unit)\(count == 1 ? "" : "s")"
     }
 }

@@ -402,7 +402,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     }
 
     /// Whether the server's network address is restricted. It is not restricted if the settings specify an address
-    /// for the name, because the user has chosen that address, or if a proxy is used, because the proxy resolves names itself.
+    /// for the name, because the user has chosen that address, or if a proxy is used, because the proxy connects to the address.
     private var limitsAddresses: Bool {
         guard call.allowedReach < .loopback, proxy == nil else { return false }
         let authority = call.head.authority ?? ""

@@ -88,7 +88,8 @@ package struct IDTokenValidation: Sendable {
         "The ID Token",
         type: .optional(["jwt"]),
         specification: "OpenID Connect Core section 2",
-        code: .invalidIDToken
+        code: .invalidIDToken,
+        acceptsRegisteredAlgorithms: true
     )
 
     /// The verifier of this token. "7. The alg value SHOULD be the default of RS256 or the algorithm sent by the Client in the

@@ -30,12 +30,15 @@ struct AuthenticationRequirements: Sendable, Hashable {
                     underlyingError: error
                 )
             }
-            let acr = json["id_token"]?["acr"]
-            if acr?["essential"]?.bool == true {
+            if let acr = json["id_token"]?["acr"], try Self.isEssential(acr) {
                 // Section 5.5.1: "value" or "values".
-                self.essentialACRValues = acr?["values"]?.strings ?? acr?["value"]?.string.map { [$0] } ?? []
+                let values = acr["values"] ?? acr["value"].map { .array([$0]) }
+                self.essentialACRValues = values?.strings ?? []
+                guard values == nil || values?.strings?.isEmpty == false else {
+                    throw Self.malformedClaims("the values of acr must be strings")
+                }
             }
-            if json["id_token"]?["auth_time"]?["essential"]?.bool == true { self.maximumAge = .infinity }
+            if let time = json["id_token"]?["auth_time"], try Self.isEssential(time) { self.maximumAge = .infinity }
         }
         if let text = parameters["max_age"] {
             guard let seconds = UInt32(text) else {
@@ -43,5 +46,18 @@ struct AuthenticationRequirements: Sendable, Hashable {
             }
             self.maximumAge = Double(seconds)
         }
+    }
+
+    private static func isEssential(_ claim: JSON) throws(AuthError) -> Bool {
+        guard let essential = claim["essential"] else { return false }
+        guard let isEssential = essential.bool else { throw malformedClaims("essential must be true or false") }
+        return isEssential
+    }
+
+    private static func malformedClaims(_ reason: String) -> AuthError {
+        AuthError(
+            .invalidConfiguration,
+            "The \"claims\" parameter is malformed (OpenID Connect Core section 5.5.1): \(reason)."
+        )
     }
 }

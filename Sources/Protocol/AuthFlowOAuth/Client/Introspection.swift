@@ -30,11 +30,10 @@ extension OAuthClient {
             return try await signedIntrospection(response, requirement)
         }
         let response = try await sendFormRequest(request)
+        guard response.status == 200 else { throw unexpectedResponse(response) }
         let json = try adapter.responseParameters(response)
         // RFC 7662 section 2.2: active is REQUIRED.
-        guard response.status == 200, json["active"]?.bool != nil else {
-            throw unexpectedResponse(response)
-        }
+        guard json["active"]?.bool != nil else { throw unexpectedResponse(response) }
         return json
     }
 

@@ -73,6 +73,7 @@ extension OAuthClient {
             http: last,
             scopes: scopes
         )
+        response.resources = request.parameters.values(for: "resource")
         response.rejectedAssertion = rejectedAssertion(
             last,
             assertion: request.protectedParameters["assertion"],
@@ -84,8 +85,9 @@ extension OAuthClient {
     /// A description of the assertion in a rejected request, for the message: the grant's assertion, or the client assertion.
     private func rejectedAssertion(_ response: TransportResponse, assertion: String?, client: String?) -> String? {
         guard assertion != nil || client != nil else { return nil }
+        let error = response.providerError.flatMap { $0.lacksErrorCode ? nil : $0 }
         let rejected: (name: String, jwt: String)? =
-            switch adapter.standardName(of: response.providerError) {
+            switch adapter.standardName(of: error) {
             case "invalid_grant": assertion.map { ("assertion", $0) }
             case "invalid_client": client.map { ("client assertion", $0) }
             // Some servers send no error code.

@@ -107,7 +107,8 @@ extension OAuthClient {
             "The signed userinfo response",
             type: .optional(["jwt"]),
             specification: "OpenID Connect Core section 5.3.2",
-            code: .invalidUserInfo
+            code: .invalidUserInfo,
+            acceptsRegisteredAlgorithms: true
         )
         guard let token = String(validating: response.body, as: UTF8.self) else {
             throw profile.rejection("it is not valid UTF-8")

@@ -138,7 +138,7 @@ extension OAuthClient {
             }
         }
         authorization.scopes = response.scopes
-        authorization.resources = request.parameters.values(for: "resource")
+        authorization.resources = response.resources
         return authorization
     }
 }

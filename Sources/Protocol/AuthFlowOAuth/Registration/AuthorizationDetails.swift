@@ -36,14 +36,24 @@ package enum AuthorizationDetails {
 
     /// The requested elements that no granted element covers. A granted element covers a requested element of the same
     /// type if its arrays contain all requested values and its other members are equal. A server may add members
-    /// (section 7.1), and their meaning depends on the type.
+    /// (section 7.1), and their meaning depends on the type. No element covers more than one requested element.
     static func missing(_ asked: JSON, from granted: JSON?) -> [JSON] {
-        var rest = granted?.array ?? []
-        return (asked.array ?? []).filter { element in
-            guard let index = rest.firstIndex(where: { covers($0, element) }) else { return true }
-            rest.remove(at: index)
+        let (asked, granted) = (asked.array ?? [], granted?.array ?? [])
+        // The requested element that each granted element covers. An element that covers several is reassigned if another needs it.
+        var covered: [Int: Int] = [:]
+        func assign(_ element: Int, _ visited: inout Set<Int>) -> Bool {
+            for index in granted.indices
+            where covers(granted[index], asked[element]) && visited.insert(index).inserted {
+                if let other = covered[index], !assign(other, &visited) { continue }
+                covered[index] = element
+                return true
+            }
             return false
         }
+        return asked.indices.filter { element in
+            var visited: Set<Int> = []
+            return !assign(element, &visited)
+        }.map { asked[$0] }
     }
 
     private static func covers(_ granted: JSON, _ asked: JSON) -> Bool {

@@ -152,6 +152,8 @@ public struct ProviderResponse: Sendable {
 
     /// A description of the assertion in the rejected request, for the message; nil when no assertion was rejected.
     var rejectedAssertion: String?
+    /// The requested resources.
+    var resources: [String] = []
 
     /// Creates a response.
     public init(purpose: ProviderRequest.Purpose, endpoint: Endpoint, http: TransportResponse, scopes: [String] = []) {

@@ -50,8 +50,8 @@ public struct ForwardAuth: Sendable {
 
     /// Returns the response to the proxy's request; nil for any other request.
     ///
-    /// 204: the request has a session. 401: it has no session; `X-Sign-In` contains the path of the sign-in route,
-    /// which returns the user to the page in `X-Original-URI` or `X-Forwarded-Uri`. 403: another site caused the
+    /// 204: the request has a session. 401: it has no session, or no usable access token for a field; `X-Sign-In` contains the path of
+    /// the sign-in route, which returns the user to the page in `X-Original-URI` or `X-Forwarded-Uri`. 403: another site caused the
     /// browser to send the request, or the session belongs to another provider or lacks a value. 503: the session could
     /// not be checked.
     ///
@@ -77,6 +77,9 @@ public struct ForwardAuth: Sendable {
                 response.head.headerFields[name] = text
             }
             return response
+        } catch let error as AuthError where error.code == .loginRequired {
+            // The access token has expired and cannot be refreshed.
+            return signIn(request)
         } catch let error as AuthError {
             return SessionServer.response(for: error) ?? ServerResponse.plain(.serviceUnavailable)
         } catch {

@@ -290,6 +290,7 @@ public struct ResourceProxy: Sendable {
         // RFC 6585 section 4: the response "MAY include a Retry-After header".
         case is RequestLimit.Exceeded: return Refusal(.tooManyRequests, retryAfter: "2")
         case is BoundedUpload.TooLarge: return Refusal(.contentTooLarge)
+        case is BoundedUpload.TooSlow: return Refusal(.requestTimeout)
         case let error as AuthError where error.underlyingError is BoundedUpload.TooLarge:
             return Refusal(.contentTooLarge)
         case let error as AuthError where error.underlyingError is BoundedUpload.TooSlow:

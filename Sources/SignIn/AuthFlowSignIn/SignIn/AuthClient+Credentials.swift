@@ -183,7 +183,7 @@ extension AuthClient {
         }
         let credential = try await current().credential()
         try await client.requireBinding(of: credential, with: \ProviderMetadata.introspectionEndpoint)
-        return try await client.introspect(credential.tokens.accessToken)
+        return try await client.introspect(credential.tokens.accessToken, typeHint: typeHint)
     }
 
     /// Exchanges a token for other tokens (RFC 8693). Nothing is stored.

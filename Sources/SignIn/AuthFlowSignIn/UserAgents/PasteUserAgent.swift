@@ -13,8 +13,12 @@ public struct PasteUserAgent: UserAgent {
         _ options: RedirectOptions,
         _ body: (RedirectSession) async throws -> Return
     ) async throws -> Return {
+        // The URL to paste would not contain the response.
+        guard options.responseMode != .formPost else {
+            throw AuthError(.unsupported, "A form post (response_mode) cannot be pasted.")
+        }
         // RFC 8252 section 7.3: any port is allowed. Nothing listens on the port; only the URI is needed.
-        try await body(
+        return try await body(
             RedirectSession(redirectURI: options.redirectURI.uri) { url in
                 options.reporter.report(
                     .userAgentVisit,
