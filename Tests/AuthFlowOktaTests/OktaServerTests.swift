@@ -334,6 +334,37 @@ import Testing
         }
     }
 
+    /// The page has the code from the link, or asks for it.
+    @Test(arguments: [true, false], [true, false]) func signsInWithTheDeviceGrantThroughThePagesOfBothServers(
+        _ isCustom: Bool,
+        _ hasLink: Bool
+    ) async throws {
+        let time = VirtualTime()
+        try await OktaEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let server = isCustom ? environment.emulator.custom : environment.emulator.org
+            if !hasLink { server.fault = .deviceAuthorization(.member("verification_uri_complete", nil)) }
+            var settings = try environment.settings("mail")
+            settings.scopes = ["openid", "profile"]
+            let driver = HTMLFormDriver(
+                username: OIDCEmulator.User.alice.username,
+                password: Secret(OIDCEmulator.User.alice.password),
+                origins: [try Endpoint(environment.emulator.origin)]
+            )
+            let client = AuthClient(
+                client: OAuthClient(
+                    server: AuthorizationServer(
+                        OktaProvider(issuer: server.issuer),
+                        transport: environment.transport,
+                        host: time.host
+                    ),
+                    registration: try ClientRegistration(settings)
+                ),
+                methods: [.device(HeadlessDevicePresenter(driver: driver, transport: environment.transport))]
+            )
+            #expect(try await client.signIn().credential.identity?.issuer == server.issuer)
+        }
+    }
+
     // MARK: Configuration
 
     @Test(arguments: [

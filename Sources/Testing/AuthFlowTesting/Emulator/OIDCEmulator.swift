@@ -49,6 +49,11 @@ import Synchronization
     /// Whether this authorization request is waiting for the user on one of this provider's pages.
     func isWaiting(for request: String?) -> Bool { state.withLock { $0.pending[request ?? ""] != nil } }
 
+    /// Whether this provider has issued a user code.
+    func isWaiting(forUserCode userCode: String?) -> Bool {
+        state.withLock { $0.deviceCodes.entered(userCode ?? "") != nil }
+    }
+
     /// The base URL of the endpoints: the issuer without a trailing slash.
     var base: String { issuer.hasSuffix("/") ? String(issuer.dropLast()) : issuer }
 

@@ -101,7 +101,7 @@ public final class OktaEmulator: ProviderEmulator {
     private static let paths = [
         "/v1/authorize": "/authorize", "/v1/token": "/token", "/v1/keys": "/jwks", "/v1/userinfo": "/userinfo",
         "/v1/logout": "/end_session", "/v1/revoke": "/revoke", "/v1/introspect": "/introspect",
-        "/v1/device/authorize": "/device_authorization", "/activate": "/device",
+        "/v1/device/authorize": "/device_authorization", "/device": "/device", "/activate": "/device",
         "/.well-known/openid-configuration": "/.well-known/openid-configuration", "/login": "/login",
         "/consent": "/consent",
     ]
@@ -123,7 +123,8 @@ public final class OktaEmulator: ProviderEmulator {
         if let limited = limited(isExempt: rest.hasPrefix("/.well-known") || rest == "/v1/keys") { return limited }
         if known == "/token", let error = tokenError { return failure(error) }
         var request = request
-        let isOfOrg = org.isWaiting(for: body.form["request"])
+        let query = FormURLEncoding.decode(target.dropFirst(path.count + 1)) ?? [:]
+        let isOfOrg = org.isWaiting(for: body.form["request"]) || org.isWaiting(forUserCode: query["user_code"])
         let server = isCustom || isPage && !isOfOrg ? custom : org
         request.path = (isCustom ? "/oauth2/default" : "") + known + target.dropFirst(path.count)
         // A DPoP proof contains the URL that the client requested.
