@@ -17,13 +17,13 @@ import Testing
         let platform: OIDCEmulator
         let environment: EmulatorEnvironment
 
-        init(_ client: OIDCEmulator.Client = AssertionTests.robot, now: @escaping @Sendable () -> Date = { Date() })
-            throws
-        {
+        init(
+            _ client: OIDCEmulator.Client = AssertionTests.robot,
+            issuer: String = "https://id.example.com",
+            now: @escaping @Sendable () -> Date = { Date() }
+        ) throws {
             platform = try OIDCEmulator(issuer: "https://platform.example.com", clients: [], now: now)
-            environment = EmulatorEnvironment(
-                try OIDCEmulator(issuer: "https://id.example.com", clients: [client], now: now)
-            )
+            environment = EmulatorEnvironment(try OIDCEmulator(issuer: issuer, clients: [client], now: now))
             environment.emulator.trustedIssuers = [platform.issuer: try platform.publicKeys()]
         }
 
@@ -138,6 +138,26 @@ import Testing
             words: "issued by \"https://unknown.example.com\""
         ),
     ]
+
+    /// RFC 7523 section 3: "The token endpoint URL of the authorization server MAY be used" as the audience.
+    @Test(arguments: ["https://id.example.com", "https://id.example.com/"])
+    func anAssertionForTheTokenEndpointIsAcceptedWithAndWithoutASlashAtTheEndOfTheIssuer(_ issuer: String) async throws
+    {
+        let environment = try Environment(issuer: issuer)
+        let audience = "https://id.example.com/token"
+        let text = try environment.assertion(["aud": .string(audience)])
+        let source = AssertionSource("the platform", audience: audience) { _ in try Assertion(Secret(text)) }
+        #expect(try await environment.client(source).freshTokens().tokenType == "Bearer")
+    }
+
+    /// Other servers verify assertions with the public keys, so an HMAC algorithm for ID Tokens does not apply to them.
+    @Test func anAssertionIsAcceptedIfItsIssuerSignsIDTokensWithAnHMACAlgorithm() async throws {
+        let environment = try Environment()
+        environment.platform.signingAlgorithm = .hs256
+        let text = try environment.assertion()
+        let source = AssertionSource("the platform") { _ in try Assertion(Secret(text)) }
+        #expect(try await environment.client(source).freshTokens().tokenType == "Bearer")
+    }
 
     @Test(arguments: refused) func theErrorDescribesTheRejectedAssertion(_ refused: Refused) async throws {
         let environment = try Environment()

@@ -17,10 +17,10 @@ import Testing
 
     private static let certificate: [UInt8] = [1, 2, 3]
 
-    private static func environment() throws -> EmulatorEnvironment {
+    private static func environment(issuer: String = "https://id.example.com") throws -> EmulatorEnvironment {
         var client = OIDCEmulator.Client(id: "machine", authenticationMethod: "tls_client_auth")
         client.certificateThumbprint = try CertificateBinding(certificate: certificate).thumbprint()
-        return EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [client]))
+        return EmulatorEnvironment(try OIDCEmulator(issuer: issuer, clients: [client]))
     }
 
     private static func machine(_ environment: EmulatorEnvironment, profile: SecurityProfile? = nil) throws
@@ -68,6 +68,13 @@ import Testing
         _ = try await client.userInfo()
         let called = Set(environment.emulator.receivedRequests.map(\.path))
         #expect(called.isSuperset(of: ["/mtls/par", "/mtls/token", "/mtls/userinfo"]) && !called.contains("/token"))
+    }
+
+    @Test(arguments: ["https://id.example.com", "https://id.example.com/"])
+    func theMTLSEndpointAliasesWorkWithAndWithoutASlashAtTheEndOfTheIssuer(_ issuer: String) async throws {
+        let environment = try Self.environment(issuer: issuer)
+        _ = try await Self.machine(environment).freshTokens()
+        #expect(environment.emulator.requests.last == "POST /mtls/token")
     }
 
     @Test func acceptsATokenBoundToItsCertificateOrWithoutABinding() async throws {

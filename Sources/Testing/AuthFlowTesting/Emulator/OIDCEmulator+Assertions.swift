@@ -75,7 +75,7 @@ extension OIDCEmulator {
             throw Refusal("the assertion is not valid yet")
         }
         let audiences = claims["aud"]?.strings ?? claims["aud"]?.string.map { [$0] } ?? []
-        guard audiences.contains(self.issuer) || audiences.contains("\(self.issuer)/token") else {
+        guard audiences.contains(self.issuer) || audiences.contains("\(base)/token") else {
             throw Refusal("the assertion is for a different audience")
         }
         guard claims["sub"]?.string?.isEmpty == false else { throw Refusal("the assertion has no subject") }

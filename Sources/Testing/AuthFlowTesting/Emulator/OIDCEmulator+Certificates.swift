@@ -23,7 +23,7 @@ extension OIDCEmulator {
             "token_endpoint": "token", "userinfo_endpoint": "userinfo", "revocation_endpoint": "revoke",
             "introspection_endpoint": "introspect", "pushed_authorization_request_endpoint": "par",
         ]
-        return .object(names.mapValues { .string("\(issuer)\(Self.certificatePrefix)/\($0)") })
+        return .object(names.mapValues { .string("\(base)\(Self.certificatePrefix)/\($0)") })
     }
 }
 
