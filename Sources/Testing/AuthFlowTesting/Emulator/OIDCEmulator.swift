@@ -154,9 +154,15 @@ extension OIDCEmulator.Client {
     /// Whether a redirect URI is registered. URIs are compared exactly, except for the port of a loopback URI.
     func accepts(_ uri: String) -> Bool {
         if redirectURIs.contains(uri) { return true }
+        guard let loopback = Self.loopbackWithoutPort(uri) else { return false }
+        return redirectURIs.contains { Self.loopbackWithoutPort($0) == loopback }
+    }
+
+    /// A loopback URI without its port; nil for any other URI.
+    private static func loopbackWithoutPort(_ uri: String) -> String? {
         guard let endpoint = try? Endpoint(uri, name: "redirect URI"), Endpoint.isLoopback(host: endpoint.host),
             endpoint.scheme == "http", endpoint.query == nil
-        else { return false }
-        return redirectURIs.contains("http://\(endpoint.host)\(endpoint.path)")
+        else { return nil }
+        return "http://\(endpoint.host)\(endpoint.path)"
     }
 }
