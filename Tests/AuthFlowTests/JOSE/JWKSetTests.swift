@@ -102,6 +102,17 @@ import Testing
         #expect(try JWKSet(["keys": [.object(shifted)]]).keys.isEmpty)
     }
 
+    /// A provider can replace its keys several times without changing their IDs.
+    @Test func decoysDifferFromTheirKeysEvenIfTheseAreDecoysThemselves() throws {
+        let decoys = try keys.decoys()
+        let sets = try [keys, decoys, decoys.decoys()].map { try $0.jwks()["keys"]?.array ?? [] }
+        for index in published.indices {
+            let members = sets.map { $0[index] }
+            #expect(Set(members.map { $0["kid"]?.string }).count == 1)
+            #expect(Set(members.map { $0["n"]?.string ?? $0["x"]?.string }).count == 3)
+        }
+    }
+
     @Test(arguments: SignatureAlgorithm.symmetric) func verifiesHMACSignatures(_ algorithm: SignatureAlgorithm) throws {
         // Rows 43 and 75.
         let secret = String(repeating: "s", count: 64)

@@ -12,10 +12,11 @@ public struct EmulatorKeys: Sendable {
     private let ed25519 = Curve25519.Signing.PrivateKey()
     private let rsa: _RSA.Signing.PrivateKey
     private let suffix: String
+    private let areDecoys: Bool
 
     /// Generating an RSA key takes noticeable time in a test run, so it is generated only once per process.
     private static let sharedRSA = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
-    /// The RSA key of ``decoys()``.
+    /// The RSA key of ``decoys()`` of keys that are not decoys themselves.
     private static let decoyRSA = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
 
     /// Generates keys.
@@ -23,14 +24,17 @@ public struct EmulatorKeys: Sendable {
         self.init(rsa: try Self.sharedRSA.get(), suffix: Base64URL.encode(HostServices.systemRandomBytes(4)))
     }
 
-    private init(rsa: _RSA.Signing.PrivateKey, suffix: String) {
+    private init(rsa: _RSA.Signing.PrivateKey, suffix: String, areDecoys: Bool = false) {
         self.rsa = rsa
         self.suffix = suffix
+        self.areDecoys = areDecoys
     }
 
     /// Other keys with the same IDs, for checking that a client distinguishes them.
     public func decoys() throws -> EmulatorKeys {
-        EmulatorKeys(rsa: try Self.decoyRSA.get(), suffix: suffix)
+        // Decoys already have the shared RSA key, so their own decoys need another one.
+        let rsa = try areDecoys ? _RSA.Signing.PrivateKey(keySize: .bits2048) : Self.decoyRSA.get()
+        return EmulatorKeys(rsa: rsa, suffix: suffix, areDecoys: true)
     }
 
     /// The key set to publish (RFC 7517). The RSA key supports six algorithms, so it has no `alg`.
