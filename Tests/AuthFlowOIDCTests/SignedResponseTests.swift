@@ -63,6 +63,24 @@ import Testing
         #expect(try await client.signIn().credential.identity?.subject == "248289761001")
     }
 
+    /// OIDC Core section 10.1: the key of an HMAC signature is the client secret.
+    @Test func theEmulatorSignsWithTheClientSecretIfItsAlgorithmIsSymmetric() async throws {
+        let secret = String(repeating: "s", count: 32)
+        var registered = OIDCEmulator.Client.demo
+        registered.secret = secret
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        environment.emulator.signingAlgorithm = .hs256
+        let request = try await client(environment).authorizationRequest()
+        let redirect = try environment.emulator.redirect(for: request.url, as: "alice")
+        let parameters = FormURLEncoding.decode(redirect.drop { $0 != "?" }.dropFirst())
+        let response = try #require(parameters?["response"])
+        let logoutToken = try environment.emulator.logoutToken(for: registered.id, subject: "alice")
+        for text in [response, logoutToken] {
+            let jws = try JWS(Secret(text))
+            #expect(HMACSignature.isValid(jws.signature, for: jws.signedBytes, hash: .sha256, secret: Secret(secret)))
+        }
+    }
+
     /// RFC 7519 section 4.1.3: an array with one element is equivalent.
     @Test func acceptsAnAudienceAsAnArrayOfOne() async throws {
         let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))

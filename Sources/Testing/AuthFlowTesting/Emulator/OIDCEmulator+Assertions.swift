@@ -41,7 +41,9 @@ extension OIDCEmulator {
             old,
             _ in old
         }
-        let (keys, algorithm) = state.withLock { ($0.keys, $0.settings.signingAlgorithm) }
+        let (keys, usual) = state.withLock { ($0.keys, $0.settings.signingAlgorithm) }
+        // Other servers verify assertions with the public keys.
+        let algorithm = SignatureAlgorithm.asymmetric.contains(usual) ? usual : .es256
         let header: JSON = [
             "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": .string(type),
         ]

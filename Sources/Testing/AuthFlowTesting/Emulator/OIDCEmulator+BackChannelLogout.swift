@@ -28,6 +28,7 @@ extension OIDCEmulator {
             "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": "logout+jwt",
         ]
         change(&header, &claims)
-        return try keys.sign(.object(claims), header: .object(header), with: algorithm)
+        let secret = clients.first { $0.id == clientID }?.secret ?? ""
+        return try keys.sign(.object(claims), header: .object(header), with: algorithm, secret: secret)
     }
 }

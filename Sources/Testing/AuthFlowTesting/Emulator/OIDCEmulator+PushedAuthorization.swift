@@ -174,13 +174,12 @@ extension OIDCEmulator {
             "exp": .integer(Int64(now().timeIntervalSince1970) + 600),
         ]
         for pair in parameters.pairs where pair.name != "iss" { claims[pair.name] = .string(pair.value) }
-        return signed(claims, type: "JWT", settings.fault?.signedResponse ?? SignedResponseFault()).flatMap {
-            try? client.received($0, .authorizationResponse)
-        }
+        return signed(claims, type: "JWT", for: client, settings.fault?.signedResponse ?? SignedResponseFault())
+            .flatMap { try? client.received($0, .authorizationResponse) }
     }
 
-    /// The claims as a JWT signed by the provider, with a fault applied.
-    func signed(_ claims: [String: JSON], type: String, _ fault: SignedResponseFault) -> String? {
+    /// The claims as a JWT signed by the provider for a client, with a fault applied.
+    func signed(_ claims: [String: JSON], type: String, for client: Client, _ fault: SignedResponseFault) -> String? {
         let (keys, usual) = state.withLock { ($0.keys, $0.settings.signingAlgorithm) }
         let algorithm = fault.algorithm ?? usual
         var claims = claims
@@ -189,6 +188,12 @@ extension OIDCEmulator {
             "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": .string(type),
         ]
         fault.header(&header)
-        return (try? keys.sign(.object(claims), header: .object(header), with: algorithm)).map(fault.text)
+        let text = try? keys.sign(
+            .object(claims),
+            header: .object(header),
+            with: algorithm,
+            secret: client.secret ?? ""
+        )
+        return text.map(fault.text)
     }
 }

@@ -281,6 +281,7 @@ extension OIDCEmulator {
             let signed = signed(
                 claims,
                 type: "token-introspection+jwt",
+                for: client,
                 settings.fault?.introspection ?? SignedResponseFault()
             ),
             let text = try? client.received(signed, .introspection)
