@@ -43,6 +43,16 @@ import Testing
         }
     }
 
+    @Test func theTokenOfAClientIsActiveUntilItIsRevoked() async throws {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        let client = try environment.client(registration: registration(), flows: [.clientCredentials])
+        let token = try await client.freshTokens().accessToken
+        let description = try await client.client.introspect(token)
+        #expect(description["active"] == true && description["sub"] == "robot" && description["scope"] == "reports")
+        environment.emulator.revokeAccessTokens()
+        #expect(try await client.client.introspect(token)["active"] == false)
+    }
+
     /// The provider may revoke a token before it expires.
     @Test func aTokenThatTheAPIRejectsIsReplaced() async throws {
         try await EmulatorEnvironment.with(.inProcess, clients: [Self.robot]) { environment in

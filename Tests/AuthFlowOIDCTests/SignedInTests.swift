@@ -330,10 +330,17 @@ import Testing
         var settings = try EmulatorEnvironment.registration()
         settings.clientID = "c"
         settings.authentication = .clientSecretBasic(Secret("s"))
+        settings.scopes.append("offline_access")
         let trusted = try confidential.client(registration: settings)
-        _ = try await trusted.signIn()
+        let tokens = try await trusted.signIn().credential.tokens
+        let refreshToken = try #require(tokens.refreshToken)
         #expect(try await trusted.introspect()["active"] == true)
         #expect(try await trusted.introspect(Secret("other"))["active"] == false)
+        let description = try await trusted.introspect(refreshToken, typeHint: "refresh_token")
+        #expect(description["active"] == true && description["token_type"] == "refresh_token")
+        // A rotated refresh token can be used only once.
+        _ = try await trusted.refresh()
+        #expect(try await trusted.introspect(refreshToken, typeHint: "refresh_token")["active"] == false)
     }
 
     @Test func publishesEventsToAnyNumberOfReaders() async throws {

@@ -120,6 +120,9 @@ extension OIDCEmulator {
         ]
         let accessToken =
             form["resource"].flatMap { try? self.accessToken(for: $0, claims, thumbprint) } ?? Self.randomID()
+        state.withLock {
+            $0.tokensWithoutUser[accessToken] = TokenWithoutUser(client: client, subject: subject, scopes: scopes)
+        }
         var parameters: [String: JSON] = [
             "access_token": .string(accessToken), "token_type": thumbprint == nil ? "Bearer" : "DPoP",
             "expires_in": .integer(settings.accessTokenLifetime),

@@ -56,7 +56,12 @@ extension OIDCEmulator {
     }
 
     /// Revokes every access token. Refresh tokens stay valid.
-    public func revokeAccessTokens() { state.withLock { $0.accessTokens = [:] } }
+    public func revokeAccessTokens() {
+        state.withLock { state in
+            state.accessTokens = [:]
+            state.tokensWithoutUser = [:]
+        }
+    }
 
     /// Revokes every refresh token. Browser sessions and device secrets stay valid.
     public func endSessions() { state.withLock { $0.refreshTokens = [:] } }

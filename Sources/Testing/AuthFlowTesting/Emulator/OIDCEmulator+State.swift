@@ -14,6 +14,7 @@ extension OIDCEmulator {
         var consents: [Int: Set<String>] = [:]
         var codes: [String: IssuedCode] = [:]
         var accessTokens: [String: Grant] = [:]
+        var tokensWithoutUser: [String: TokenWithoutUser] = [:]
         var refreshTokens: [String: RefreshToken] = [:]
         var nonceNumber = 1
         var usedProofs: Set<String> = []
@@ -25,6 +26,12 @@ extension OIDCEmulator {
         var deviceSecrets: [String: DeviceSession] = [:]
         var deviceCodes = DeviceCodes<Grant>()
         var tenancy: Tenancy?
+
+        /// Whether a refresh token can be used: a rotated token once, and again within the leeway.
+        func isUsable(_ token: RefreshToken, at now: Date) -> Bool {
+            guard case .rotating(let leeway) = settings.refreshPolicy, let usedAt = token.usedAt else { return true }
+            return now.timeIntervalSince(usedAt) < leeway
+        }
 
         /// Revokes all tokens of one sign-in.
         mutating func revoke(family: String) {
@@ -39,6 +46,13 @@ extension OIDCEmulator {
         /// The identifier that all tokens of one sign-in share.
         let family: String
         var usedAt: Date?
+    }
+
+    /// An access token that does not belong to a session.
+    struct TokenWithoutUser {
+        let client: Client
+        let subject: String
+        let scopes: String
     }
 
     /// A pushed authorization request (RFC 9126).

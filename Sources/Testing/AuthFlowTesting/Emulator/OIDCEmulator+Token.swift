@@ -102,13 +102,12 @@ extension OIDCEmulator {
             guard let token = state.refreshTokens[text], token.grant.authorization.client.id == client.id else {
                 return nil
             }
-            guard case .rotating(let leeway) = state.settings.refreshPolicy else { return token }
-            if let usedAt = token.usedAt, now.timeIntervalSince(usedAt) >= leeway {
+            guard state.isUsable(token, at: now) else {
                 // The token was reused, by an attacker or by the client, so the token family is revoked (RFC 9700 section 4.14.2).
                 state.refreshTokens = state.refreshTokens.filter { $0.value.family != token.family }
                 return nil
             }
-            state.refreshTokens[text]?.usedAt = token.usedAt ?? now
+            if state.settings.refreshPolicy != .notRotated { state.refreshTokens[text]?.usedAt = token.usedAt ?? now }
             return token
         }
         guard let token else { return refuse("invalid_grant", "The refresh token is invalid or expired.") }
@@ -255,6 +254,7 @@ extension OIDCEmulator {
         if endSession(ofSecret: token) { return TransportResponse(head: HTTPResponse(status: .ok)) }
         state.withLock { state in
             state.accessTokens[token] = nil
+            state.tokensWithoutUser[token] = nil
             guard let family = state.refreshTokens[token]?.family else { return }
             state.revoke(family: family)
         }
@@ -300,15 +300,28 @@ extension OIDCEmulator {
                 "exp": .integer(Int64(now().timeIntervalSince1970) + 86_400),
             ])
         }
-        guard let grant = form["token"].flatMap({ token in state.withLock { $0.accessTokens[token] } }) else {
-            return .json(["active": false])
+        return .json(.object(description(of: form["token"] ?? "") ?? ["active": false]))
+    }
+
+    /// The members that describe a valid access token or refresh token; nil for any other token.
+    private func description(of token: String) -> [String: JSON]? {
+        let now = now()
+        let (grant, isRefreshToken, own) = state.withLock { state -> (Grant?, Bool, TokenWithoutUser?) in
+            if let refreshToken = state.refreshTokens[token], state.isUsable(refreshToken, at: now) {
+                return (refreshToken.grant, true, nil)
+            }
+            return (state.accessTokens[token], false, state.tokensWithoutUser[token])
         }
+        guard let client = grant?.authorization.client ?? own?.client else { return nil }
+        let subject = grant.map { users[$0.session.userIndex].claims["sub"] ?? "" }
         var members: [String: JSON] = [
-            "active": true, "client_id": .string(grant.authorization.client.id),
-            "scope": .string(grant.scopes.joined(separator: " ")),
-            "sub": users[grant.session.userIndex].claims["sub"] ?? "",
+            "active": true, "client_id": .string(client.id),
+            "scope": .string(grant?.scopes.joined(separator: " ") ?? own?.scopes ?? ""),
+            "sub": subject ?? .string(own?.subject ?? ""),
         ]
-        members["cnf"] = grant.authorization.client.certificateThumbprint.map { ["x5t#S256": .string($0)] }
-        return .json(.object(members))
+        // An API must not accept a refresh token as an access token.
+        if isRefreshToken { members["token_type"] = "refresh_token" }
+        members["cnf"] = client.certificateThumbprint.map { ["x5t#S256": .string($0)] }
+        return members
     }
 }
