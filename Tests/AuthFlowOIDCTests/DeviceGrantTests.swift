@@ -104,6 +104,25 @@ import Testing
         }
     }
 
+    /// The emulator's access tokens for a resource are JWTs (RFC 9068).
+    @Test(arguments: [true, false]) func aDeviceSignInObtainsATokenForItsResource(_ usesPages: Bool) async throws {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
+            let pages = HeadlessDevicePresenter(driver: try environment.driver(), transport: environment.transport)
+            let api = DecidingPresenter { emulator.decide($0.userCode, as: .alice) }
+            let presenter: any DevicePresenter = usesPages ? pages : api
+            let client = try environment.client(
+                registration: Self.settings { $0.resources = ["https://api.example.com"] },
+                devicePresenter: presenter,
+                flows: [.device],
+                host: time.host
+            )
+            let token = try await client.signIn().credential.tokens.accessToken
+            #expect(try JWS(token).payload["aud"] == "https://api.example.com")
+        }
+    }
+
     /// Options that a device authorization request cannot express.
     static let demands: [(String, AuthorizationOptions)] = [
         ("prompt", AuthorizationOptions(prompt: .login)), ("login_hint", AuthorizationOptions(loginHint: "bob")),

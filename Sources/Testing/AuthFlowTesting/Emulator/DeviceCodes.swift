@@ -14,11 +14,13 @@ struct DeviceCodes<Grant: Sendable>: Sendable {
     struct Code: Sendable {
         let userCode: String
         let clientID: String
-        let scope: String
+        /// The scope and the resources of the request.
+        let parameters: FormParameters
         let expiresAt: Date
         var interval: TimeInterval
         var lastPoll: Date
         var decision = Decision.pending
+        var scope: String { parameters["scope"] ?? "" }
     }
 
     /// The result of a poll.
@@ -34,9 +36,10 @@ struct DeviceCodes<Grant: Sendable>: Sendable {
     private var codes: [String: Code] = [:]
 
     /// Issues a code.
+    /// - Parameter request: The device authorization request.
     mutating func begin(
         clientID: String,
-        scope: String,
+        request: FormParameters,
         interval: TimeInterval,
         lifetime: TimeInterval,
         now: Date
@@ -46,10 +49,12 @@ struct DeviceCodes<Grant: Sendable>: Sendable {
         let letters = HostServices.systemRandomBytes(8).map { alphabet[Int($0) % alphabet.count] }
         let userCode = "\(String(letters[..<4]))-\(String(letters[4...]))"
         let deviceCode = OIDCEmulator.randomID()
+        var parameters: FormParameters = ["scope": request["scope"] ?? ""]
+        for resource in request.values(for: "resource") { parameters.append("resource", resource) }
         codes[deviceCode] = Code(
             userCode: userCode,
             clientID: clientID,
-            scope: scope,
+            parameters: parameters,
             expiresAt: now + lifetime,
             interval: interval,
             lastPoll: now

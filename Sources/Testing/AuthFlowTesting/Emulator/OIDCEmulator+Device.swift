@@ -46,7 +46,7 @@ extension OIDCEmulator {
         let (code, interval) = state.withLock { state in
             let code = state.deviceCodes.begin(
                 clientID: client.id,
-                scope: form["scope"] ?? "",
+                request: form,
                 interval: state.settings.devicePollInterval,
                 lifetime: Self.deviceCodeLifetime,
                 now: now
@@ -72,7 +72,7 @@ extension OIDCEmulator {
         let id = Self.randomID()
         let session = request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
         let authorization = Authorization(
-            parameters: ["scope": code.scope],
+            parameters: code.parameters,
             client: client,
             redirectURI: "",
             session: session,
@@ -95,7 +95,7 @@ extension OIDCEmulator {
             guard let index = users.firstIndex(where: { $0.username == user?.username }) else {
                 return state.deviceCodes.decide(deviceCode, .denied)
             }
-            let authorization = Authorization(parameters: ["scope": code.scope], client: client, redirectURI: "")
+            let authorization = Authorization(parameters: code.parameters, client: client, redirectURI: "")
             let grant = Grant(authorization: authorization, session: Session(userIndex: index, began: now))
             state.deviceCodes.decide(deviceCode, .approved(grant))
         }

@@ -145,7 +145,7 @@ extension GitHubEmulator {
         let code = state.withLock {
             $0.deviceCodes.begin(
                 clientID: app.id,
-                scope: received.form["scope"] ?? "",
+                request: received.form,
                 interval: settings.devicePollInterval,
                 lifetime: 900,
                 now: now
