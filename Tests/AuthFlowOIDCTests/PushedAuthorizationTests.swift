@@ -167,6 +167,32 @@ import Testing
         #expect((claims["exp"]?.number ?? 0) - (claims["nbf"]?.number ?? 0) == 330)
     }
 
+    /// RFC 9126 section 5: "the authorization server accepts authorization request data only via PAR".
+    @Test(arguments: [(PushedRequests.automatic, false, 200), (.always, false, 400), (.automatic, true, 400)])
+    func aRequestObjectFromTheClientsServerIsNotAPushedRequest(
+        _ pushedRequests: PushedRequests,
+        _ mustPush: Bool,
+        _ status: Int
+    ) async throws {
+        let client = try client {
+            $0.requestObjectKey = SigningKeySource(key)
+            $0.pushedRequests = .never
+        }
+        let request = try await client.authorizationRequest()
+        let object = try #require(query(request.url)["request"])
+        var registered = ClientAssertionTests.client(key)
+        registered.mustPushRequests = mustPush
+        let emulator = try OIDCEmulator(issuer: environment.emulator.issuer, clients: [registered])
+        emulator.pushedRequests = pushedRequests
+        emulator.fetchesRequestObjects = { _ in object }
+        let uri = FormURLEncoding.encode("https://client.example.com/request.jwt")
+        let response = try await InProcessTransport(emulator).send(
+            TransportRequest(.get, Endpoint("\(emulator.issuer)/authorize?client_id=machine&request_uri=\(uri)"))
+        )
+        #expect(response.status == status)
+        #expect(String(decoding: response.body, as: UTF8.self).contains("must be pushed") == (status == 400))
+    }
+
     /// RFC 9101 section 10.8: a request object must not be usable as another kind of JWT.
     @Test func configuredParametersCannotOverrideReservedRequestObjectClaims() async throws {
         let client = try client {

@@ -64,13 +64,8 @@ extension OIDCEmulator {
     /// Handles a front-channel authorization request, whether its parameters are in its URL, pushed, or signed.
     func authorizationRequest(_ query: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         let client = clients.first { $0.id == query["client_id"] }
-        if let uri = query["request_uri"], let object = state.withLock({ $0.fetchedObjects[uri] }), let client {
-            guard case .success(let parameters) = self.parameters(ofRequestObject: object, client) else {
-                return .page("Invalid request object", "<p>The request object was rejected.</p>", status: .badRequest)
-            }
-            return authorize(parameters, request)
-        }
-        if let uri = query["request_uri"] {
+        let fetched = query["request_uri"].flatMap { uri in state.withLock { $0.fetchedObjects[uri] } }
+        if let uri = query["request_uri"], fetched == nil || client == nil {
             // FAPI 2.0 section 5.3.3.2: only client_id and request_uri. RFC 9126 section 4: "the client MUST only use a
             // request_uri value once".
             guard query.pairs.count == 2, let pushed = state.withLock({ $0.pushedRequests.removeValue(forKey: uri) }),
@@ -87,7 +82,7 @@ extension OIDCEmulator {
         if settings.pushedRequests == .always || client?.mustPushRequests == true {
             return .page("Not pushed", "<p>The request must be pushed (RFC 9126).</p>", status: .badRequest)
         }
-        if let object = query["request"], let client {
+        if let object = fetched ?? query["request"], let client {
             guard case .success(let parameters) = self.parameters(ofRequestObject: object, client) else {
                 return .page("Invalid request object", "<p>The request object was rejected.</p>", status: .badRequest)
             }
