@@ -94,8 +94,26 @@ import Testing
         ("https://oauth.example.com/path", true), ("https://oauth.example.com/path/subdir/other", true),
         ("https://example.com/bar", false), ("https://example.com/", false), ("https://example.com:8080/path", false),
         ("https://oauth.example.com:8080/path", false), ("https://example.org", false),
-    ]) func emulatesGitHubsRedirectURIMatching(_ uri: String, _ isAccepted: Bool) async throws {
-        let app = GitHubEmulator.App(callback: "https://example.com/path", matchesBelow: true)
+    ]) func emulatesGitHubsRedirectURIMatching(_ uri: String, _ isAccepted: Bool) async {
+        #expect(await accepts(uri, callback: "https://example.com/path") == isAccepted)
+    }
+
+    @Test(arguments: [
+        ("https://example.com/", "https://example.com/cb", true),
+        ("https://example.com/path/", "https://example.com/path/cb", true),
+        ("https://example.com/path/", "https://example.com/pathology", false),
+        ("https://example.com/path/", "https://example.com/", false),
+    ]) func matchesRedirectURIsBelowACallbackURLThatEndsInASlash(
+        _ callback: String,
+        _ uri: String,
+        _ isAccepted: Bool
+    ) async {
+        #expect(await accepts(uri, callback: callback) == isAccepted)
+    }
+
+    /// Whether the emulator shows a page instead of an error for this redirect URI.
+    private func accepts(_ uri: String, callback: String) async -> Bool {
+        let app = GitHubEmulator.App(callback: callback, matchesBelow: true)
         let emulator = GitHubEmulator(apps: [app])
         let query = FormURLEncoding.encodeQuery(["client_id": app.id, "redirect_uri": uri, "state": "s"])
         let request = HTTPRequest(
@@ -104,7 +122,6 @@ import Testing
             authority: "github.com",
             path: "/login/oauth/authorize?\(query)"
         )
-        let response = await emulator.handle(request, body: [])
-        #expect((response.status == 200) == isAccepted)
+        return await emulator.handle(request, body: []).status == 200
     }
 }

@@ -166,7 +166,8 @@ extension GitHubEmulator.App {
                     && asked.query == nil
         }
         let hostMatches = asked.host == registered.host || asked.host.hasSuffix(".\(registered.host)")
-        let pathMatches = asked.path == registered.path || asked.path.hasPrefix("\(registered.path)/")
+        let folder = registered.path.hasSuffix("/") ? registered.path : "\(registered.path)/"
+        let pathMatches = asked.path == registered.path || asked.path.hasPrefix(folder)
         return asked.scheme == registered.scheme && hostMatches && portMatches && pathMatches
     }
 }
