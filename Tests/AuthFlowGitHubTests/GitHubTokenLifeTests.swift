@@ -115,6 +115,18 @@ import Testing
 
     @Test(arguments: ["{}", #"{"token": null}"#, #"{"token": ""}"#])
     func rejectsATokenResetResponseWithoutAToken(_ body: String) async throws {
+    /// GitHub: after a refresh, "the old access token and refresh token will no longer work".
+    @Test func aRefreshAfterAResetRevokesTheTokenFromTheReset() async throws {
+        try await GitHubEnvironment.with(.inProcess, apps: [.init(kind: .gitHubApp)]) { environment in
+            let provider = try environment.provider()
+            let client = try environment.client()
+            _ = try await client.signIn()
+            _ = try await client.replaceTokens { try await provider.resetToken($0, in: $1) }
+            let tokens = try await client.refresh().tokens
+            #expect(environment.emulator.accessTokens == [tokens.accessToken.exposed])
+        }
+    }
+
         let transport = InProcessTransport(origin: "https://api.github.com") { _, _ in
             TransportResponse(
                 head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),

@@ -92,9 +92,13 @@ extension GitHubEmulator {
         case (.patch, "token"):
             var token = token
             token.accessToken = String(text.prefix(4)) + Self.randomText(36)
-            state.withLock { [token] in
-                $0.tokens[text] = nil
-                $0.tokens[token.accessToken] = token
+            state.withLock { [token] state in
+                state.tokens[text] = nil
+                state.tokens[token.accessToken] = token
+                // A refresh revokes the access token that was issued with the refresh token, or its replacement.
+                for (refreshToken, issued) in state.refreshTokens where issued.accessToken == text {
+                    state.refreshTokens[refreshToken]?.accessToken = token.accessToken
+                }
             }
             return .json(describe(token, token.accessToken))
         case (.delete, "token"):
