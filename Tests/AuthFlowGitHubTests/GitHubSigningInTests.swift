@@ -107,6 +107,16 @@ import Testing
         }
     }
 
+    @Test func anAppThatRequestsNoScopesReceivesTheScopesThatTheSameUserHasGranted() async throws {
+        try await GitHubEnvironment.with(.inProcess) { environment in
+            _ = try await environment.client(registration: environment.settings(scopes: ["repo"])).signIn()
+            for (user, scopes) in [(GitHubEmulator.User.octocat, ["repo"]), (.hubot, [])] {
+                let client = try environment.client(registration: environment.settings(scopes: []), user: user)
+                #expect(try await client.signIn().credential.tokens.scopes == scopes)
+            }
+        }
+    }
+
     @Test(arguments: EmulatorEnvironment.Setting.allCases) func reportsThatTheUserDeniedAccess(
         _ setting: EmulatorEnvironment.Setting
     )

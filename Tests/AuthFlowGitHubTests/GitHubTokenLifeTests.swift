@@ -30,9 +30,11 @@ import Testing
         }
     }
 
-    @Test func requestsExpiringTokensWithTheOfflineAccessScope() async throws {
+    /// The emulator accepts scopes separated by spaces or commas.
+    @Test(arguments: [["gist", "offline_access"], ["gist,offline_access"]])
+    func requestsExpiringTokensWithTheOfflineAccessScope(_ scopes: [String]) async throws {
         try await GitHubEnvironment.with(.inProcess) { environment in
-            let settings = try environment.settings(scopes: ["gist", "offline_access"])
+            let settings = try environment.settings(scopes: scopes)
             let tokens = try await environment.client(registration: settings).signIn().credential.tokens
             #expect(tokens.refreshToken != nil)
             #expect(tokens.scopes == ["gist"])
@@ -113,8 +115,6 @@ import Testing
         }
     }
 
-    @Test(arguments: ["{}", #"{"token": null}"#, #"{"token": ""}"#])
-    func rejectsATokenResetResponseWithoutAToken(_ body: String) async throws {
     /// GitHub: after a refresh, "the old access token and refresh token will no longer work".
     @Test func aRefreshAfterAResetRevokesTheTokenFromTheReset() async throws {
         try await GitHubEnvironment.with(.inProcess, apps: [.init(kind: .gitHubApp)]) { environment in
@@ -127,6 +127,8 @@ import Testing
         }
     }
 
+    @Test(arguments: ["{}", #"{"token": null}"#, #"{"token": ""}"#])
+    func rejectsATokenResetResponseWithoutAToken(_ body: String) async throws {
         let transport = InProcessTransport(origin: "https://api.github.com") { _, _ in
             TransportResponse(
                 head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),

@@ -29,18 +29,26 @@ extension GitHubEmulator {
         }
         let user = received.request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
         request.user = query["prompt"] == "select_account" ? nil : user
-        // An app that requests no scopes receives the scopes that it was previously granted.
-        let asked = query["scope"].map { $0.split { $0 == " " || $0 == "," }.map(String.init) }
-        let before = user.flatMap { user in state.withLock { $0.grants[Grant(user: user, appID: app.id)] } }
-        request.scopes = app.kind == .gitHubApp ? [] : Self.normalized(asked ?? before ?? [])
+        let asked = query["scope"].map { Self.normalized(Self.scopes(in: $0)) }
+        request.scopes = app.kind == .gitHubApp ? [] : asked
         return show(request)
     }
+
+    /// The scopes that a request asks the user for. An app that requests no scopes receives the scopes that the user has already granted.
+    private func scopes(of request: Request) -> [String] {
+        if let scopes = request.scopes { return scopes }
+        guard let user = request.user else { return [] }
+        return state.withLock { $0.grants[Grant(user: user, appID: request.appID)] } ?? []
+    }
+
+    /// The scopes in a parameter, separated by spaces or commas.
+    static func scopes(in text: String) -> [String] { text.split { $0 == " " || $0 == "," }.map(String.init) }
 
     private func show(_ request: Request) -> TransportResponse {
         let id = OIDCEmulator.randomID()
         state.withLock { $0.pending[id] = request }
         guard request.user != nil else { return .signInPage(id) }
-        return .consentPage(id, client: request.appID, scopes: request.scopes)
+        return .consentPage(id, client: request.appID, scopes: scopes(of: request))
     }
 
     func signIn(_ form: FormParameters) -> TransportResponse {
@@ -60,7 +68,7 @@ extension GitHubEmulator {
             // The device page requires a signed-in user before it asks for the code.
             page = .userCodePage(action: "/login/device")
         } else {
-            page = .consentPage(id, client: request.appID, scopes: request.scopes)
+            page = .consentPage(id, client: request.appID, scopes: scopes(of: request))
         }
         page.head.headerFields[.setCookie] = "authflow_emulator=\(session); Path=/; HttpOnly; SameSite=Lax"
         return page
@@ -71,7 +79,7 @@ extension GitHubEmulator {
             let user = request.user
         else { return .page("Too late", "<p>Start again.</p>", status: .badRequest) }
         let isAllowed = form["decision"] == "allow"
-        let scopes = request.scopes.filter { !settings.refusedScopes.contains($0) }
+        let scopes = scopes(of: request).filter { !settings.refusedScopes.contains($0) }
         let grant = Grant(user: user, appID: request.appID)
         let token = Token(grant: grant, scopes: scopes, isOfDevice: request.deviceCode != nil)
         if isAllowed { state.withLock { $0.grants[grant] = scopes } }

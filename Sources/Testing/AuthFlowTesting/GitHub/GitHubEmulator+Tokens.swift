@@ -64,7 +64,7 @@ extension GitHubEmulator {
         guard users[code.token.grant.user].hasVerifiedEmail else {
             return error("unverified_user_email", "The user must have a verified primary email.", to: request)
         }
-        let wishes = (asked["scope"] ?? "").split(separator: " ").contains("offline_access")
+        let wishes = Self.scopes(in: asked["scope"] ?? "").contains("offline_access")
         return issue(code.token, app, expiring: app.kind != .oauthApp || wishes, to: request)
     }
 

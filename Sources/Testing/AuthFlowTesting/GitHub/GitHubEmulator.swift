@@ -151,7 +151,8 @@ public final class GitHubEmulator: ProviderEmulator {
     struct Request {
         let parameters: FormParameters
         let appID: String
-        var scopes: [String]
+        /// The requested scopes; nil for the scopes that the user has already granted to the app.
+        var scopes: [String]?
         var user: Int?
         var deviceCode: String?
     }
