@@ -120,6 +120,25 @@ import Testing
         #expect(interceptor.requests(to: "/mcp").filter { $0.head.method == .post }.count == posts)
     }
 
+    @Test(arguments: [ResourceSettings.MetadataPlace.path, .root, .custom("/metadata.json")])
+    func theEmulatorsChallengeContainsTheURLOfItsMetadata(_ place: ResourceSettings.MetadataPlace) async throws {
+        environment.emulator.settings.metadataPlace = place
+        let address = try Endpoint(environment.emulator.resource)
+        let refusal = try await environment.transport.send(TransportRequest(.post, address))
+        let challenge = try #require(refusal.head.headerFields[.wwwAuthenticate])
+        let url = try #require(challenge.split(separator: "\"").first { $0.hasPrefix("https://") })
+        let metadata = try await environment.transport.send(TransportRequest(.get, Endpoint(String(url))))
+        #expect(metadata.status == 200)
+    }
+
+    /// The requests have the protocol version 2025-11-25.
+    @Test(arguments: [("2025-11-25", 200), ("2026-07-28", 400)])
+    func theEmulatorRejectsRequestsInAProtocolVersionThatItDoesNotSupport(_ version: String, _ status: Int) async throws
+    {
+        environment.emulator.settings.version = version
+        #expect(try await listTools(client()) == status)
+    }
+
     /// Without metadata, only the options identify the token's resource.
     @Test func aTokenForAPreviouslyConfiguredResourceIsNotSent() async throws {
         environment.emulator.settings.endpoint = "/v1/mcp"

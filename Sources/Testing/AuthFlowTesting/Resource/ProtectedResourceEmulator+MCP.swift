@@ -126,8 +126,12 @@ extension ProtectedResourceEmulator {
         var parameters = [error].compactMap { $0 }
         if let scopes { parameters.append("scope=\"\(scopes.joined(separator: " "))\"") }
         if settings.challengeNamesMetadata {
-            var place = "/.well-known/oauth-protected-resource\(settings.endpoint)"
-            if case .custom(let path) = settings.metadataPlace { place = path }
+            let place =
+                switch settings.metadataPlace {
+                case .path, .none: Self.wellKnown + settings.endpoint
+                case .root: Self.wellKnown
+                case .custom(let path): path
+                }
             parameters.append("resource_metadata=\"\(origin)\(place)\"")
         }
         response.head.headerFields[.wwwAuthenticate] =
@@ -151,9 +155,7 @@ extension ProtectedResourceEmulator {
         guard fields[Self.version] == meta?[Self.versionKey]?.string else {
             return error(id, -32020, "Header mismatch", .badRequest)
         }
-        if let version = settings.version, fields[Self.version] != version {
-            return error(id, -32022, "Unsupported protocol version", .badRequest, ["supported": [.string(version)]])
-        }
+        if let refusal = refusedVersion(fields[Self.version], id, settings) { return refusal }
         let subject = message["params"]?["name"]?.string ?? message["params"]?["uri"]?.string
         let namesSubject = ["tools/call", "prompts/get", "resources/read"].contains(message["method"]?.string)
         guard fields[Self.method] == message["method"]?.string,
@@ -176,6 +178,12 @@ extension ProtectedResourceEmulator {
         }
         guard id != nil else { return TransportResponse(head: HTTPResponse(status: .accepted)) }
         return result(message, settings)
+    }
+
+    /// The response to a request in a protocol version that the server does not support; nil for a supported version.
+    private func refusedVersion(_ version: String?, _ id: JSON?, _ settings: ResourceSettings) -> TransportResponse? {
+        guard let supported = settings.version, version != supported else { return nil }
+        return error(id, -32022, "Unsupported protocol version", .badRequest, ["supported": [.string(supported)]])
     }
 
     private static func decoded(_ value: String?) -> String? {
@@ -219,6 +227,9 @@ extension ProtectedResourceEmulator {
             fields[Self.version] != nil || message["method"]?.string == "ping",
             "a request without MCP-Protocol-Version"
         )
+        if let version = fields[Self.version], let refusal = refusedVersion(version, message["id"], settings) {
+            return refusal
+        }
         guard message["id"] != nil, message["method"] != nil else {
             return TransportResponse(head: HTTPResponse(status: .accepted))
         }

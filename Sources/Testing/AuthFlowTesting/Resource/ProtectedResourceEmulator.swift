@@ -168,8 +168,11 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
 
     // MARK: Metadata
 
+    /// The path of the origin's metadata (RFC 9728 section 3).
+    static let wellKnown = "/.well-known/oauth-protected-resource"
+
     private func metadata(_ path: String, _ settings: ResourceSettings) -> TransportResponse? {
-        let wellKnown = "/.well-known/oauth-protected-resource"
+        let wellKnown = Self.wellKnown
         switch (path, settings.metadataPlace) {
         case (wellKnown + settings.endpoint, .path), (wellKnown, .root): return .json(resourceMetadata(settings))
         case (let path, .custom(let place)) where path == place: return .json(resourceMetadata(settings))
