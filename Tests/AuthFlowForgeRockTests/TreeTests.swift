@@ -141,6 +141,28 @@ import Testing
         }
     }
 
+    @Test func theEmulatorRejectsTheAnswerToAPageThatItsTreeNoLongerContains() async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let emulator = environment.emulator
+            emulator.settings.trees["Login"] = EmulatorTree([
+                .page(stage: "Extra", [EmulatorTree.Callback("NameCallback", [])]) { _ in .proceed },
+                .userNameAndPassword,
+            ])
+            let address = try Endpoint("\(emulator.baseURL)/json/realms/root/realms/alpha/authenticate")
+            func submit(_ page: [UInt8]) async throws -> TransportResponse {
+                let fields: HTTPFields = [.contentType: "application/json"]
+                return try await environment.transport.send(
+                    TransportRequest(.post, address, headerFields: fields, body: page)
+                )
+            }
+            let first = try await submit([])
+            let second = try await submit(first.body)
+            #expect(second.status == 200)
+            emulator.settings.trees["Login"] = .login
+            #expect(try await submit(second.body).status == 500)
+        }
+    }
+
     /// A tree with a page before the login.
     private func tree(
         _ callbacks: [EmulatorTree.Callback],

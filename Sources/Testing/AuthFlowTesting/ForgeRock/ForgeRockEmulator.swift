@@ -235,7 +235,10 @@ public final class ForgeRockEmulator: ProviderEmulator {
         }
         // A later request may omit the tree, but must not name a different tree.
         if let named = received.query["authIndexValue"], named != walk.tree { return failure(400, "Another tree") }
-        guard let node = settings.trees[walk.tree]?.nodes[walk.node] else { return failure(500, "No such node") }
+        // The tree may have changed since its last page.
+        let nodes = settings.trees[walk.tree]?.nodes ?? []
+        guard nodes.indices.contains(walk.node) else { return failure(500, "No such node") }
+        let node = nodes[walk.node]
         let callbacks = json["callbacks"]?.array ?? []
         let answers = callbacks.flatMap { ($0["input"]?.array ?? []).map { $0["value"] ?? .null } }
         let expected = self.callbacks(of: node).map(\.type)
