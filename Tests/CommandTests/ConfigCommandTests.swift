@@ -15,6 +15,18 @@ import Testing
         }
     }
 
+    @Test(arguments: ["resource_client", "resource_server", "server"])
+    func aFileWithAnUnknownKeyInASectionIsNotTrusted(_ section: String) async throws {
+        let text = CommandHarness.profile("https://id.example.com").dropLast() + #", "\#(section)": {"bogus": 1}}"#
+        try await CommandHarness.withConfiguration(String(text)) { path, folder in
+            for command in ["trust", "check"] {
+                let outcome = try await CommandHarness.run(["config", command, path], environment: ["HOME": folder])
+                #expect(outcome.status == 2, "\(outcome.standardError)")
+                #expect(outcome.standardError.contains(#"unknown key "bogus""#), "\(outcome.standardError)")
+            }
+        }
+    }
+
     /// A web application uses the store of its profile.
     @Test func configCheckReportsAnUnusableStoreOnce() async throws {
         let text = """

@@ -51,10 +51,16 @@ public struct ResourceClientSettings: Sendable {
         return own.map(\.declaration) + NetworkSettings.Keys.declarations
     }
 
+    /// Validates the settings, without reading secrets or starting programs.
+    /// - Throws: ``ConfigurationError`` with every issue.
+    package func check(by components: ProfileComponents) throws {
+        _ = try checked(ProfileChoices(components), environment: [:])
+    }
+
     /// The settings, validated.
     /// - Throws: ``ConfigurationError`` with every issue.
-    fileprivate func checked(_ choices: ProfileChoices, _ host: HostServices) throws -> ConfigurationObject {
-        try section.checked(Self.declarations(choices), environment: host.environment)
+    fileprivate func checked(_ choices: ProfileChoices, environment: [String: String]) throws -> ConfigurationObject {
+        try section.checked(Self.declarations(choices), environment: environment)
     }
 
     /// The transport that the settings describe, with its proxy and its certificates.
@@ -72,7 +78,7 @@ public struct ResourceClientSettings: Sendable {
         host: HostServices = .system
     ) throws -> (store: any TokenStore, redirectURI: RedirectURI) {
         let choices = ProfileChoices(components)
-        let configuration = try checked(choices, host)
+        let configuration = try checked(choices, environment: host.environment)
         return (
             try choices.makeStore(configuration, host),
             try configuration[ProfileKeys.redirectURI]?.first ?? .loopback
@@ -117,7 +123,7 @@ extension ResourceClient {
         observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) throws {
         let choices = ProfileChoices(ProfileComponents(userAgents: userAgents, stores: stores))
-        let configuration = try settings.checked(choices, host)
+        let configuration = try settings.checked(choices, environment: host.environment)
         var options = options
         try settings.apply(configuration, to: &options)
         let network = try settings.transport(environment: host.environment)

@@ -174,6 +174,7 @@ struct ConfigCommand: AsyncParsableCommand {
         for name in file.profileNames {
             try check { try file.profile(name).checked(by: Known.components) }
         }
+        try check { try file.resourceClient.check(by: Known.components) }
         try check { _ = try file.resourceServer?.checked(ResourceServer.configurationKeys, environment: [:]) }
         try check { _ = try file.server.checked(SessionServer.configurationKeys, environment: [:]) }
         guard issues.isEmpty else { throw ConfigurationError(issues: issues) }
