@@ -44,7 +44,7 @@ import Testing
                         )
                     }
                     let other = try await handle(redirect.replacing("authflow:", with: "other:"))
-                    #expect(other.status == 1 && other.standardError.contains("waiting for a different redirect URI"))
+                    #expect(other.status == 1 && other.standardError.contains("waiting, but not for this redirect"))
                     let taken = try await handle(redirect)
                     #expect(taken.status == 0, "\(taken.standardError)")
                 }

@@ -9,7 +9,8 @@ import Dispatch
 ///
 /// The waiting process listens on a Unix domain socket that only its user can connect to, in a directory that only its user
 /// can access. The socket's name is a hash of the sign-in's state, so the other process can derive it from the
-/// redirect, and the redirect need not contain the socket's path.
+/// redirect, and the redirect need not contain the socket's path. The state in a signed response (JARM) may be encrypted, so
+/// such a redirect is offered to every waiting process of the user.
 public struct RedirectHandoff: Sendable {
     /// The maximum size of a message, in bytes, and the timeout for reading it, in milliseconds.
     private static let maximumSize = 64 * 1024
@@ -55,11 +56,27 @@ public struct RedirectHandoff: Sendable {
         removeLeftovers()
         // The parameters are in the query or in the fragment, depending on the response mode, which only the waiting process
         // knows.
-        let states = url.unicodeScalars.split { $0 == "?" || $0 == "#" }.dropFirst()
-            .compactMap { RedirectResponse.parameters(in: Substring($0))?["state"] }
-        guard let state = states.first, let descriptor = LocalSocket.connect(to: path(for: Secret(state))) else {
-            return .noListener
+        let parameters = url.unicodeScalars.split { $0 == "?" || $0 == "#" }.dropFirst()
+            .compactMap { RedirectResponse.parameters(in: Substring($0)) }
+        if let state = parameters.compactMap({ $0["state"] }).first {
+            return offer(url, at: path(for: Secret(state)))
         }
+        // Only the process that sent the request may be able to decrypt a signed response.
+        guard parameters.contains(where: { $0["response"] != nil }) else { return .noListener }
+        var outcome = Outcome.noListener
+        for path in sockets {
+            switch offer(url, at: path) {
+            case .taken: return .taken
+            case .refused: outcome = .refused
+            case .noListener: continue
+            }
+        }
+        return outcome
+    }
+
+    /// Passes a redirect to the process that listens on a socket.
+    private func offer(_ url: String, at path: String) -> Outcome {
+        guard let descriptor = LocalSocket.connect(to: path) else { return .noListener }
         defer { close(descriptor) }
         LocalSocket.write(Array("\(url)\n".utf8), to: descriptor)
         let response = LocalSocket.readLine(from: descriptor, maximumSize: 32, waitTimeout: Self.waitTimeout)
@@ -109,6 +126,12 @@ public struct RedirectHandoff: Sendable {
         return "\(directory)/\(hash.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()).sock"
     }
 
+    /// The paths of the sockets in the directory.
+    private var sockets: [String] {
+        ((try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []).filter { $0.hasSuffix(".sock") }
+            .map { "\(directory)/\($0)" }
+    }
+
     /// Removes the sockets that killed processes have left behind.
     private func removeLeftovers() {
         for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
@@ -119,9 +142,7 @@ public struct RedirectHandoff: Sendable {
             }
             unsafe unlink("\(directory)/\(name)")
         }
-        for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
-        where name.hasSuffix(".sock") {
-            let path = "\(directory)/\(name)"
+        for path in sockets {
             if let descriptor = LocalSocket.connect(to: path) {
                 close(descriptor)
             } else if errno == ECONNREFUSED {

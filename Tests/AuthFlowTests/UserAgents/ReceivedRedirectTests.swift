@@ -15,11 +15,12 @@ import Testing
 
     private func options(
         responseMode: ResponseMode = .query,
+        state: Secret = Secret("the-right-state"),
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> RedirectOptions {
         RedirectOptions(
             redirectURIs: [try RedirectURI(Self.redirectURI)],
-            state: Secret("the-right-state"),
+            state: state,
             responseMode: responseMode,
             reporter: FlowReporter(observer: observer),
             clock: ContinuousClock()
@@ -156,6 +157,40 @@ import Testing
             #expect(try handoff.deliver(response) == .noListener)
         }
     }
+
+    /// The state is a claim of the response (JARM), which only the waiting process can decrypt if it is encrypted.
+    @Test(arguments: [
+        ("?response=\(signedResponse)", ResponseMode.queryJWT), ("#response=\(signedResponse)", .fragmentJWT),
+        ("?response=a.b.c.d.e", .jwt),
+    ])
+    func receivesASignedResponseFromAnotherProcess(_ response: String, _ mode: ResponseMode) async throws {
+        try await withFolder { folder, handoff in
+            let agent = SystemBrowserUserAgent(launcher: nil, handoff: handoff)
+            // The other sign-in has no decryption key.
+            let other = try self.options(responseMode: mode, state: Secret("another-state"))
+            var options = try self.options(responseMode: mode)
+            options.decrypt = { (text) throws(AuthError) in
+                text == Secret("a.b.c.d.e") ? Secret(Self.signedResponse) : text
+            }
+            let redirect = "\(Self.redirectURI)\(response)"
+            let received = try await agent.withRedirectSession(other) { [options] _ in
+                let refused = try await Self.inBackground { try handoff.deliver(redirect) }
+                #expect(refused == .refused)
+                return try await agent.withRedirectSession(options) { session in
+                    async let received = session.visit("https://id.example.com/authorize")
+                    let taken = try await Self.inBackground { try handoff.deliver(redirect) }
+                    #expect(taken == .taken)
+                    return try await received
+                }
+            }
+            #expect(received == redirect)
+            #expect(try handoff.deliver(redirect) == .noListener)
+        }
+    }
+
+    /// A JWS with the claim `state`; the user agent does not verify its signature.
+    private static let signedResponse =
+        "eyJhbGciOiJFUzI1NiJ9.eyJzdGF0ZSI6InRoZS1yaWdodC1zdGF0ZSJ9.c2lnbmF0dXJl"
 
     @Test func deliveringARedirectCreatesNoDirectoryIfNoSignInIsPending() async throws {
         try await withFolder { folder, handoff in

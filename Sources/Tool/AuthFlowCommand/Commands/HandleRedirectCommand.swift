@@ -20,7 +20,7 @@ struct HandleRedirectCommand: AsyncParsableCommand {
         let reason =
             outcome == .noListener
             ? "No login of this user on this machine is waiting for this redirect. Run authflow login again, or, if the login is waiting on another machine, paste the URL there."
-            : "A login is waiting for a different redirect URI. Run authflow login again."
+            : "A login is waiting, but not for this redirect. Run authflow login again."
         // When the desktop runs this command, the user does not see the output.
         Notification.show(reason)
         throw AuthError(.invalidCallback, reason)
