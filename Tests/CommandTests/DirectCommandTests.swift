@@ -10,6 +10,7 @@ import Testing
         ["token", "--config", "a.json", "--profile", "work", "--account", "248", "--min-ttl", "86400", "--json"],
         ["token", "--config", "a.json", "--config", "b.json"], ["token", "--json", "--json"],
         ["token", "--profile", ""], ["token", "--format", "header"], ["token", "--format", "json", "--json"],
+        ["token", "--json", "--format", "json"], ["token", "--format", "header", "--format", "raw"],
     ]) func readsTokenArgumentsAsTheParserDoes(_ arguments: [String]) throws {
         let parsed = try #require(try AuthFlowCommand.parseAsRoot(arguments) as? TokenCommand)
         #expect(
@@ -38,6 +39,7 @@ import Testing
         ["token", "--min-ttl", "86401"], ["token", "--min-ttl", "-1"], ["status", "--min-ttl", "5"], ["token", "--"],
         ["token", "--jso"], ["token", "--refresh"], ["token", "--refresh", "--json"],
         ["help", "token"], ["tokens"], ["status", "--format", "raw"], ["token", "--format", "header", "--json"],
+        ["token", "--format", "raw", "--json"], ["token", "--json", "--format", "raw"],
     ]) func leavesAllOtherArgumentsToTheParser(_ arguments: [String]) {
         #expect(DirectCommand(arguments) == nil)
     }

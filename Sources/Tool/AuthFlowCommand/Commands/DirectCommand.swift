@@ -13,6 +13,7 @@ enum DirectCommand: Hashable {
         guard let name = rest.popFirst(), name == "token" || name == "status" else { return nil }
         var request = TokenRequest()
         var asJSON = false
+        var format: TokenFormat?
         while let option = rest.popFirst() {
             if option == "--json" {
                 asJSON = true
@@ -31,8 +32,8 @@ enum DirectCommand: Hashable {
             case "--profile", "-p": request.choice.profile = value
             case "--account": request.choice.account = value
             case "--format":
-                guard name == "token", let format = TokenFormat(rawValue: value), !asJSON else { return nil }
-                request.format = format
+                guard name == "token", let named = TokenFormat(rawValue: value) else { return nil }
+                format = named
             case "--min-ttl":
                 guard name == "token", let seconds = Int(value), TokenRequest.lifetimes.contains(seconds) else {
                     return nil
@@ -46,10 +47,9 @@ enum DirectCommand: Hashable {
             guard request.choice.account == nil else { return nil }
             request.resource = ResourceChoice(address: address, choice: request.choice)
         }
-        if asJSON {
-            guard request.format == .raw || request.format == .json else { return nil }
-            request.format = .json
-        }
+        // The parser reports that the options contradict each other.
+        guard !asJSON || format == nil || format == .json else { return nil }
+        request.format = format ?? (asJSON ? .json : .raw)
         self =
             name == "token"
             ? .token(request)
