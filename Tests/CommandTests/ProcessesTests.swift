@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    /// A refresh of `authflow token` that waits for the provider's response.
+    /// A refresh that waits for the provider's response.
     private struct HeldRefresh {
         let process: Int32
         let folder: String
@@ -73,7 +73,11 @@ import Testing
         let outcome: Task<CommandHarness.Outcome, any Error>
     }
 
-    private func withHeldRefresh(_ body: (HeldRefresh) async throws -> Void) async throws {
+    /// - Parameter command: The command that refreshes the tokens. Its input names the registry for Docker's helper.
+    private func withHeldRefresh(
+        by command: [String] = ["token"],
+        _ body: (HeldRefresh) async throws -> Void
+    ) async throws {
         let isHeld = Mutex(false)
         let hasArrived = Mutex(false)
         let (arrived, arrival) = AsyncStream<Void>.makeStream()
@@ -90,8 +94,12 @@ import Testing
         } _: { emulator in
             let profile = CommandHarness.profile(
                 emulator.base.issuer,
-                ["scopes": #"["openid", "profile", "offline_access"]"#]
+                [
+                    "scopes": #"["openid", "profile", "offline_access"]"#,
+                    "helpers": #"{"docker": {"registries": ["r.example.com"]}}"#,
+                ]
             )
+            let program = CommandHarness.folder.appendingPathComponent("authflow").path
             try await CommandHarness.withConfiguration(profile) { path, folder in
                 let login = try await CommandHarness.run(
                     ["login", "--config", path],
@@ -103,7 +111,8 @@ import Testing
                 let outcome = Task<CommandHarness.Outcome, any Error> {
                     defer { arrival.finish() }
                     return try await CommandHarness.run(
-                        ["token", "--config", path],
+                        ["-c", "exec \"$0\" \"$@\" <<END\nr.example.com\nEND", program] + command + ["--config", path],
+                        program: "/bin/sh",
                         environment: ["PASSWORD": "wonderland"],
                         started: { number in process.withLock { $0 = number } }
                     )
@@ -148,6 +157,16 @@ import Testing
             let outcome = try await refresh.outcome.value
             #expect(outcome.status == 130, "\(outcome.standardError)")
             #expect(try await store.bytes(for: key) != before)
+        }
+    }
+
+    /// Docker shows the helper's output as an error message.
+    @Test func dockersHelperPrintsNothingAfterASignal() async throws {
+        try await withHeldRefresh(by: ["credential", "docker", "get"]) { refresh in
+            kill(refresh.process, SIGTERM)
+            refresh.release()
+            let outcome = try await refresh.outcome.value
+            #expect(outcome.status == 130 && outcome.output.isEmpty, "\(outcome.output)\(outcome.standardError)")
         }
     }
 

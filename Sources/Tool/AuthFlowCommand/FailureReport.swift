@@ -30,7 +30,6 @@ struct FailureReport {
             }
         let message =
             switch error {
-            case is CancellationError: "Cancelled."
             // Omits the usage text, which is printed to standard error.
             case let error as CommandLineError: AuthFlowCommand.message(for: error.error)
             case let error as MisspelledCommand: error.description

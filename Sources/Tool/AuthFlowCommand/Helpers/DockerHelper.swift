@@ -35,6 +35,7 @@ extension CredentialCommand {
             } catch let error as HelperDeclined {
                 throw error
             } catch {
+                try Task.checkCancellation()
                 // The calling programs show the error message from standard output.
                 try refuse(ExitStatus.message(for: error))
             }

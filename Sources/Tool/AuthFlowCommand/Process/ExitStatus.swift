@@ -48,6 +48,7 @@ enum ExitStatus {
     /// The message for the user: never a type name or a debug description.
     static func message(for error: any Error) -> String {
         switch error {
+        case is CancellationError: "Cancelled."
         case let error as ConfigurationError: error.description
         case let error as AuthError where error.code == .credentialUnusable:
             "\(error.description) To discard the credentials of all accounts without revoking their tokens, run: \(SignInAdvice.localLogout)"
