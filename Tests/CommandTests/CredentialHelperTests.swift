@@ -114,6 +114,20 @@ import Testing
         }
     }
 
+    /// "get" uses the first profile that lists the registry.
+    @Test func dockerListNamesTheUserOfTheProfileThatGetUses() async throws {
+        func profile(_ user: String, _ registries: String) -> String {
+            #"{"helpers": {"docker": {"registries": [\#(registries)], "username": "\#(user)"}}}"#
+        }
+        let (first, second) = (profile("ua", #""r.example.com""#), profile("ub", #""r.example.com", "s.example.com""#))
+        let text = #"{"profiles": {"a": \#(first), "b": \#(second)}}"#
+        try await CommandHarness.withConfiguration(text) { path, _ in
+            let list = try await CommandHarness.run(["credential", "docker", "list", "--config", path])
+            let users = try JSON(parsing: Array(list.output.utf8))
+            #expect(users == ["r.example.com": "ua", "s.example.com": "ub"], "\(list.standardError)")
+        }
+    }
+
     /// A Security Token Service with one response for all requests.
     private struct SecurityTokenService: ProviderEmulator {
         let origins: [String]

@@ -66,7 +66,8 @@ extension CredentialCommand {
         private func list() throws {
             var users: [String: JSON] = [:]
             _ = try options.helperChoice.first { settings in
-                for registry in settings.docker?.registries ?? [] {
+                // As in "get", the first profile that lists a registry is used.
+                for registry in settings.docker?.registries ?? [] where users[registry] == nil {
                     users[registry] = .string(settings.docker?.username ?? "")
                 }
                 return nil as Bool?
