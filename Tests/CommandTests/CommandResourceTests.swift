@@ -45,6 +45,25 @@ import Testing
         }
     }
 
+    /// The credential, with its refresh token, remains stored.
+    @Test func mcpStatusReportsThatALoginIsRequiredAfterRepeatedRefreshRejections() async throws {
+        var settings = ResourceSettings()
+        settings.refreshes = true
+        settings.tokenLifetime = 0
+        try await CommandHarness.withResource(settings) { emulator, run async throws in
+            #expect(try await run(["login", emulator.resource]).status == 0)
+            #expect(try await run(["mcp", "status"]).output.contains("signed in, refreshed when needed"))
+            emulator.settings.tokenStatus = 400
+            #expect(try await run(["token", emulator.resource]).status != 4)
+            #expect(try await run(["token", emulator.resource]).status == 4)
+            let status = try await run(["mcp", "status"])
+            #expect(status.output == "\(emulator.resource)  login required\n", "\(status.standardError)")
+            let json = try await run(["mcp", "status", "--json"]).output
+            let report = try JSON(parsing: Array(json.utf8))
+            #expect(report.array?.first?["login_required"] == true)
+        }
+    }
+
     /// A machine-to-machine client replaces an expired token without a user.
     @Test func statusDoesNotReportAnExpiredMachineTokenAsAnEndedSession() async throws {
         var settings = ResourceSettings()

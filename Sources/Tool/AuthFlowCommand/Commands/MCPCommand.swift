@@ -114,7 +114,7 @@ struct MCPCommand: AsyncParsableCommand {
                 let status = try? await client.status()
                 let credential = status?.credential
                 let end = credential?.tokens.expiresAt
-                let isOver = credential?.tokens.refreshToken == nil && end.map { $0 <= Date() } ?? (credential == nil)
+                let isOver = credential.map { $0.state() == .ended } ?? true
                 if json {
                     all.append([
                         "resource": .string(address), "issuer": status.map { .string($0.issuer) } ?? .null,
