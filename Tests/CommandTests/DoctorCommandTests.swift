@@ -3,6 +3,7 @@ import AuthFlowJSON
 import AuthFlowTesting
 import CommandHarness
 import Foundation
+import HTTPTypes
 import Testing
 
 /// `authflow doctor`.
@@ -120,6 +121,32 @@ import Testing
                 #expect(lines == comparison.lines, "\(outcome.output)")
                 // A line of the comparison that does not depend on these settings.
                 #expect(outcome.output.contains("device grant"), "\(outcome.output)")
+            }
+        }
+    }
+
+    @Test func findsADeviceGrantThatOnlyTheRFC8414MetadataAnnounces() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let issuer = emulator.issuer
+            emulator.fault = .metadata(.member("device_authorization_endpoint", nil))
+            emulator.customResponse = { exchange in
+                guard exchange.request.path == "/.well-known/oauth-authorization-server" else {
+                    return exchange.response
+                }
+                let text = #"{"issuer": "\#(issuer)", "device_authorization_endpoint": "\#(issuer)/device"}"#
+                return TransportResponse(
+                    head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+                    body: Array(text.utf8)
+                )
+            }
+            try await CommandHarness.withConfiguration(CommandHarness.profile(issuer)) { path, folder in
+                let outcome = try await CommandHarness.run(
+                    ["doctor", "--config", path],
+                    environment: ["PASSWORD": "wonderland", "HOME": folder]
+                )
+                #expect(outcome.output.contains("offered (authflow login --device)"), "\(outcome.output)")
             }
         }
     }

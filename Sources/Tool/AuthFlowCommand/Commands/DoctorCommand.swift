@@ -331,7 +331,7 @@ struct DoctorCommand: AsyncParsableCommand {
             // The provider's RFC 8414 document may have members that its OpenID Connect document lacks.
             let supplemented = try await client.client.server.metadata(with: \.deviceAuthorizationEndpoint)
             Self.examineFlows(client, supplemented, &findings)
-            if !client.isWithoutUser { Self.examineSignIn(client, metadata, &findings) }
+            if !client.isWithoutUser { Self.examineSignIn(client, supplemented, &findings) }
         } catch {
             try Task.checkCancellation()
             findings.bad("provider", "\(error)")
