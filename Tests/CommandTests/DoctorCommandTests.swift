@@ -74,6 +74,19 @@ import Testing
         }
     }
 
+    /// Without the scheme, the command would use the redirect URI of the default profile.
+    @Test func theCommandToRegisterASchemeNamesTheScheme() async throws {
+        let redirectURI = ["user_agent": nil, "redirect_uri": #""com.example.app:/callback""#]
+        let text = CommandHarness.profile("http://127.0.0.1:1", redirectURI)
+        try await CommandHarness.withConfiguration(text) { path, folder in
+            let outcome = try await CommandHarness.run(
+                ["doctor", "--config", path],
+                environment: ["HOME": folder]
+            )
+            #expect(outcome.output.contains("Run: authflow scheme install com.example.app\n"), "\(outcome.output)")
+        }
+    }
+
     struct Comparison: CustomTestStringConvertible {
         let testDescription: String
         var responseModes: JSON? = ["query", "fragment"]

@@ -200,7 +200,7 @@ struct DoctorCommand: AsyncParsableCommand {
             } else {
                 findings.note(
                     "scheme",
-                    "\(scheme): URLs are not handled by authflow on this machine. Run: authflow scheme install"
+                    "\(scheme): URLs are not handled by authflow on this machine. Run: \(handler.installCommand)"
                 )
             }
         }
