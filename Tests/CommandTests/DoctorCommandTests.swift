@@ -61,23 +61,28 @@ import Testing
         }
     }
 
-    @Test func fixReportsNoChangeIfOnlyTheUserCanWriteToTheFile() async throws {
+    /// With the umask 002, a file is writable for its group, which on many systems is the private group of its owner.
+    @Test(arguments: PrivateGroup.isUserPrivate(getegid()) ? [0o644, 0o664] : [0o644])
+    func fixReportsNoChangeIfOnlyTheUserCanWriteToTheFile(_ mode: Int) async throws {
         let text = CommandHarness.profile("http://127.0.0.1:1", ["user_agent": nil])
         try await CommandHarness.withConfiguration(text) { path, folder in
-            try setPermissions(0o644, of: path)
+            try setPermissions(mode, of: path)
             let outcome = try await CommandHarness.run(
                 ["doctor", "--fix", "--config", path],
                 environment: ["HOME": folder]
             )
             #expect(outcome.output.contains("ok  file"), "\(outcome.output)")
             #expect(!outcome.output.contains("fixed"), "\(outcome.output)")
+            #expect(try permissions(of: path) == mode)
         }
     }
 
     /// Without the scheme, the command would use the redirect URI of the default profile.
     @Test func theCommandToRegisterASchemeNamesTheScheme() async throws {
-        let redirectURI = ["user_agent": nil, "redirect_uri": #""com.example.app:/callback""#]
-        let text = CommandHarness.profile("http://127.0.0.1:1", redirectURI)
+        let text = CommandHarness.profile(
+            "http://127.0.0.1:1",
+            ["user_agent": nil, "redirect_uri": #""com.example.app:/callback""#]
+        )
         try await CommandHarness.withConfiguration(text) { path, folder in
             let outcome = try await CommandHarness.run(
                 ["doctor", "--config", path],

@@ -134,10 +134,7 @@ struct TrustedFile {
 
     private func requireTrustedOwner(_ status: stat, _ path: String) throws(AuthError) {
         guard !checksOwners || isOwn(status.st_uid) else { throw foreign(path) }
-        let isGroupAccessible = status.st_mode & 0o020 != 0 && !PrivateGroup.isUserPrivate(status.st_gid)
-        guard status.st_mode & 0o002 == 0, !isGroupAccessible else {
-            throw writable(path)
-        }
+        guard !PrivateGroup.letsOthersWrite(status) else { throw writable(path) }
     }
 
     private func writable(_ path: String) -> AuthError {

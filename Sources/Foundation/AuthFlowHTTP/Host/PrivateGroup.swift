@@ -2,6 +2,11 @@ package import AuthFlowSystem
 
 /// The user private group: many systems create one for each user, with the user's name.
 package enum PrivateGroup {
+    /// Whether the permissions of a file or directory let other users write to it. This user's private group has no other members.
+    package static func letsOthersWrite(_ status: stat) -> Bool {
+        status.st_mode & 0o002 != 0 || status.st_mode & 0o020 != 0 && !isUserPrivate(status.st_gid)
+    }
+
     /// Whether a group is this user's private group, whose entry in the group database lists no other members. A user whose primary group
     /// is this group would not be listed.
     package static func isUserPrivate(_ group: gid_t) -> Bool {

@@ -51,7 +51,7 @@ struct DoctorCommand: AsyncParsableCommand {
         defer { close(descriptor) }
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(),
-            status.st_mode & 0o022 != 0
+            PrivateGroup.letsOthersWrite(status)
         else {
             return
         }
