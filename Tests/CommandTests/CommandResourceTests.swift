@@ -276,6 +276,32 @@ import Testing
         }
     }
 
+    /// For a resource without a profile, `authflow doctor` would show the redirect URIs of an unrelated profile.
+    @Test(arguments: [false, true]) func loginSuggestsDoctorOnlyForAResourceOfAProfile(_ isListed: Bool) async throws {
+        try await EmulatorServer.run {
+            ProtectedResourceEmulator(origin: $0)
+        } _: { emulator in
+            let text = CommandHarness.profile(
+                emulator.origin,
+                [
+                    "resources": isListed ? "[\"\(emulator.resource)\"]" : nil, "scopes": #"["mcp:basic"]"#,
+                    "user_agent": nil,
+                ]
+            )
+            try await CommandHarness.withConfiguration(text) { path, folder in
+                let login = try await CommandHarness.run(
+                    ["login", emulator.resource, "--config", path],
+                    environment: ["HOME": folder, "DISPLAY": ":0", "BROWSER": "/bin/true"],
+                    interruptWhen: { $0.contains("Waiting for you") }
+                )
+                #expect(login.status == 130, "\(login.standardError)")
+                let advice = "see what to register: authflow doctor --config \(path) --profile work\n"
+                #expect(login.standardError.contains(advice) == isListed, "\(login.standardError)")
+                #expect(login.standardError.contains("authflow doctor") == isListed, "\(login.standardError)")
+            }
+        }
+    }
+
     @Test(arguments: ["@-", "@/dev/stdin"]) func readsTheRequestBodyFromAPipe(_ argument: String) async throws {
         try await CommandHarness.withResource { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)

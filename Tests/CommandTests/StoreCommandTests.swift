@@ -113,6 +113,27 @@ import Testing
         }
     }
 
+    /// The store of "resource_client" may belong to a file without profiles.
+    @Test func resetIsSuggestedOnlyForTheStoreOfAProfile() async throws {
+        try await withFixture { fixture in
+            let file = URL(fileURLWithPath: fixture.database)
+            try Data(String(repeating: "garbage", count: 1000).utf8).write(to: file)
+            try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file.path)
+            let status = try await fixture.run(["status"], keys: nil)
+            #expect(status.status == 8, "\(status.standardError)")
+            #expect(status.standardError.contains("Run: authflow store reset --config"), "\(status.standardError)")
+            let text = #"{"resource_client": {"store": {"name": "sqlite", "path": "\#(fixture.database)"}}}"#
+            try await CommandHarness.withConfiguration(text) { path, _ in
+                for command in [["status", "https://mcp.example.com"], ["mcp", "status"]] {
+                    let status = try await CommandHarness.run(command + ["--config", path])
+                    #expect(status.status == 8, "\(status.standardError)")
+                    #expect(status.standardError.contains("is damaged"), "\(status.standardError)")
+                    #expect(!status.standardError.contains("store reset"), "\(status.standardError)")
+                }
+            }
+        }
+    }
+
     @Test(arguments: ["intact", "readable by everyone", "missing"])
     func resetLeavesADatabaseThatIsNotDamagedUnchanged(_ state: String) async throws {
         try await withFixture { fixture in

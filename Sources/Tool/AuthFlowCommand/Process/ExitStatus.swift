@@ -53,7 +53,7 @@ enum ExitStatus {
         case let error as AuthError where error.code == .credentialUnusable:
             "\(error.description) To discard the credentials of all accounts without revoking their tokens, run: \(SignInAdvice.localLogout)"
         case let error as AuthError where error.code == .storeDamaged:
-            "\(error.description) Run: \(SignInAdvice.storeReset)"
+            error.description + (SignInAdvice.storeReset.map { " Run: \($0)" } ?? "")
         case let error as AuthError where error.underlyingError is UnknownUser:
             error.description + (SignInAdvice.command(adding: "--replace-account").map { " Run: \($0)" } ?? "")
         case let error as AuthError where error.code == .accountMismatch:

@@ -4,7 +4,8 @@ import Synchronization
 /// The commands to suggest to the user, for the profile and the resource that this program has chosen.
 enum SignInAdvice {
     private struct Chosen {
-        var profile: [String]
+        /// The options that choose the profile; nil for a resource without a profile.
+        var profile: [String]?
         /// The arguments that select the same profile or resource.
         var place: [String]
         var signIn: [String]
@@ -45,40 +46,40 @@ enum SignInAdvice {
         return words.utf8.count <= 1000 ? "\(command) \(words)" : nil
     }
 
-    /// The command that diagnoses problems of a profile; nil for a resource without a profile.
-    static var doctor: String? {
-        let isOnlyResource = chosen.withLock { $0.map { $0.profile.isEmpty && !$0.place.isEmpty } ?? false }
-        return isOnlyResource ? nil : line("doctor", \.profile)
-    }
+    /// The command that diagnoses problems of a profile; nil until a profile is chosen, and for a resource without a profile.
+    static var doctor: String? { profileLine("doctor") }
 
     /// The command that tests a machine-to-machine client's token request.
-    static var token: String { line("token", \.profile) + " --refresh" }
+    static var token: String { line("token", chosen.withLock { $0?.profile }) + " --refresh" }
 
     /// The command that shows the stored state.
-    static var status: String { line("status", \.place) }
+    static var status: String { line("status", chosen.withLock { $0?.place }) }
 
     /// The command that removes data that can no longer be read.
-    static var localLogout: String { line("logout", \.place) + " --local" }
+    static var localLogout: String { line("logout", chosen.withLock { $0?.place }) + " --local" }
 
     /// The command that checks the store of a profile.
-    static var storeCheck: String { line("store check", \.profile) }
+    static var storeCheck: String { line("store check", chosen.withLock { $0?.profile }) }
 
-    /// The command that renames a damaged database.
-    static var storeReset: String { line("store reset", \.profile) }
+    /// The command that renames a damaged database; nil until a profile is chosen, and for a resource without a profile, whose store has
+    /// no such command.
+    static var storeReset: String? { profileLine("store reset") }
 
-    private static func line(_ command: String, _ part: (Chosen) -> [String]) -> String {
-        ShellWord.line(
-            ["authflow"] + command.split(separator: " ").map(String.init) + (chosen.withLock { $0 }.map(part) ?? [])
-        )
+    private static func profileLine(_ command: String) -> String? {
+        chosen.withLock { $0?.profile }.map { line(command, $0) }
+    }
+
+    private static func line(_ command: String, _ options: [String]?) -> String {
+        ShellWord.line(["authflow"] + command.split(separator: " ").map(String.init) + (options ?? []))
     }
 
     /// - Parameters:
-    ///   - profile: The options that choose the profile.
-    ///   - address: The URL of a resource; default: none.
+    ///   - profile: The options that choose the profile; nil for a resource without a profile.
+    ///   - resource: The arguments that select a resource; default: none.
     ///   - signIn: The options of the sign-in.
-    static func choose(_ profile: [String], address: String? = nil, signIn: [String] = []) {
-        let place = (address.map { [$0] } ?? []) + profile
-        chosen.withLock { $0 = Chosen(profile: profile, place: place, signIn: signIn, addsAccount: address == nil) }
+    static func choose(_ profile: [String]?, resource: [String]? = nil, signIn: [String] = []) {
+        let place = resource ?? profile ?? []
+        chosen.withLock { $0 = Chosen(profile: profile, place: place, signIn: signIn, addsAccount: resource == nil) }
     }
 
     /// Records that the profile or the user has selected a specific account.

@@ -82,6 +82,7 @@ struct ResourceChoice: Hashable {
             let profile = try content.profile(name)
             return try client(
                 for: configured,
+                profileChoice.arguments,
                 options,
                 transport(try profile.transport(environment: ToolEnvironment.host.environment)),
                 observer
@@ -89,6 +90,7 @@ struct ResourceChoice: Hashable {
         }
         let settings = file?.content.resourceClient ?? ResourceClientSettings()
         return added(
+            nil,
             try ResourceClient(
                 address,
                 settings: settings,
@@ -106,8 +108,11 @@ struct ResourceChoice: Hashable {
 
     /// The resource client that uses a profile's client.
     func client(for configured: AuthClient, of profile: Profile, signsInOnDemand: Bool) throws -> ResourceClient {
-        try client(
+        var named = choice
+        named.profile = profile.name
+        return try client(
             for: configured,
+            named.arguments,
             clientOptions(signsInOnDemand),
             try profile.transport(environment: ToolEnvironment.host.environment),
             progress(.current(environment: ToolEnvironment.host.environment), true, { _ in })
@@ -116,11 +121,13 @@ struct ResourceChoice: Hashable {
 
     private func client(
         for configured: AuthClient,
+        _ profile: [String],
         _ options: ResourceClient.Options,
         _ transport: any HTTPTransport,
         _ observer: @escaping @Sendable (FlowEvent) -> Void
     ) throws -> ResourceClient {
         added(
+            profile,
             try ResourceClient(
                 address,
                 client: configured,
@@ -146,8 +153,9 @@ struct ResourceChoice: Hashable {
         return options
     }
 
-    private func added(_ client: ResourceClient) -> ResourceClient {
-        SignInAdvice.choose(profileArguments, address: shownAddress, signIn: signInArguments)
+    /// - Parameter profile: The options that choose the client's profile; nil if there is none.
+    private func added(_ profile: [String]?, _ client: ResourceClient) -> ResourceClient {
+        SignInAdvice.choose(profile, resource: [shownAddress] + profileArguments, signIn: signInArguments)
         UnfinishedClients.add(client)
         return client
     }
