@@ -119,7 +119,8 @@ struct Progress: Sendable {
             )
         case (.userAgentVisit, .note):
             if let url = event.url {
-                let what = event.details["purpose"] == "signOut" ? "Sign out" : "Sign in"
+                let isSignOut = event.details["purpose"] == "signOut"
+                let what = isSignOut ? "Sign out" : "Sign in"
                 let opens = event.details["opens"] == "yes" ? " It opens automatically if a browser is available:" : ""
                 // On a separate line, so that the complete URL can be copied, however long it is.
                 Terminal.printMessage("\(what) at this URL.\(opens)\n\n\(url)\n")
@@ -133,7 +134,9 @@ struct Progress: Sendable {
                         "To use a browser on your own machine, first run this command there:  \(command)"
                     )
                 }
-                let advice = SignInAdvice.doctor.map { " If the page shows an error, see what to register: \($0)" }
+                // The command shows the redirect URIs of sign-ins only.
+                let doctor = isSignOut ? nil : SignInAdvice.doctor
+                let advice = doctor.map { " If the page shows an error, see what to register: \($0)" }
                 Terminal.printMessage("Waiting for you to finish (Ctrl-C to stop).\(advice ?? "")")
             } else if event.details["ignored"] != nil {
                 Terminal.printMessage(
