@@ -175,11 +175,9 @@ struct DevIDPCommand: AsyncParsableCommand {
         settings.refreshes = scenario == nil
         try await EmulatorServer.run(port: port) { [settings] in
             LoggedEmulator(ProtectedResourceEmulator(origin: $0, settings: settings), log: Terminal.printMessage)
-        } _: { logged in
-            try await wait(
-                logged.base.resource,
-                "any user: every request is approved automatically. The tool test-tool requires an additional scope (step-up)."
-            )
+        } _: { [settings] logged in
+            let stepUp = settings.toolScopes.isEmpty ? "" : " The tool test-tool requires an additional scope (step-up)."
+            try await wait(logged.base.resource, "any user: every request is approved automatically.\(stepUp)")
         }
     }
 
