@@ -242,6 +242,12 @@ import Testing
             #expect(shown.status == 0 && shown.standardError.contains("may be incomplete"), "\(shown.standardError)")
             let removed = try await run(["register", "remove", emulator.resource])
             #expect(removed.status == 8 && removed.standardError.contains("may remain"), "\(removed.standardError)")
+            // The file determines the store, and with it the list.
+            let path = "\(run.folder)/empty.json"
+            try Data(#"{"resource_client": {}}"#.utf8).write(to: URL(fileURLWithPath: path))
+            let configured = try await run(["register", "remove", emulator.resource, "--config", path])
+            let command = "run: authflow login \(emulator.resource) --config \(path)\n"
+            #expect(configured.standardError.hasSuffix(command), "\(configured.standardError)")
         }
     }
 

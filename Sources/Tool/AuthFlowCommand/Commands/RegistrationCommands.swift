@@ -371,9 +371,10 @@ enum RegistrationCommands {
             RegistrationCommands.warnOfLostEntries(lacksRegistrations || lacksResources)
             guard !all.isEmpty || !unreadable.isEmpty else {
                 guard !lacksRegistrations else {
+                    let choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
                     throw AuthError(
                         .storageFailed,
-                        "No registration was found, but the list of registrations is incomplete, so a registration may remain. A sign-in adds it to the list again. Run: \(ShellWord.line(["authflow", "login", address]))"
+                        "No registration was found, but the list of registrations is incomplete, so a registration may remain. A sign-in to the resource adds it to the list again. If this URL is the resource's, run: \(choice.loginCommand)"
                     )
                 }
                 // The registrations of its origin belong to other resources, or to a sign-in whose record is missing.
