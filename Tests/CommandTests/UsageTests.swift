@@ -70,9 +70,9 @@ import Testing
         Line(arguments: ["exec", "echo", "hi"], words: "Put -- before the program: authflow exec -- echo"),
         Line(arguments: ["exec"], words: "Missing expected argument '-- <command> ...'"),
         Line(arguments: ["status", "-q", "-v"], words: "--quiet and --verbose cannot be combined"),
-        Line(arguments: ["login", "--scope", "a"], words: "--scope needs that URL or --issuer"),
-        Line(arguments: ["logout", "--resource", "https://a.example"], words: "--resource and --assume-origin need"),
-        Line(arguments: ["status", "--assume-origin"], words: "--resource and --assume-origin need"),
+        Line(arguments: ["login", "--scope", "a"], words: "--scope needs the URL of a resource, or --issuer"),
+        Line(arguments: ["logout", "--resource", "https://a.example"], words: "--resource needs the URL of a resource"),
+        Line(arguments: ["status", "--assume-origin"], words: "--assume-origin needs the URL of a resource"),
         Line(arguments: ["login", "work", "--account", "x"], words: "\"work\" is not a URL"),
         Line(
             arguments: ["token", "https://a.example", "--client-id", "x"],
@@ -112,6 +112,13 @@ import Testing
             words: "--add-account and --replace-account cannot be combined"
         ),
         Line(arguments: ["login", "--acr-values", "a"] + client, words: "need the URL of a resource"),
+        // The scopes of a profile's own token cannot be selected.
+        Line(arguments: ["token", "--scope", "read"] + client, words: "--scope needs --resource"),
+        Line(arguments: ["token", "--scope", "read"], words: "--scope needs --resource"),
+        Line(
+            arguments: ["token", "--resource", "https://api.example.com", "--assume-origin"] + client,
+            words: "--assume-origin needs the URL of a resource"
+        ),
         Line(arguments: ["login", "--max-age", "60"] + client, words: "need the URL of a resource"),
         Line(arguments: ["login", "--max-age=-1", "https://api.example.com"], words: "from 0 to 31536000"),
         Line(arguments: ["logout", "--local", "--browser"] + client, words: "--local and --browser cannot be"),

@@ -248,10 +248,10 @@ struct ResourceOptions: ParsableArguments {
         // Reported by `choice`.
         guard url.map(ResourceChoice.isAddress) ?? true else { return }
         guard url != nil else {
-            guard scopes.isEmpty || profile.issuer != nil, resource == nil, !assumeOrigin else {
-                throw ValidationError(
-                    "--resource and --assume-origin need the URL of a resource, and --scope needs that URL or --issuer."
-                )
+            guard !assumeOrigin else { throw ValidationError("--assume-origin needs the URL of a resource.") }
+            guard resource == nil else { throw ValidationError("--resource needs the URL of a resource.") }
+            guard scopes.isEmpty || profile.issuer != nil else {
+                throw ValidationError("--scope needs the URL of a resource, or --issuer.")
             }
             return
         }
