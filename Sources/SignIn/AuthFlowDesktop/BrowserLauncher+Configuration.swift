@@ -36,8 +36,10 @@ extension BrowserLauncher {
                 return .command(command, environment: launchEnvironment.environment)
             }
             guard let command = PrivateWindow.command(command) else {
+                // If the user, not the profile, wants a private window, the profile is valid, and no browser is opened.
+                guard try options[isPrivate] else { return nil }
                 throw options.error(
-                    "the private-window option of this browser is unknown: add the option to \"browser\", and remove \"private\"",
+                    "no private window can be opened with this command, because the browser is unknown, or the URL is part of an option: add the private-window option to \"browser\", and remove \"private\"",
                     at: Self.command
                 )
             }
@@ -53,12 +55,24 @@ extension BrowserLauncher {
         _ launchEnvironment: LaunchEnvironment
     ) throws(ConfigurationError) -> UserAgentFactory.Availability {
         guard try options[opensBrowser] else { return .available(because: "another program opens the URL") }
-        if launchEnvironment.mayOpenBrowser, let command = try options[command]?.first {
+        if launchEnvironment.mayOpenBrowser, let words = try options[Self.command], let command = words.first {
             let path = launchEnvironment.locate(command)
-            guard let path, !launchEnvironment.lacksDisplay(for: path) else {
-                let fault =
-                    path == nil
-                    ? "is not installed" : "needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set"
+            // If the profile itself requires a private window, the contradiction is an error: see `configured`.
+            let isRequiredByProfile = try options[isPrivate]
+            let isRequiredByUser = launchEnvironment.wantsPrivateWindow && !isRequiredByProfile
+            let fault: String? =
+                if let path {
+                    if launchEnvironment.lacksDisplay(for: path) {
+                        "needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set"
+                    } else if isRequiredByUser, PrivateWindow.command(words) == nil {
+                        "cannot open a private window with this command"
+                    } else {
+                        nil
+                    }
+                } else {
+                    "is not installed"
+                }
+            if let fault {
                 let reason = "the browser \(command), which the profile specifies, \(fault)"
                 // The user can open the URL elsewhere.
                 return launchEnvironment.hasTerminal

@@ -307,6 +307,30 @@ import Testing
         #expect((launcher != nil) == mayOpen)
     }
 
+    /// The profile is valid unless it requests the private window itself.
+    @Test(arguments: [["epiphany"], ["google-chrome", "--app=%s"]])
+    func aConfiguredBrowserThatCannotOpenAPrivateWindowIsNotOpened(_ command: [String]) throws {
+        let source = ConfigurationSource(file: "authflow.json", directory: "/", text: Array("{}".utf8))
+        func options(_ json: JSON) -> ConfigurationObject {
+            ConfigurationObject(ConfigurationNode(json: json, path: JSONPath(), source: source, environment: [:]))
+        }
+        let browser = JSON.array(command.map(JSON.string))
+        var environment = LaunchEnvironment(environment: Self.x11, hasTerminal: false) { "/opt/\($0)" }
+        environment.wantsPrivateWindow = true
+        let launcher = try BrowserLauncher.configured(by: options(["browser": browser]), in: environment)
+        #expect((launcher != nil) == false)
+        let availability = try BrowserLauncher.availability(options(["browser": browser]), environment)
+        guard case .unavailable(let reason) = availability else {
+            Issue.record("The user agent is available without a terminal that shows the URL.")
+            return
+        }
+        #expect(reason.contains("cannot open a private window"), "\(reason)")
+        let error = #expect(throws: ConfigurationError.self) {
+            try BrowserLauncher.configured(by: options(["browser": browser, "private": true]), in: environment)
+        }
+        #expect(error?.description.contains("remove \"private\"") == true, "\(error?.description ?? "")")
+    }
+
     @Test func suggestsAnSSHPortForwardingCommandInARemoteShell() {
         var place = Place(name: "", environment: Self.ssh, agent: nil, because: "")
         #expect(
