@@ -112,6 +112,7 @@ import Testing
             words: "--add-account and --replace-account cannot be combined"
         ),
         Line(arguments: ["login", "--acr-values", "a"] + client, words: "need the URL of a resource"),
+        Line(arguments: ["access-token", "check"], words: "contains \"resource_server\" with --config"),
         // The scopes of a profile's own token cannot be selected.
         Line(arguments: ["token", "--scope", "read"] + client, words: "--scope needs --resource"),
         Line(arguments: ["token", "--scope", "read"], words: "--scope needs --resource"),

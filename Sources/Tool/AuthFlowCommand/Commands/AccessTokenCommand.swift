@@ -55,7 +55,9 @@ struct AccessTokenCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            let file = try ProfileChoice(config: config).file()
+            let file = try ConfigurationChoice(option: config).file(
+                advice: "Specify a file that contains \"resource_server\" with --config."
+            )
             let api = try ResourceServer(configuration: file, host: ToolEnvironment.host)
             let report = await api.report(
                 on: try Self.token(),

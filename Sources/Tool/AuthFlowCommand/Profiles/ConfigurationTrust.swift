@@ -149,9 +149,13 @@ struct ConfigurationChoice {
     }
 
     /// Reads the file.
+    /// - Parameter advice: The advice to the user if there is no file; default: the advice for commands that use a profile.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when it does not exist,
     ///   other users could have written it, or it is in the working directory and not trusted; `storage_failed` when its trust record is damaged.
-    func file() throws -> ConfigurationFile {
+    func file(
+        advice: String =
+            "To create one, run: authflow init. Or use --issuer and --client-id, or specify a file with --config."
+    ) throws -> ConfigurationFile {
         // A relative path would refer to a file in the working directory, and that file would not have to be trusted.
         guard origin != .environment || path.hasPrefix("/") else {
             throw AuthError(.invalidConfiguration, "AUTHFLOW_CONFIG must be an absolute path.")
@@ -175,7 +179,7 @@ struct ConfigurationChoice {
             }
             throw AuthError(
                 .invalidConfiguration,
-                "There is no configuration file: neither ./\(Self.localName) nor \(DisplayText.sanitized(user, limit: 1000)) exists. To create one, run: authflow init. Or use --issuer and --client-id, or specify a file with --config."
+                "There is no configuration file: neither ./\(Self.localName) nor \(DisplayText.sanitized(user, limit: 1000)) exists. \(advice)"
             )
         }
         if origin == .workingDirectory {
