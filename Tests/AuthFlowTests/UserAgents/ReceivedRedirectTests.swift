@@ -173,7 +173,7 @@ import Testing
                 text == Secret("a.b.c.d.e") ? Secret(Self.signedResponse) : text
             }
             let redirect = "\(Self.redirectURI)\(response)"
-            let received = try await agent.withRedirectSession(other) { [options] _ in
+            let received: String = try await agent.withRedirectSession(other) { [options] _ in
                 let refused = try await Self.inBackground { try handoff.deliver(redirect) }
                 #expect(refused == .refused)
                 return try await agent.withRedirectSession(options) { session in

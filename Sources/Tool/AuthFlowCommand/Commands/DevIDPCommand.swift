@@ -176,7 +176,8 @@ struct DevIDPCommand: AsyncParsableCommand {
         try await EmulatorServer.run(port: port) { [settings] in
             LoggedEmulator(ProtectedResourceEmulator(origin: $0, settings: settings), log: Terminal.printMessage)
         } _: { [settings] logged in
-            let stepUp = settings.toolScopes.isEmpty ? "" : " The tool test-tool requires an additional scope (step-up)."
+            let stepUp =
+                settings.toolScopes.isEmpty ? "" : " The tool test-tool requires an additional scope (step-up)."
             try await wait(logged.base.resource, "any user: every request is approved automatically.\(stepUp)")
         }
     }
