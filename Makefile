@@ -103,7 +103,7 @@ define run_tests
 	$(AT_A_TIME) $(SWIFT_TEST) $(1) --skip-build --filter 'CommandTests|LoopbackTests|SecurityTests'
 endef
 
-test: dependencies ## Run all tests
+test: dependencies ## Run all tests except those that a script starts: see samples, databases and interop
 	swift build --build-tests
 	$(call run_tests,--skip-build)
 
@@ -174,13 +174,13 @@ databases: dependencies ## Test the stores on temporary PostgreSQL and Redis ser
 
 SESSIONS ?= 10000
 DURATION ?= 120
-soak-server: dependencies ## Kill, stop and restart server processes and databases under SESSIONS sessions for DURATION seconds each
+soak-server: dependencies ## Kill, stop and restart server processes and databases that serve SESSIONS sessions, for DURATION seconds with each store
 	swift build --product session-soak
-	@# Installs what is missing, once for all.
+	@# Installs missing packages once, before the concurrent runs.
 	Tests/Databases/databases.sh true
 	$(MAKE) --jobs=3 --output-sync=target $(foreach store,postgresql redis sqlite,soak-$(store) soak-$(store)--terminate)
 
-# One run for each store, with kills or with orderly ends; they spend most of their time waiting.
+# One run for each store with SIGKILL, and one with SIGTERM; the runs spend most of their time waiting.
 soak-%:
 	Tests/Databases/databases.sh Tests/Soak/sessions.py $(DEBUG)/session-soak $(subst --, --,$*) \
 	  --sessions $(SESSIONS) --seconds $(DURATION)
@@ -321,7 +321,8 @@ SANITIZE := --sanitize=address --scratch-path .build-sanitize
 sanitize: dependencies ## Run the tests of the C interfaces with the address and leak sanitizers
 	$(SANITIZED) $(AT_A_TIME) $(SWIFT_TEST) $(SANITIZE)
 
-# The tests of the parser, of the resource server, and of the GitHub, Okta and ForgeRock adapters. An empty WITHOUT_JANSSON= runs all tests, as the nightly campaigns do.
+# The tests of the parser, of the resource server, and of the GitHub, Okta and ForgeRock adapters. An empty
+# WITHOUT_JANSSON= runs the tests of all modules except those that --skip names, as the nightly campaigns do.
 WITHOUT_JANSSON ?= AuthFlowJSONTests AuthFlowGitHubTests AuthFlowOktaTests AuthFlowForgeRockTests AuthFlowResourceServerTests
 NO_TRAITS := --disable-default-traits --scratch-path .build-no-traits
 no-traits: dependencies ## Build and test without libjansson
@@ -368,7 +369,7 @@ fuzz: dependencies ## Feed every parser FUZZ malformed inputs (default: 1000000)
 	swift build $(RELEASE) --product fuzz
 	$$(swift build $(RELEASE) --product fuzz --show-bin-path)/fuzz $(FUZZ) $(FUZZ_SEED)
 
-mutants: dependencies ## Disable the validation checks one at a time, and check that a test fails for each (takes about an hour)
+mutants: dependencies ## Disable the validation checks one at a time, and check that a test fails for each (takes an hour or two)
 	Tests/Mutation/mutate.py
 
 bench: dependencies ## Measure the cost of validation relative to the signature check, and how often keys are fetched

@@ -501,7 +501,7 @@ let package = Package(
             name: "AuthFlowTerminalTests",
             dependencies: engine + ["Expectations", "AuthFlowTerminal", "AuthFlowTesting"]
         ),
-        // Runs the built programs, for the command-line, security and sample tests.
+        // Runs programs, for the tests of several modules.
         .target(name: "CommandHarness", path: "Tests/CommandHarness"),
         .testTarget(
             name: "SecurityTests",
@@ -583,7 +583,8 @@ if let tests = Context.environment["AUTHFLOW_TESTS"] {
 
 for target in package.targets {
     switch target.type {
-    case .regular where ["CCurl", "CMarkup", "CPKCS11", "CPostgreSQL", "CRedis", "CSQLite"].contains(target.name):
+    case .regular
+    where ["CCurl", "CMarkup", "CPKCS11", "CPostgreSQL", "CRedis", "CSQLite", "CSimulation"].contains(target.name):
         break  // C
     case .regular, .test, .executable:
         target.swiftSettings = [

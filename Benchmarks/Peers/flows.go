@@ -1,9 +1,9 @@
 // Flows with x/oauth2 and go-oidc:
 //
-//	flows callback FOLDER SECONDS   nanoseconds from an authorization request to validated tokens, with a transport in memory
-//	flows fresh FOLDER SECONDS      nanoseconds of one fresh token from memory
-//	flows waiters FOLDER            1,000 goroutines want a token that has expired: requests at the provider, and milliseconds
-//	flows sign-in ISSUER            signs in at the bundled provider by its forms, and prints the subject
+//	flows callback FOLDER SECONDS   nanoseconds from an authorization request to validated tokens, with an in-memory transport
+//	flows fresh FOLDER SECONDS      nanoseconds to get one fresh token from memory
+//	flows waiters FOLDER            1,000 goroutines request a token that has expired: number of token requests, and milliseconds
+//	flows sign-in ISSUER            signs in at the bundled provider through its forms, and prints the subject
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Validates an ID Token again and again with jose, and prints the nanoseconds of one validation:
+// Repeatedly validates an ID Token with jose, and prints the nanoseconds per validation:
 //
 //     node peer.cjs FOLDER ALGORITHM SECONDS
 const fs = require("fs");

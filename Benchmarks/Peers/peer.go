@@ -1,4 +1,4 @@
-// Validates an ID Token again and again with go-oidc, or an access token (ALGORITHM api-RS256), and prints the nanoseconds of one validation:
+// Repeatedly validates an ID Token, or an access token (ALGORITHM api-RS256), with go-oidc, and prints the nanoseconds per validation:
 //
 //	peer FOLDER ALGORITHM SECONDS
 package main

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures AuthFlow and its peers in one run, each through its public API, and writes a table and a plot into docs/performance.md.
+"""Measures AuthFlow and its peers in one run, each through its public API, and prints a table; --write updates docs/performance.md and peers.svg.
 
     peers.py SWIFT-PEER AUTHFLOW PYTHON-WITH-PEERS [--write]
 
@@ -85,7 +85,7 @@ for _ in range(ROUNDS):
     for name, _, command in VALIDATORS:
         for algorithm in ("RS256", "ES256"):
             times.setdefault((name, algorithm), []).append(float(output(*command, str(work), algorithm, str(SECONDS))))
-# The same libraries at an API: a request with an access token. jose is omitted, because its result would be the same as above.
+# The same libraries at an API: a request with an access token. jose and joserfc are omitted, because their results would be the same as above.
 APIS = [(name, text, command) for name, text, command in VALIDATORS if name not in ("jose", "joserfc")]
 for _ in range(ROUNDS):
     for name, _, command in APIS:

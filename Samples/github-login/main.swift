@@ -9,7 +9,8 @@ import Foundation
 
 let arguments = CommandLine.arguments.dropFirst()
 let flows: [SignInFlow]? = arguments.contains("--device") ? [.device] : nil
-let configurationPath = arguments.first { !$0.hasPrefix("--") } ?? "authflow.json"
+let operands = arguments.filter { !$0.hasPrefix("--") }
+let configurationPath = operands.first ?? "authflow.json"
 
 do {
     if arguments.contains("--emulator") {
@@ -27,7 +28,7 @@ do {
         ) { event in
             if let url = event.url { print("Sign in at this URL:\n\n\(url)\n") }
         }
-        try await run(client, host: try GitHubHost(arguments.dropFirst().first { !$0.hasPrefix("--") } ?? "github.com"))
+        try await run(client, host: try GitHubHost(operands.dropFirst().first ?? "github.com"))
     }
 } catch {
     FileHandle.standardError.write(Data("github-login: \(error)\n".utf8))

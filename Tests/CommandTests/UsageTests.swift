@@ -71,7 +71,10 @@ import Testing
         Line(arguments: ["exec"], words: "Missing expected argument '-- <command> ...'"),
         Line(arguments: ["status", "-q", "-v"], words: "--quiet and --verbose cannot be combined"),
         Line(arguments: ["login", "--scope", "a"], words: "--scope needs the URL of a resource, or --issuer"),
-        Line(arguments: ["logout", "--resource", "https://a.example"], words: "--resource needs the URL of a resource"),
+        Line(
+            arguments: ["logout", "--resource", "https://a.example"],
+            words: "--resource needs the URL of a resource"
+        ),
         Line(arguments: ["status", "--assume-origin"], words: "--assume-origin needs the URL of a resource"),
         Line(arguments: ["login", "work", "--account", "x"], words: "\"work\" is not a URL"),
         Line(
