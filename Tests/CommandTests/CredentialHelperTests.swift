@@ -9,7 +9,7 @@ import Testing
 
 /// Tokens for other programs. `Tests/Interop/helpers.sh` tests the credential helpers with real programs.
 @Suite struct CredentialHelperTests {
-    /// Runs `body` with a provider and a function that runs the tool. Nobody is signed in yet.
+    /// Runs `body` with a provider and a function that runs the tool, without a signed-in user.
     private func signedIn(
         _ changes: [String: String?] = [:],
         _ body: (
