@@ -26,7 +26,7 @@ package final class LoadHistory: @unchecked Sendable {  // All jobs of a simulat
         package var lifetime = Duration.seconds(3600)
         /// The mean time between consecutive requests of a session.
         package var pause = Duration.seconds(300)
-        /// The number of token requests per second and session above which the provider responds with status 429: twice the steady-state rate.
+        /// The number of token requests per second per session above which the provider responds with status 429: twice the steady-state rate.
         package var limit = 2.0 / 3600
 
         package init(processes: Int, sessions: Int) {

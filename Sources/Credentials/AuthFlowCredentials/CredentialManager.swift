@@ -220,7 +220,7 @@ public final class CredentialManager: Sendable {
     }
 
     /// The stored credential, even if its access token has expired; nil when no user is signed in under this key.
-    /// - Throws: ``AuthError`` with `storage_failed`.
+    /// - Throws: ``AuthError`` with `storage_failed`, or `credential_unusable` when the record cannot be read.
     public func credential(for key: CredentialKey) async throws -> Credential? {
         try await using(key) { try await $0.accounts().entry(nil)?.credential }
     }
@@ -238,7 +238,7 @@ public final class CredentialManager: Sendable {
     /// revoked.
     /// - Returns: The last valid credential, for ``OAuthClient/revoke(_:)-(Credential)`` and
     ///   ``OAuthClient/endSessionRequest(for:)``; nil when there was none.
-    /// - Throws: ``AuthError`` with `storage_failed`.
+    /// - Throws: ``AuthError`` with `storage_failed`, or `credential_unusable` when the record cannot be read.
     @discardableResult
     public func remove(_ key: CredentialKey) async throws -> Credential? {
         try await unfinished.finish { [self] in try await using(key) { try await $0.remove()?.credential } }
@@ -246,7 +246,7 @@ public final class CredentialManager: Sendable {
 
     /// The states of a credential, starting with the current one, for views and logs. A slow reader may miss some
     /// states.
-    /// - Throws: ``AuthError`` with `storage_failed`.
+    /// - Throws: ``AuthError`` with `storage_failed`, or `credential_unusable` when the record cannot be read.
     public func states(of key: CredentialKey) async throws -> AsyncStream<CredentialState> {
         try await using(key) { try await $0.states() }
     }

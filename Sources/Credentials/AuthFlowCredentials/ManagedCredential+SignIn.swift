@@ -48,7 +48,7 @@ extension ManagedCredential {
         publish(.signedIn(credential.identity), of: credential.account)
     }
 
-    /// Rejects a sign-in whose user cannot be distinguished from the signed-in user, because the tokens of the sign-in could not be stored.
+    /// Rejects a sign-in whose tokens could not be stored, because its user cannot be distinguished from the signed-in user.
     /// - Throws: ``AuthError`` with `account_mismatch`.
     package func requireNoUnknownUser() async throws {
         let accounts = try await accounts()

@@ -1,4 +1,4 @@
-/// Rewrites JSON text so that Jansson can parse it. The result classifies a message; unless the bridge edits the message, its
+/// Rewrites JSON text so that Jansson can parse it. The result is used to classify a message; unless the bridge edits the message, its
 /// bytes pass through unchanged.
 ///
 /// RFC 8259 section 7 allows `\u0000` and unpaired surrogates in strings, and section 6 allows numbers of any size.

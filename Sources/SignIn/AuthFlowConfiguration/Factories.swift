@@ -110,7 +110,7 @@ extension TokenStoreFactory {
                 try namedKey(object)
             }
         ).map { keys throws(AuthError) in try EncryptionKeys(keys.map { ($0.id, $0.key) }) },
-        "The keys for stored data: the first key encrypts, and every key can decrypt. Default: none; the store then protects the data only as it does by itself."
+        "The keys for stored data: the first key encrypts, and every key can decrypt. Default: none; only the store's own protection then applies."
     )
 
     struct NamedKey: Sendable {

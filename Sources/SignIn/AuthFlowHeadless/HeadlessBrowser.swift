@@ -64,7 +64,7 @@ public actor HeadlessBrowser {
     }
 
     /// Publishes an event about a driver's action.
-    /// - Parameter details: The details by name. They must not be secret.
+    /// - Parameter details: The details by name. They must not contain secrets.
     public func report(_ details: [String: String]) { reporter.report(.pageLoad, details: details) }
 
     /// Stores a cookie that an API has returned in its response body instead of in a `Set-Cookie` field.

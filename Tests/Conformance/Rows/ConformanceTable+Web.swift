@@ -227,7 +227,7 @@ extension ConformanceTable {
             let other = Base64URL.encode([UInt8](repeating: 7, count: 32))
             request.headerFields[.cookie] =
                 "__Host-Http-authflow=\(other); __Host-Http-authflow=\(browser.session ?? "")"
-            try ConformanceRow.require(try await server.session(of: request) == nil, "No session may be found.")
+            try ConformanceRow.require(try await server.session(of: request) == nil, "There must be no session.")
         },
         web("W15", "RFC 9700 section 4.11 open redirector", "returns only to a page of the application") {
             web,

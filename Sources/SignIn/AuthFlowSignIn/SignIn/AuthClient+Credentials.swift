@@ -25,7 +25,7 @@ extension AuthClient {
     }
 
     /// The signed-in users, the current account first; accounts without an identity are omitted.
-    /// - Throws: ``AuthError`` with `storage_failed`.
+    /// - Throws: ``AuthError`` with `storage_failed`, or `credential_unusable` when the record cannot be read.
     public func accounts() async throws -> [Identity] {
         let accounts = try await current().accounts()
         let first = accounts.entry(nil)
@@ -51,11 +51,11 @@ extension AuthClient {
     }
 
     /// The states of the credential, starting with the current one: signed in, refreshed, expired, or ended with a reason.
-    /// - Throws: ``AuthError`` with `storage_failed`.
+    /// - Throws: ``AuthError`` with `storage_failed`, or `credential_unusable` when the record cannot be read.
     public func states() async throws -> AsyncStream<CredentialState> { try await current().states() }
 
     /// Whether the provider has ended the session.
-    /// - Throws: ``AuthError`` with `storage_failed`.
+    /// - Throws: ``AuthError`` with `storage_failed`, or `credential_unusable` when the record cannot be read.
     package func isEnded() async throws -> Bool {
         if case .ended? = try await states().first(where: { _ in true }) { true } else { false }
     }
