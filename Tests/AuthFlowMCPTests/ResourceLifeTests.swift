@@ -298,7 +298,7 @@ import Testing
             #expect(try await listTools(try environment.client(store: store)) == 200)
             let key = RecordKey(name: environment.emulator.resource, issuer: "", clientID: "", kind: .protectedResource)
             try await store.set(
-                try damage.change(try JSON(parsing: try #require(try await store.bytes(for: key)))),
+                try damage.change(try JSON(parsing: try #require(await store.bytes(for: key)))),
                 for: key
             )
             let client = try environment.client(store: store)
