@@ -176,9 +176,9 @@ import Testing
         try await withHeldRefresh { refresh in
             kill(refresh.process, SIGSTOP)
             refresh.release()
-            // This store's waits return immediately, and the stopped process does not renew its lease in the
+            // This store waits for a hundredth of the time, and the stopped process does not renew its lease in the
             // meantime.
-            let store = FileTokenStore(directory: "\(refresh.folder)/store", clock: ImmediateClock())
+            let store = FileTokenStore(directory: "\(refresh.folder)/store", clock: FastClock())
             let key = RecordKey(name: "work", issuer: refresh.issuer, clientID: "authflow-demo")
             let stored = try #require(try await store.bytes(for: key))
             // Another process has refreshed the credential in the meantime, and the new access token is fresh.
@@ -195,10 +195,12 @@ import Testing
     }
 }
 
-/// A clock whose sleeps return immediately.
-private struct ImmediateClock: Clock {
+/// A clock whose sleeps take a hundredth of their duration.
+private struct FastClock: Clock {
     typealias Instant = ContinuousClock.Instant
     var now: Instant { .now }
     var minimumResolution: Duration { .zero }
-    func sleep(until deadline: Instant, tolerance: Duration?) async throws { await Task.yield() }
+    func sleep(until deadline: Instant, tolerance: Duration?) async throws {
+        try await ContinuousClock().sleep(for: (deadline - .now) / 100)
+    }
 }

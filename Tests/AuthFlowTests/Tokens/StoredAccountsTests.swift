@@ -161,6 +161,18 @@ import Testing
         return "\(json)"
     }
 
+    @Test(arguments: ["account", "reason", "ended_at"])
+    func anEndedSessionWithoutARequiredMemberIsNotRead(_ name: String) throws {
+        var accounts = StoredAccounts()
+        accounts.set(ended("1"), isCurrent: true)
+        var json = try #require(try JSON(parsing: accounts.serialized()).object)
+        var session = try #require(json["accounts"]?.array?.first?["ended"]?.object)
+        #expect(session.removeValue(forKey: name) != nil)
+        json["accounts"] = [["ended": .object(session)]]
+        let bytes = try JSON.object(json).serialized()
+        expectError(.credentialUnusable) { try StoredAccounts(serialized: bytes) }
+    }
+
     @Test func theAccountsOfOneClientAreLimitedInSize() throws {
         var accounts = StoredAccounts()
         try accounts.requireSpace()
@@ -176,6 +188,12 @@ import Testing
         }
         #expect(count > 1)
         expectError(.storageFailed) { try accounts.requireSpace() }
+        for number in 0..<4 {
+            var large = credential("more \(number)")
+            large.applicationData = data
+            accounts.set(.signedIn(large), isCurrent: true)
+        }
+        expectError(.storageFailed) { try accounts.serialized() }
     }
 
     @Test(arguments: [
