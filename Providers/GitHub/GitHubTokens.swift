@@ -42,20 +42,11 @@ extension GitHubProvider: TokenRevoking {
     private func delete(_ what: String, named tokens: TokenSet, in context: ProviderContext) async throws -> Bool {
         let response = try await ask(.delete, what, about: tokens, expecting: [204, 404], in: context)
         guard response.status == 404 else { return true }
-        try await requireInvalid(tokens, after: response, in: context)
-        return false
-    }
-
-    /// Checks that a token is not valid, because GitHub also responds with 404 to invalid client credentials.
-    private func requireInvalid(
-        _ tokens: TokenSet,
-        after response: TransportResponse,
-        in context: ProviderContext
-    ) async throws {
+        // GitHub also responds with 404 to invalid client credentials.
         do {
             _ = try await userInfo(for: tokens, in: context)
         } catch let error as AuthError where error.code == .accessTokenRejected {
-            return
+            return false
         }
         throw rejection(response)
     }
@@ -87,13 +78,12 @@ extension GitHubProvider: TokenRevoking {
 
 extension GitHubProvider {
     /// Checks whether a token is valid, and returns its scopes and its user.
-    /// - Returns: GitHub's description of the token, with its `scopes` and its `user`; nil when it is not valid.
-    /// - Throws: ``/AuthFlow/AuthError`` with `unsupported` for a client without a secret, `provider_rejected` for an invalid secret.
+    /// - Returns: GitHub's description of the token, with its `scopes` and its `user`; nil when it is not a valid token of this app, or the
+    ///   client secret is invalid: GitHub does not distinguish them.
+    /// - Throws: ``/AuthFlow/AuthError`` with `unsupported` for a client without a secret.
     public func checkToken(_ tokens: TokenSet, in context: ProviderContext) async throws -> JSON? {
         let response = try await ask(.post, "token", about: tokens, expecting: [200, 404], in: context)
-        guard response.status == 404 else { return try response.json(from: host.apiURL) }
-        try await requireInvalid(tokens, after: response, in: context)
-        return nil
+        return response.status == 404 ? nil : try response.json(from: host.apiURL)
     }
 
     /// Resets a token: GitHub issues a new token, and the old token becomes invalid immediately. Call this method from

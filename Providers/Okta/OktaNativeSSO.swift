@@ -11,7 +11,7 @@ struct SharedSecret: Sendable {
     let idToken: Secret
     let subject: String
     let sid: String?
-    /// The user's earlier device secrets, newest first: other apps may still be signed in with them.
+    /// The user's other device secrets: other apps may still be signed in with them.
     private(set) var replaced: [Secret] = []
 
     /// Parses JSON in the format of ``json``.
@@ -40,7 +40,7 @@ struct SharedSecret: Sendable {
         return .object(json)
     }
 
-    /// All of the user's device secrets, newest first.
+    /// All of the user's device secrets, the shared device secret first.
     var all: [Secret] { [deviceSecret] + replaced }
 
     /// Adds a device secret of the user, other than the shared device secret.

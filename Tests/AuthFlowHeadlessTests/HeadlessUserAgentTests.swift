@@ -430,7 +430,7 @@ import Testing
         #expect(posts.withLock { $0 } == 1)
     }
 
-    @Test(arguments: ["wrong+wonderland", "wrong+wonderland+ung%FCltig", "wrong+wonderl%61nd"])
+    @Test(arguments: ["wrong+wonderland", "wrong+wonderland+ung%FCltig", "wrong+wonderl%61nd", "wonderland+100%"])
     func removesAPasswordEchoedInAnAuthorizationErrorResponse(_ description: String) async throws {
         let response = try await visit { request, _ in
             request.method == .post

@@ -174,7 +174,7 @@ import Testing
         #expect(after?.code == .loginRequired)
     }
 
-    @Test func theTokensOfASignInAreStoredAsSoonAsTheStoreCanBeWritten() async throws {
+    @Test func drainStoresTheTokensOfASignInThatCouldNotBeStored() async throws {
         let client = try client()
         store.fail(true)
         let signIn = try await client.signIn()

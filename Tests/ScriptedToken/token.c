@@ -1,6 +1,6 @@
 // A PKCS #11 module that does what a script says: the file NAME.script next to the library NAME, read again at each call.
 //
-// Each line of the script is a word and its values; the first line with a word counts. "flags HEX", "tokens COUNT", "private COUNT", "public COUNT",
+// Each line of the script is a word and its values; if several lines begin with the same word, the first of them takes effect. "flags HEX", "tokens COUNT", "private COUNT", "public COUNT",
 // "attribute TYPE HEX" and "signature HEX" give what the token contains, and "signature-length" a signature of unavailable length.
 // "C_Function RESULT [RESULT ...]" gives the results of the calls of a function in hexadecimal, the last of them for all further calls. Each call
 // appends the function's name to the file NAME.calls.

@@ -134,7 +134,7 @@ extension ManagedCredential {
         let outcome: RefreshOutcome
         do {
             outcome = try await reporter().step(.refresh) {
-                try await refresh(credential, scopes: scopes, resources: [resource], lease)
+                try await refresh(credential, scopes: scopes, resources: [resource], in: &accounts, lease, epoch)
             }
         } catch let error as AuthError where error.code != .loginRequired {
             if isEnd(error) { throw try await endSession(of: credential, error, in: &accounts, lease, epoch) }
@@ -152,6 +152,7 @@ extension ManagedCredential {
             throw error
         }
         var updated = credential
+        updated.hasUncheckedUser = outcome.credential.hasUncheckedUser
         updated.tokens.refreshToken = outcome.credential.tokens.refreshToken
         updated.tokens.deviceSecret = outcome.credential.tokens.deviceSecret
         share(updated, replacing: credential)

@@ -105,25 +105,17 @@ extension ManagedCredential {
         }
         try unfinished.beginSending()
         defer { unfinished.endSending() }
-        let rotated = Mutex<Credential?>(nil)
-        let storeRotated: @Sendable (Credential) async -> Void = { [accounts] credential in
-            var accounts = accounts
-            accounts.set(.signedIn(credential), isCurrent: false)
-            // If this write fails, the tokens are written once the user is known.
-            guard (try? await self.write(accounts, lease, epoch)) != nil else { return }
-            rotated.withLock { $0 = credential }
-        }
         let consequence: CredentialRefresh.Consequence
         do {
-            defer { if let stored = rotated.withLock({ $0 }) { accounts.set(.signedIn(stored), isCurrent: false) } }
             let resources = key.resource.map { [$0] } ?? credential.resources
             let outcome = try await reporter().step(.refresh) {
                 let names = client.registration.sendsResourcesOnRefresh
                 return try await self.refresh(
                     credential,
                     resources: names ? resources : [],
+                    in: &accounts,
                     lease,
-                    storingRotatedToken: storeRotated
+                    epoch
                 )
             }
             if case .refreshed(let refreshed) = outcome { reportOtherAuthentication(in: refreshed) }
@@ -180,9 +172,20 @@ extension ManagedCredential {
         _ credential: Credential,
         scopes: [String]? = nil,
         resources: [String],
+        in accounts: inout StoredAccounts,
         _ lease: Lease,
-        storingRotatedToken store: (@Sendable (Credential) async -> Void)? = nil
+        _ epoch: Int
     ) async throws -> RefreshOutcome {
+        let rotated = Mutex<Credential?>(nil)
+        let storeRotated: @Sendable (Credential) async -> Void = { [self, accounts] credential in
+            var accounts = accounts
+            accounts.set(.signedIn(credential), isCurrent: false)
+            // If this write fails, the tokens are written once the user is known.
+            guard (try? await write(accounts, lease, epoch)) != nil else { return }
+            rotated.withLock { $0 = credential }
+            try? await reserveSpace(for: accounts, lease)
+        }
+        defer { if let stored = rotated.withLock({ $0 }) { accounts.set(.signedIn(stored), isCurrent: false) } }
         do {
             // The lease is also checked here, because some transports do not call the closure below before sending.
             try lease.requireRemainingTime()
@@ -195,7 +198,7 @@ extension ManagedCredential {
                         try lease.requireRemainingTime()
                         try unfinished.willSend()
                     },
-                    storingRotatedToken: store
+                    storingRotatedToken: storeRotated
                 )
             }
         } catch let error as AuthError where error.code == .closing {

@@ -75,7 +75,11 @@ extension ManagedCredential {
 
     /// Retains the credential from a sign-in in memory until it can be stored.
     /// - Throws: ``AuthError`` with `account_mismatch` when the store can be read and the policy does not allow this account.
-    package func retainInMemory(_ credential: Credential, _ policy: AccountPolicy) async throws(AuthError) {
+    package func retainInMemory(
+        _ credential: Credential,
+        _ policy: AccountPolicy,
+        after error: AuthError
+    ) async throws(AuthError) {
         let found = try? await read()
         var removed: StoredAccounts.Entry?
         if let found, let account = try found.known.accountToReplace(by: credential, policy, account) {
@@ -96,6 +100,7 @@ extension ManagedCredential {
         }
         if account.map(credential.account.isNamed) ?? true { adopt(credential) }
         publish(.signedIn(credential.identity), of: credential.account)
-        retryWrites()
+        // Without the record, the policy could not be applied; the next operation that reads the record writes the credential.
+        if found != nil, [.storageFailed, .leaseBusy, .leaseLost].contains(error.code) { retryWrites() }
     }
 }

@@ -101,7 +101,10 @@ struct MCPMessage: Sendable {
     func responding(to requests: [JSON]) -> (message: MCPMessage, ids: [JSON])? {
         var ids: [JSON] = []
         for answered in answeredIDs {
-            guard let id = requests.first(where: { Self.areEqual($0, answered) }), !ids.contains(id) else { return nil }
+            let rest = requests.filter { !ids.contains($0) }
+            // JSON-RPC distinguishes 1 and "1".
+            guard let id = rest.first(where: { $0 == answered }) ?? rest.first(where: { Self.areEqual($0, answered) })
+            else { return nil }
             ids.append(id)
         }
         guard ids != answeredIDs else { return (self, ids) }

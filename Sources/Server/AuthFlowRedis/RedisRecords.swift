@@ -25,7 +25,7 @@ struct RedisRecords: RecordTable {
                 if settings.database != 0 { try link.run("SELECT", "\(settings.database)") }
                 try Self.requireNoEviction(link)
                 if use == .messages { try link.run("SUBSCRIBE", channel) }
-                // The subscriber connection has no timeout, because messages may be rare. A request times out before the 10 seconds have passed.
+                // The subscriber connection has no timeout, because messages may be rare. On the other connections, the pool's request timeout, which is shorter, expires first.
                 try link.setTimeout(use == .messages ? 0 : 10_000)
                 return link
             },

@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// A cookie that a response sets. RFC 10017 section 6.1.3.2: it is `Secure` and `HttpOnly`, with the path `/` and
+/// A cookie that a response sets. RFC 10017 section 6.1.3.2: it is `Secure` (except over plain HTTP on loopback) and `HttpOnly`, with the path `/` and
 /// without a domain.
 struct ResponseCookie: Sendable {
     enum SameSite: String, Sendable {

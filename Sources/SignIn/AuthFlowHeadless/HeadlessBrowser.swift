@@ -160,15 +160,15 @@ public actor HeadlessBrowser {
             guard let start = marks.compactMap({ part.firstRange(of: $0)?.upperBound }).min() else {
                 return String(part)
             }
-            // A plus sign is a space, or part of a secret that the server did not encode.
-            let texts = [
-                FormURLEncoding.displayed(part[start...]), FormURLEncoding.percentDecoded(String(part[start...])),
-            ]
-            for case let text? in texts {
+            var value = "\(part[start...])"
+            // A plus sign is a space, or part of a secret that the server did not encode. Malformed values are redacted as they are.
+            let decoders: [(String) -> String?] = [FormURLEncoding.displayed, FormURLEncoding.percentDecoded, { $0 }]
+            for decoder in decoders {
+                guard let text = decoder(value) else { continue }
                 let clean = secrets.redacted(in: text)
-                if clean != text { return part[..<start] + FormURLEncoding.encode(clean) }
+                if clean != text { value = FormURLEncoding.encode(clean) }
             }
-            return String(part)
+            return "\(part[..<start])\(value)"
         }
         return parts.joined(separator: "&")
     }

@@ -18,7 +18,9 @@ extension ResourceClient {
         if challenge == nil { challenge = try await requestChallenge() }
         try await signIn(to: challenge, for: .user)
         // The sign-in has succeeded, but other processes cannot use it.
-        if let error = state.withLock({ $0.storageError }) { throw error }
+        if let error = state.withLock({ $0.storageError }) {
+            guard hasUnfinishedWork, await drain() else { throw error }
+        }
         return try await freshCredential()
     }
 
@@ -343,7 +345,16 @@ extension ResourceClient {
             if let registration { try await registrations.save(registration, for: redirectURI) }
             let isStored = storageError == nil
             try await save(known, finishing: unfinished.id, isStored: isStored)
-            if isStored { state.withLock { $0.pendingSignIns.removeAll { $0.unfinished.id == unfinished.id } } }
+            state.withLock { state in
+                guard let index = state.pendingSignIns.firstIndex(where: { $0.unfinished.id == unfinished.id }) else {
+                    return
+                }
+                if isStored {
+                    state.pendingSignIns.remove(at: index)
+                } else {
+                    (state.pendingSignIns[index].registration, state.pendingSignIns[index].isUnsaved) = (nil, true)
+                }
+            }
             await signOutOthers()
         } catch let error as AuthError {
             // The sign-in is valid, but only in this process.

@@ -10,6 +10,7 @@ extension ResourceClient {
     /// - Throws: The same errors as ``AuthClient/signOut(revokingTokens:endingSession:)``,
     ///   after every sign-out has been attempted.
     public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
+        await finishUnsavedSignIns()
         let (results, failure) = await signOut(of: try await signIns()) { client in
             try await client.signOut(revokingTokens: revokingTokens)
         }

@@ -262,6 +262,7 @@ public final class ResourceClient: Sendable {
     /// The sign-in and its client; nil when there is no sign-in whose client still exists. If this process has removed the client's registration, another process may
     /// have signed in with a new registration, so the record is read again.
     func knownClient() async throws -> (known: KnownResource, client: AuthClient)? {
+        await finishUnsavedSignIns()
         guard let known = try await known() else { return nil }
         if let client = try await client(of: known) { return (known, client) }
         guard let newer = try await self.known(reading: true), newer != known,
@@ -493,13 +494,23 @@ struct PendingSignIn: Sendable {
     let unfinished: ResourceRecord.Unfinished
     let client: AuthClient
     /// The registration to store if the sign-in has succeeded; nil for a registration that is stored already.
-    let registration: StoredRegistration?
+    var registration: StoredRegistration?
     /// The record at the start of the sign-in.
     let previous: ResourceRecord
     var hasEnded = false
+    /// Whether the sign-in has succeeded and is recorded, but its tokens are not stored yet.
+    var isUnsaved = false
 }
 
 extension ResourceClient {
+    /// Records the sign-ins whose tokens have been stored since.
+    func finishUnsavedSignIns() async {
+        let isPossible = state.withLock { state in
+            state.pendingSignIns.contains { $0.isUnsaved && !$0.client.hasUnfinishedWork }
+        }
+        if isPossible { await finishPendingSignIns() }
+    }
+
     /// Records the outcomes of sign-ins that have ended. A code exchange that was cancelled is completed first, and its tokens are stored.
     func finishPendingSignIns() async {
         let (all, ended) = state.withLock { ($0.pendingSignIns, Set($0.endedSignIns.map(\.unfinished.id))) }
@@ -513,10 +524,15 @@ extension ResourceClient {
                     try await registrations.save(registration, for: redirectURI)
                 }
                 let record = try await changeRecord {
-                    $0.finish(unfinished, hasTokens: hasTokens, replacing: pending.previous)
+                    if pending.isUnsaved, stored == nil {
+                        $0.discard(unfinished.id)
+                    } else {
+                        $0.finish(unfinished, hasTokens: hasTokens, replacing: pending.previous)
+                    }
                 }
                 state.withLock { state in
                     state.pendingSignIns.removeAll { $0.unfinished.id == unfinished.id }
+                    if pending.isUnsaved { state.storageError = nil }
                     if hasTokens { (state.known, state.isLoaded) = (record.current, true) }
                 }
             } catch {

@@ -152,6 +152,9 @@ struct ResourceRecord: Sendable, Hashable {
         }
     }
 
+    /// Removes a sign-in whose tokens were never stored, or have been removed.
+    mutating func discard(_ id: String) { unfinished.removeAll { $0.id == id } }
+
     /// Records the failure of a sign-in.
     mutating func fail(_ id: String) {
         guard let failed = unfinished.first(where: { $0.id == id })?.signIn else { return }

@@ -306,7 +306,10 @@ public struct StoredRegistrations: Sendable {
                 try await store.withLease(on: own) { lease in try await store.write(nil, under: lease) }
             }
             // A current registration that cannot be read is removed only if no client ID is given.
-            let present = clientID == nil ? nil : try? await read(key)
+            var present: StoredRegistration?
+            do {
+                if clientID != nil { present = try await read(key) }
+            } catch let error as AuthError where error.code == .credentialUnusable {}
             if clientID == nil || present?.clientID == clientID {
                 try await store.write(nil, under: lease)
                 await KnownResources(store: store).remove(issuer: issuer, origin: origin)

@@ -36,7 +36,9 @@ import AuthFlowSystem
             _ = await UnfinishedClients.drain()
         } catch {
             // A refresh token that has been sent may already be invalid, so the response is stored first.
-            let messages = UnfinishedClients.isBusy ? UnfinishedClients.messages : nil
+            // The error explains that the tokens could not be stored.
+            let isStorageError = [.storageFailed, .leaseBusy, .leaseLost].contains((error as? AuthError)?.code)
+            let messages = UnfinishedClients.isBusy && !isStorageError ? UnfinishedClients.messages : nil
             if let began = messages?.began { Terminal.printMessage(began) }
             let isDone = await UnfinishedClients.drain()
             if let end = isDone ? messages?.done : messages?.timedOut { Terminal.printMessage(end) }

@@ -43,7 +43,7 @@ private final class ScriptedToken {
     deinit { try? FileManager.default.removeItem(at: directory) }
 
     func change(_ script: String) throws {
-        // The first line with a word counts.
+        // If several lines begin with the same word, the first of them takes effect.
         try "\(script)\n\(Self.usable)".write(toFile: "\(module).script", atomically: true, encoding: .utf8)
     }
 

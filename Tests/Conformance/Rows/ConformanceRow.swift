@@ -89,14 +89,12 @@ extension ConformanceRow {
         try require(environment.emulator.requests.last == "GET /userinfo", "Userinfo must be requested.")
     }
 
-    /// Checks that an operation fails.
-    /// - Parameter code: The error code; nil for any.
-    static func requireError(_ code: AuthError.Code?, _ body: () async throws -> Void) async throws {
+    /// Checks that an operation fails with an error code.
+    static func requireError(_ code: AuthError.Code, _ body: () async throws -> Void) async throws {
         do {
             try await body()
         } catch let error as AuthError {
-            let expected = code ?? error.code
-            return try require(error.code == expected, "The error code must be \(expected.rawValue): \(error)")
+            return try require(error.code == code, "The error code must be \(code.rawValue): \(error)")
         }
         throw Failure(description: "The operation must fail.")
     }

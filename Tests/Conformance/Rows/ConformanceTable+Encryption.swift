@@ -79,7 +79,10 @@ extension ConformanceTable {
             var plain = encrypted
             plain.encryption = nil
             try await EmulatorEnvironment.with(.inProcess, clients: [plain]) { environment in
-                try await ConformanceRow.requireError(nil) {
+                let code: AuthError.Code =
+                    responses.contains(.authorizationResponse)
+                    ? .invalidCallback : responses.contains(.idToken) ? .invalidIDToken : .invalidUserInfo
+                try await ConformanceRow.requireError(code) {
                     try await ConformanceRow.signsIn(environment, settings)
                 }
             }

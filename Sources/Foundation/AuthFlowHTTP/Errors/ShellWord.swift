@@ -4,11 +4,11 @@ package enum ShellWord {
     package static func quoted(_ word: String) -> String {
         let isPlain = word.unicodeScalars.allSatisfy {
             $0.isASCII
-                && ($0.properties.isAlphabetic || ("0"..."9").contains($0) || "-._~/:@%+=,".unicodeScalars.contains($0))
+                && ($0.properties.isAlphabetic || ("0"..."9").contains($0) || "-._/:@%+=,".unicodeScalars.contains($0))
         }
-        // At the start of a word, shells expand "~" to a home directory, and some expand "=" to the path of a command.
-        let isExpanded = word.isEmpty || word.hasPrefix("~") || word.hasPrefix("=")
-        return isPlain && !isExpanded ? word : "'\(word.replacing(scalar: "'", with: "'\\''"))'"
+        // Some shells expand "=" at the start of a word to the path of a command.
+        let isExpanded = word.hasPrefix("=")
+        return isPlain && !isExpanded && !word.isEmpty ? word : "'\(word.replacing(scalar: "'", with: "'\\''"))'"
     }
 
     /// A path, quoted so that no command parses it as an option and no shell expands a tilde. Control characters are replaced.

@@ -74,7 +74,7 @@ public enum FormURLEncoding {
     }
 
     /// Decodes a value that is only displayed: bytes that are not UTF-8 are replaced.
-    package static func displayed(_ value: some StringProtocol) -> String? {
+    package static func displayed(_ value: String) -> String? {
         decodeBytes(Array(value.utf8)[...], plusIsSpace: true).map { String(decoding: $0, as: UTF8.self) }
     }
 

@@ -141,6 +141,7 @@ extension OAuthClient {
                 error as? AuthError
                 ?? AuthError(.networkFailed, "The refreshed tokens could not be checked.", underlyingError: error)
             var updated = credential
+            updated.hasUncheckedUser = true
             updated.tokens.refreshToken = replacement
             if let secret, TokenSet.problem(of: secret) == nil { updated.tokens.deviceSecret = secret }
             if error.isTransient { return .unchecked(updated, error) }
@@ -187,6 +188,7 @@ extension OAuthClient {
 
     /// Rejects refreshed tokens of another user, for example from a response that a proxy has cached. If the user cannot be determined, the tokens
     /// are used, because the refresh token belongs to the user's grant (RFC 6749 section 6), and the provider may have invalidated the old tokens.
+    /// A refresh token whose own user is unchecked proves nothing.
     private func rejectAnotherUser(than credential: Credential, _ tokens: TokenSet) async throws {
         do {
             // The caller holds a lease in the meantime, and its own callers are waiting.
@@ -211,8 +213,9 @@ extension OAuthClient {
                 "The refreshed tokens were rejected. \(error.message)",
                 underlyingError: error
             )
-        } catch is AuthError {
+        } catch let error as AuthError {
             // The provider did not identify the user of the tokens, so they are used.
+            if credential.hasUncheckedUser { throw unverifiableError(error) }
         }
     }
 
@@ -273,6 +276,7 @@ extension OAuthClient {
                 tokens.refreshToken != credential.tokens.refreshToken
             {
                 var rotated = credential
+                rotated.hasUncheckedUser = true
                 (rotated.tokens.refreshToken, rotated.tokens.deviceSecret) = (tokens.refreshToken, tokens.deviceSecret)
                 await store(rotated)
             }
@@ -282,6 +286,7 @@ extension OAuthClient {
         refreshed.tokens = tokens
         refreshed.obtainedAt = host.wholeSecond
         refreshed.rejectedRefreshes = 0
+        if namesUser { refreshed.hasUncheckedUser = false }
         while !refreshed.hasStorableSize, !refreshed.resourceTokens.isEmpty { refreshed.resourceTokens.removeFirst() }
         try refreshed.requireStorableSize()
         // Tokens with fewer scopes, or for another resource, do not replace the credential's tokens.

@@ -40,6 +40,9 @@ public struct Credential: Sendable, Hashable {
     /// The number of refreshes, since the last successful one, that the provider has rejected without giving a reason.
     package var rejectedRefreshes: Int64 = 0
 
+    /// Whether the refresh token comes from a response whose user has not been determined. The next refresh must determine it.
+    package var hasUncheckedUser = false
+
     /// Creates a credential.
     /// - Parameters:
     ///   - tokens: The tokens.
@@ -109,6 +112,7 @@ extension Credential {
         if !resourceTokens.isEmpty { json["resource_tokens"] = .array(resourceTokens.map(\.json)) }
         json["application_data"] = applicationData.map { .string($0.exposed) }
         if rejectedRefreshes > 0 { json["refused_refreshes"] = .integer(rejectedRefreshes) }
+        if hasUncheckedUser { json["unchecked_user"] = true }
         return .object(json)
     }
 
@@ -146,6 +150,7 @@ extension Credential {
         self.resources = json["resources"]?.strings ?? []
         self.resourceTokens = (json["resource_tokens"]?.array ?? []).compactMap(ResourceToken.init)
         self.applicationData = json["application_data"]?.string.map(Secret.init)
+        self.hasUncheckedUser = json["unchecked_user"] == true
         self.rejectedRefreshes = min(max(json["refused_refreshes"]?.integer ?? 0, 0), 1000)
     }
 }

@@ -402,7 +402,7 @@ public final class AuthClient: Sendable {
                 guard !(error is CancellationError), ![.accountMismatch, .outcomeUnknown].contains(failure.code) else {
                     throw error
                 }
-                try await managed.retainInMemory(credential, policy)
+                try await managed.retainInMemory(credential, policy, after: failure)
                 signIn.storageError = failure
             }
         } catch let error as AuthError where error.code == .accountMismatch {
@@ -432,6 +432,13 @@ public final class AuthClient: Sendable {
 
     /// Whether an operation that must complete is in progress: ``drain(within:)`` waits for such operations.
     package var hasUnfinishedWork: Bool { credentials.unfinished.isBusy }
+
+    /// Tries again to store the tokens of a sign-in that could not be stored.
+    /// - Returns: Whether they are stored.
+    package func storeUnsavedTokens() async -> Bool {
+        guard hasUnfinishedWork else { return false }
+        return await drain()
+    }
 
     /// Prevents refresh tokens from being sent from now on, for a program that is about to exit and would not wait for
     /// the response.

@@ -126,7 +126,7 @@ struct CurlCommand: AsyncParsableCommand {
                     options.maxAge = challenge.maxAge.map { .seconds($0) }
                 }
                 let signIn = try await client.signIn(options: options)
-                if let error = signIn.storageError { throw error }
+                if let error = signIn.storageError, !(await client.storeUnsavedTokens()) { throw error }
                 return try await client.send(request)
             }
         }

@@ -109,13 +109,14 @@ struct InitCommand: AsyncParsableCommand {
         let command = ShellWord.line(["authflow", "login"] + choice.arguments)
         guard try await wantsSignIn(orLater: command) else { return Terminal.printMessage("Sign in: \(command)") }
         let signIn: SignIn
+        let user = try choice.client()
         do {
-            signIn = try await choice.client().signIn()
+            signIn = try await user.signIn()
         } catch let error as AuthError where error.code == .noUserAgent {
             throw error.withAdvice()
         }
         try Report.print(signIn.credential, asJSON: false, coversDetails: nil)
-        if let error = signIn.storageError { throw error }
+        if let error = signIn.storageError, !(await user.storeUnsavedTokens()) { throw error }
     }
 
     /// - Parameter command: The command for signing in later.
