@@ -90,6 +90,18 @@ import Testing
         #expect(try await client.userInfo()["name"] == "Alice Example")
     }
 
+    /// The node-oidc-provider library encrypts unsigned claims with this content type.
+    @Test func readsEncryptedUnsignedUserInfoWithTheContentTypeJSON() async throws {
+        let key = try #require(Self.keys[.ecdhES])
+        let registered = Self.client(key, .ecdhES, responses: [.userInfo]) { $0.header = { $0["cty"] = "json" } }
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        let client = try environment.client(
+            registration: try Self.registration([key]) { $0.encryptedResponses = [.userInfo] }
+        )
+        _ = try await client.signIn()
+        #expect(try await client.userInfo()["name"] == "Alice Example")
+    }
+
     @Test func rejectsUnencryptedUserInfoIfEncryptionIsRequired() async throws {
         let key = try #require(Self.keys[.ecdhES])
         let registered = Self.client(key, .ecdhES, responses: [])
@@ -160,6 +172,11 @@ import Testing
             testDescription: "RSA1_5 in the header",
             change: { $0.header = { $0["alg"] = "RSA1_5" } },
             words: "RSA1_5"
+        ),
+        Hostile(
+            testDescription: "claims according to its content type",
+            change: { $0.header = { $0["cty"] = "json" } },
+            words: "cty"
         ),
         Hostile(testDescription: "compressed", change: { $0.header = { $0["zip"] = "DEF" } }, words: "zip"),
         Hostile(

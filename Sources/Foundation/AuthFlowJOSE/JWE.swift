@@ -42,10 +42,6 @@ package struct JWE: Sendable {
         for name in ["crit", "zip", "jku", "x5u", "p2c", "p2s"] where header[name] != nil {
             throw Self.rejection("its header has \"\(name)\", which is not accepted")
         }
-        // RFC 7519 section 5.2: a nested JWT has cty "JWT"; some servers omit it.
-        if let type = header["cty"] {
-            guard type.string?.uppercased() == "JWT" else { throw Self.rejection("its content is not a JWT (cty)") }
-        }
         let name = header["alg"]?.string ?? ""
         guard let algorithm = KeyManagementAlgorithm.all.first(where: { $0.rawValue == name }) else {
             throw Self.rejection(
@@ -74,6 +70,12 @@ package struct JWE: Sendable {
     /// - Throws: ``AuthError`` with `invalid_id_token`. Every decryption failure throws the same error, because a
     ///   difference would reveal something about the key to an attacker (RFC 7516 section 11.5).
     package func decrypted(with keys: [DecryptionKey], mayBeUnsigned: Bool = false) throws(AuthError) -> Secret {
+        // RFC 7519 section 5.2: a nested JWT has cty "JWT"; some servers omit it. The node-oidc-provider library sends "json" with unsigned claims.
+        if let type = header["cty"] {
+            guard let name = type.string?.lowercased(), name == "jwt" || mayBeUnsigned && name == "json" else {
+                throw Self.rejection("its content is not a JWT (cty)")
+            }
+        }
         let keyID = header["kid"]?.string
         let fitting = keys.filter { key in
             key.algorithms.contains(algorithm) && (keyID == nil || key.keyID == keyID)
