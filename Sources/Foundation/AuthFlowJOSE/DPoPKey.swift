@@ -112,7 +112,7 @@ package struct DPoPKey: Sendable, Hashable {
         }
         let text = "\(Base64URL.encode(headerText)).\(Base64URL.encode(payload))"
         if let externalKey, let algorithm {
-            return "\(text).\(Base64URL.encode(try await externalKey.signature(over: Array(text.utf8), by: algorithm)))"
+            return "\(text).\(try await externalKey.encodedSignature(over: text, by: algorithm))"
         }
         guard let signature = try? key?.signature(for: Array(text.utf8)) else {
             throw AuthError(.unsupported, "The DPoP proof could not be signed.")

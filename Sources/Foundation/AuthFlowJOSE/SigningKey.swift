@@ -41,15 +41,19 @@ extension SigningKey {
         header["x5t#S256"] = try certificate.map { .string(try $0.thumbprint()) }
         let text =
             "\(Base64URL.encode(try JSON.object(header).serialized())).\(Base64URL.encode(try claims.serialized()))"
-        let signature: [UInt8]
+        return "\(text).\(try await encodedSignature(over: text, by: algorithm))"
+    }
+
+    /// The signature over the header and the payload of a JWT, in base64url.
+    /// - Throws: Any ``AuthError`` of the key; ``AuthError`` with `unsupported` for any other error of the key.
+    func encodedSignature(over text: String, by algorithm: SignatureAlgorithm) async throws -> String {
         do {
-            signature = try await self.signature(over: Array(text.utf8), by: algorithm)
+            return Base64URL.encode(try await signature(over: Array(text.utf8), by: algorithm))
         } catch let error as AuthError {
             throw error
         } catch {
             throw AuthError(.unsupported, "The client's key could not sign.", underlyingError: error)
         }
-        return "\(text).\(Base64URL.encode(signature))"
     }
 
     /// The signature algorithm: the first of this key's algorithms, in order of preference, that the server advertises.

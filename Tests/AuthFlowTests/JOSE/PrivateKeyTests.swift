@@ -230,6 +230,46 @@ import Testing
         #expect(try key(["kty", "crv", "x", "y", "d"]) == nil)
     }
 
+    /// A key outside this program's memory, whose signatures fail.
+    private struct FailingKey: SigningKey {
+        struct Locked: Error {}
+
+        let key: PrivateKey
+        let error: any Error
+        var publicJWK: JSON { key.publicJWK }
+        var algorithms: [SignatureAlgorithm] { key.algorithms }
+        func signature(over bytes: [UInt8], by algorithm: SignatureAlgorithm) async throws -> [UInt8] { throw error }
+
+        /// A JWT and a DPoP proof, which this key signs.
+        func sign() -> [@Sendable () async throws -> String] {
+            [
+                { try await jwt([:], type: "JWT", algorithm: .es256) },
+                {
+                    try await DPoPKey(self, signingBy: .es256).proof(
+                        method: "GET",
+                        endpoint: "https://id.example.com",
+                        nonce: nil,
+                        accessToken: nil,
+                        time: .now,
+                        identifier: "1",
+                        signingWith: self
+                    )
+                },
+            ]
+        }
+    }
+
+    @Test func anErrorOfAKeyIsReportedInTheSameWayForAJWTAndForADPoPProof() async throws {
+        for sign in FailingKey(key: try PrivateKey(), error: FailingKey.Locked()).sign() {
+            let error = await #expect(throws: AuthError.self) { try await sign() }
+            #expect(error?.code == .unsupported && error?.underlyingError is FailingKey.Locked)
+        }
+        let own = AuthError(.keyUnavailable, "The token is locked.")
+        for sign in FailingKey(key: try PrivateKey(), error: own).sign() {
+            await expectError(.keyUnavailable) { try await sign() }
+        }
+    }
+
     @Test func rejectsAPrivateKeyThatDoesNotMatchThePublicKey() throws {
         var members = Self.example.object ?? [:]
         members["x"] = "gI0GAILBdu7T53akrFmMyGcsF3n5dO7MmwNBHKW5SV0"
