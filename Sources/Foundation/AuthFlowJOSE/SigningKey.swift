@@ -28,7 +28,8 @@ extension SigningKey {
     public var keyID: String? { publicJWK["kid"]?.string }
 
     /// Creates a signed JWT (RFC 7515 section 7.1).
-    /// - Throws: Any ``AuthError`` of the key or the certificate; ``AuthError`` with `unsupported` for any other error of the key.
+    /// - Throws: Any ``AuthError`` of the key or the certificate; `CancellationError`; ``AuthError`` with `unsupported` for any other error of the
+    ///   key.
     package func jwt(
         _ claims: JSON,
         type: String,
@@ -45,13 +46,13 @@ extension SigningKey {
     }
 
     /// The signature over the header and the payload of a JWT, in base64url.
-    /// - Throws: Any ``AuthError`` of the key; ``AuthError`` with `unsupported` for any other error of the key.
+    /// - Throws: Any ``AuthError`` of the key; `CancellationError`; ``AuthError`` with `unsupported` for any other error of the key.
     func encodedSignature(over text: String, by algorithm: SignatureAlgorithm) async throws -> String {
         do {
             return Base64URL.encode(try await signature(over: Array(text.utf8), by: algorithm))
-        } catch let error as AuthError {
-            throw error
         } catch {
+            // A key in a hardware token throws CancellationError if the task is cancelled.
+            if error is AuthError || error is CancellationError { throw error }
             throw AuthError(.unsupported, "The client's key could not sign.", underlyingError: error)
         }
     }

@@ -264,6 +264,9 @@ import Testing
             let error = await #expect(throws: AuthError.self) { try await sign() }
             #expect(error?.code == .unsupported && error?.underlyingError is FailingKey.Locked)
         }
+        for sign in FailingKey(key: try PrivateKey(), error: CancellationError()).sign() {
+            await #expect(throws: CancellationError.self) { try await sign() }
+        }
         let own = AuthError(.keyUnavailable, "The token is locked.")
         for sign in FailingKey(key: try PrivateKey(), error: own).sign() {
             await expectError(.keyUnavailable) { try await sign() }
