@@ -243,6 +243,37 @@ import Testing
         #expect(error?.code == .unsupported && error?.message.contains("no decryption key") == true)
     }
 
+    /// A registration whose decryption key is in a file that does not exist.
+    private static func registrationWithoutKeyFile() throws -> ClientRegistration.Values {
+        try registration([]) { $0.decryptionKeys = .file(path: "/nonexistent/authflow-key.pem") }
+    }
+
+    @Test func aKeyFileThatCannotBeReadIsNotReportedAsInvalidUserInfo() async throws {
+        let key = try #require(Self.keys[.ecdhES])
+        let environment = EmulatorEnvironment(
+            try OIDCEmulator(
+                issuer: "https://id.example.com",
+                clients: [Self.client(key, .ecdhES, responses: [.userInfo])]
+            )
+        )
+        let tokens = try await environment.client(registration: try Self.registration([key])).signIn().credential.tokens
+        let without = try environment.client(registration: try Self.registrationWithoutKeyFile()).client
+        await expectError(.invalidConfiguration) { try await without.userInfo(tokens) }
+    }
+
+    /// The provider repeats a logout request that failed temporarily, but not one with an invalid token.
+    @Test func aKeyFileThatCannotBeReadIsNotReportedAsAnInvalidLogoutToken() async throws {
+        let key = try #require(Self.keys[.ecdhES])
+        let emulator = try OIDCEmulator(issuer: "https://id.example.com")
+        let token = try emulator.logoutToken(for: OIDCEmulator.Client.demo.id, subject: "alice")
+        let encrypted = try EmulatedEncryption(to: key.publicJWK, algorithm: .ecdhES).encrypted(token)
+        let environment = EmulatorEnvironment(emulator)
+        let with = try environment.client(registration: try Self.registration([key])).client
+        #expect(try await with.verify(logoutToken: Secret(encrypted)).subject == "alice")
+        let without = try environment.client(registration: try Self.registrationWithoutKeyFile()).client
+        await expectError(.invalidConfiguration) { try await without.verify(logoutToken: Secret(encrypted)) }
+    }
+
     /// An ID Token that cannot be decrypted after a refresh must not end the session.
     @Test func aRefreshWithAnUndecryptableIDTokenStoresTheNewRefreshToken() async throws {
         let key = try #require(Self.keys[.ecdhES])

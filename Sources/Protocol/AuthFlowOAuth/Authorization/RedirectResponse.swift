@@ -34,7 +34,7 @@ package struct RedirectResponse: Sendable {
     ///   - mode: The response mode; default: in the query.
     ///   - decrypt: Decrypts a signed response if it is encrypted; nil if no signed response was requested.
     /// - Returns: nil when the parameters are not form-encoded UTF-8.
-    /// - Throws: ``AuthError`` with `invalid_callback` or `unsupported` when a signed response cannot be decoded.
+    /// - Throws: ``AuthError`` with `invalid_callback` or `unsupported` when a signed response cannot be decoded; any error thrown by `decrypt`.
     package init?(
         encoded: some StringProtocol,
         at redirectURI: String,
@@ -59,7 +59,7 @@ package struct RedirectResponse: Sendable {
             if let claimed = try JWS(signed).payload["state"]?.string { states.append(claimed) }
             self.signed = signed
         } catch {
-            throw AuthError(error.code == .unsupported ? .unsupported : .invalidCallback, error.message)
+            throw error.ofUndecryptedToken(.invalidCallback)
         }
         self.state = states.count == 1 ? Secret(states[0]) : nil
     }

@@ -117,7 +117,7 @@ extension OAuthClient {
         do throws(AuthError) {
             content = try decrypted(Secret(token.trimmingWhitespace()), .userInfo)
         } catch {
-            throw AuthError(error.code == .unsupported ? .unsupported : .invalidUserInfo, error.message)
+            throw error.ofUndecryptedToken(.invalidUserInfo)
         }
         // OIDC Core section 5.3.2: a response that is encrypted need not be signed.
         if content.exposed.utf8.first == UInt8(ascii: "{") {

@@ -62,7 +62,7 @@ extension OAuthClient {
         do throws(AuthError) {
             signed = try kind.map { kind throws(AuthError) in try decrypted(token, kind) } ?? token
         } catch {
-            throw AuthError(error.code == .unsupported ? .unsupported : profile.code, error.message)
+            throw error.ofUndecryptedToken(profile.code)
         }
         let allowed = registration.securityProfile?.algorithms
         let verifier = JWTVerifier(
@@ -74,6 +74,15 @@ extension OAuthClient {
         )
         let secret = usesSecret ? registration.authentication.secret : nil
         return try await verifier.verify(signed, keys: server.keySet(metadata), secret: secret, check: check).claims
+    }
+}
+
+extension AuthError {
+    /// The error for a kind of token that could not be decrypted. Only `invalid_id_token` describes the token; the other codes describe the
+    /// client's configuration, such as a key file that cannot be read, and are retained.
+    /// - Parameter code: The code for an invalid token of this kind.
+    func ofUndecryptedToken(_ code: Code) -> AuthError {
+        self.code == .invalidIDToken ? AuthError(code, message) : self
     }
 }
 

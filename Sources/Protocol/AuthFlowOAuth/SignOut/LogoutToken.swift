@@ -53,7 +53,8 @@ extension OAuthClient {
     /// - Parameters:
     ///   - logoutToken: The `logout_token` parameter of the provider's request.
     ///   - options: The requirements for the token.
-    /// - Throws: ``AuthError`` with `invalid_logout_token`, or any error from fetching the metadata or the keys.
+    /// - Throws: ``AuthError`` with `invalid_logout_token`, `invalid_configuration` when the file of a decryption key cannot be used, or any error
+    ///   from fetching the metadata or the keys.
     public func verify(
         logoutToken: Secret,
         _ options: LogoutTokenOptions = LogoutTokenOptions()
@@ -74,7 +75,8 @@ extension OAuthClient {
             signed = try decrypted(logoutToken, .idToken)
             _ = try JWS(signed)
         } catch {
-            throw AuthError(.invalidLogoutToken, error.message)
+            // A key file that cannot be used does not make the token invalid, and its path must not be sent to the sender of the token.
+            throw error.code == .invalidConfiguration ? error : AuthError(.invalidLogoutToken, error.message)
         }
         // "2. Validate the Logout Token signature in the same way that an ID Token signature is validated": last,
         // because it may require a request, which any sender could trigger. "3. Validate the alg (algorithm) Header
