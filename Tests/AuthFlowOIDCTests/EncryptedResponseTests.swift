@@ -291,6 +291,28 @@ import Testing
         #expect(try await with.refresh().identity?.displayName == "Alice Example")
     }
 
+    /// The provider is available, and the tokens are not known to be invalid.
+    @Test(arguments: [EncryptedResponse.idToken, .userInfo])
+    func refreshedTokensThatCannotBeCheckedWithoutTheKeyFileAreNeitherRejectedNorAnOutage(
+        _ response: EncryptedResponse
+    ) async throws {
+        let key = try #require(Self.keys[.ecdhES])
+        let registered = Self.client(key, .ecdhES, responses: [response])
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        var credential = try await environment.client(registration: try Self.registration([key])).signIn().credential
+        // Without an ID Token, the userinfo response identifies the user.
+        if response == .userInfo { credential.tokens.verifiedIDToken = nil }
+        let without = try environment.client(registration: try Self.registrationWithoutKeyFile()).client
+        guard case .unchecked(let updated, let error) = try await without.refresh(credential) else {
+            Issue.record("The refreshed tokens were accepted or rejected.")
+            return
+        }
+        #expect(error.code == .temporarilyUnavailable && error.status == 200)
+        #expect(error.message.contains("/nonexistent/authflow-key.pem"))
+        #expect(updated.tokens.refreshToken != credential.tokens.refreshToken)
+        #expect(updated.tokens.accessToken == credential.tokens.accessToken)
+    }
+
     @Test func aBackendVerifiesAnEncryptedIDToken() async throws {
         let key = try #require(Self.keys[.ecdhES])
         let environment = EmulatorEnvironment(

@@ -263,7 +263,7 @@ extension OAuthClient {
             do {
                 let verified = try await verifyIDToken(idToken, expectation, metadata: metadata)
                 (tokens.idToken, tokens.verifiedIDToken) = verified
-            } catch let error as AuthError where error.isKeySetFailure {
+            } catch let error as AuthError where error.isKeySetFailure || Self.localCodes.contains(error.code) {
                 throw unverifiableError(error)
             }
         } else {
@@ -311,15 +311,7 @@ extension OAuthClient {
             throw error
         } catch {
             if error is CancellationError { throw error }
-            if let error = error as? AuthError, Self.localCodes.contains(error.code) {
-                throw AuthError(
-                    .temporarilyUnavailable,
-                    "The refreshed tokens cannot be checked now. \(error.message)",
-                    // A successful status, because the provider itself is available.
-                    status: 200,
-                    underlyingError: error
-                )
-            }
+            if let error = error as? AuthError, Self.localCodes.contains(error.code) { throw unverifiableError(error) }
             throw AuthError(
                 .invalidIDToken,
                 (error as? AuthError)?.message ?? "The provider's adapter rejected the refreshed tokens.",
@@ -328,13 +320,14 @@ extension OAuthClient {
         }
     }
 
-    /// The error when the tokens could not be checked, for example because the key set could not be read:
+    /// The error when the tokens could not be checked, for example because the key set or a key file could not be read:
     /// the refresh itself was not rejected, and a new sign-in would have the same result.
     private func unverifiableError(_ error: AuthError) -> AuthError {
         AuthError(
             .temporarilyUnavailable,
             "The refreshed tokens cannot be checked now. \(error.message)",
-            status: error.status,
+            // After a local error, a successful status, because the provider itself is available.
+            status: Self.localCodes.contains(error.code) ? 200 : error.status,
             underlyingError: error
         )
     }
