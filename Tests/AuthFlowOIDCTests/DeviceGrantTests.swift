@@ -285,6 +285,18 @@ import Testing
         #expect(waits.count == 3 && waits.dropFirst().allSatisfy { $0 >= 10 }, "\(waits)")
     }
 
+    /// Some providers send every error with status 200.
+    @Test(arguments: [HTTPResponse.Status.ok, .badRequest]) func continuesPollingAfterAServerErrorWithAnyStatus(
+        _ status: HTTPResponse.Status
+    ) async throws {
+        let waits = try await waits([.error("server_error")]) { environment in
+            ChangedTransport(environment.transport) { response in
+                if response.providerError?.error == "server_error" { response.head.status = status }
+            }
+        }
+        #expect(waits.count == 2)
+    }
+
     /// The first response, `authorization_pending`, confirms that the URL is that of the token endpoint.
     @Test(arguments: [HTTPResponse.Status.ok, .noContent, .notFound, .found]) func continuesPollingAfterAPageOfAProxy(
         _ status: HTTPResponse.Status

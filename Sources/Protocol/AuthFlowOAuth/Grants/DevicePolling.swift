@@ -165,6 +165,10 @@ package struct DevicePolling: Sendable {
                 )
             case "expired_token": throw expiry(nil, providerError: error.providerError)
             default:
+                // With status 400 or above, such an error was thrown before the response was parsed. Some servers send every error with status 200.
+                if error.code == .temporarilyUnavailable {
+                    return .noResponse(error, requestedDelay: error.retryAfter ?? .zero)
+                }
                 // After valid OAuth responses, a page without an OAuth error probably comes from a proxy.
                 if mayHaveNoError, parameters == nil, error.code == .invalidResponse, error.providerError == nil,
                     UnparsedResponse(body: response.http.body).token("access_token") == nil
