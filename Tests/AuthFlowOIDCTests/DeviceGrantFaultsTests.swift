@@ -89,6 +89,11 @@ import Testing
             code: .providerRejected
         ),
         BadResponse(
+            name: "a server error with status 200",
+            fault: .deviceAuthorization(.member("error", "server_error")),
+            code: .temporarilyUnavailable
+        ),
+        BadResponse(
             name: "an interval longer than the code's lifetime",
             fault: .deviceAuthorization(.member("interval", 600)),
             code: .invalidResponse

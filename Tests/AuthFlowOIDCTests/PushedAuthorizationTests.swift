@@ -124,6 +124,11 @@ import Testing
             fault: .response { $0 = .refusal("invalid_request_object") },
             code: .providerRejected
         ),
+        Broken(
+            name: "a server error with status 201",
+            fault: .member("error", "server_error"),
+            code: .temporarilyUnavailable
+        ),
         Broken(name: "status 202", fault: .response { $0.head.status = .accepted }, code: .invalidResponse),
         Broken(name: "not JSON", fault: .notJSON, code: .invalidResponse),
         Broken(name: "empty", fault: .empty, code: .invalidResponse),

@@ -315,6 +315,23 @@ import Testing
         #expect(try await other.credential() == nil)
     }
 
+    /// Some providers send every error with status 200.
+    @Test func aServerErrorOfTheIntrospectionEndpointIsTemporaryEvenWithStatus200() async throws {
+        let issuer = "https://id.example.com"
+        let metadata: JSON = [
+            "issuer": .string(issuer), "introspection_endpoint": .string("\(issuer)/introspect"),
+        ]
+        let transport = InProcessTransport(origin: issuer) { request, _ in
+            let body: JSON = request.path == "/introspect" ? ["error": "server_error"] : metadata
+            return TransportResponse(head: HTTPResponse(status: .ok), body: try body.serialized())
+        }
+        let client = OAuthClient(
+            server: AuthorizationServer(issuer: issuer, transport: transport),
+            registration: try ClientRegistration(clientID: "client")
+        )
+        await expectError(.temporarilyUnavailable) { try await client.introspect(Secret("token")) }
+    }
+
     @Test func introspectsTokens() async throws {
         let client = try life.client()
         _ = try await client.signIn()

@@ -17,7 +17,7 @@ struct PushedAuthorization: Sendable {
         }
         if let error = response.http.providerError(in: json) {
             throw AuthError(
-                .providerRejected,
+                error.isServerError ? .temporarilyUnavailable : .providerRejected,
                 "\(response.endpoint.host) rejected the pushed authorization request.\(response.advice)",
                 providerError: error
             )

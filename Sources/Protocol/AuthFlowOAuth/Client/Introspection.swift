@@ -38,10 +38,11 @@ extension OAuthClient {
     }
 
     private func unexpectedResponse(_ response: ProviderResponse) -> AuthError {
-        AuthError(
-            .providerRejected,
+        let error = response.http.providerError
+        return AuthError(
+            error?.isServerError == true ? .temporarilyUnavailable : .providerRejected,
             "\(response.endpoint.host) did not report whether the token is active (status \(response.status)).\(response.advice)",
-            providerError: response.http.providerError,
+            providerError: error,
             status: response.status
         )
     }

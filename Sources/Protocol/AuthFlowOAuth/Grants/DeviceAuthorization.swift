@@ -111,9 +111,10 @@ extension OAuthClient {
             let isDisabled = ["unauthorized_client", "unsupported_grant_type"].contains(
                 adapter.standardName(of: error) ?? ""
             )
+            let code: AuthError.Code = isDisabled ? .unsupported : .providerRejected
             throw advisedAboutClientID(
                 AuthError(
-                    isDisabled ? .unsupported : .providerRejected,
+                    error.isServerError ? .temporarilyUnavailable : code,
                     isDisabled
                         ? "\(response.endpoint.host) does not support the device flow (RFC 8628), or does not allow this client to use it. Enable the device flow in the client's registration."
                         : "\(response.endpoint.host) rejected the \(response.purpose) request.",
