@@ -57,7 +57,8 @@ public struct AuthorizationResponse: Sendable {
         // RFC 9207 section 2.4: compare the decoded iss with the issuer "using simple string comparison"; reject the response
         // when they differ, or when iss is missing although the provider advertised it. This applies to errors, too.
         let issuer = parameters["iss"]
-        let error = parameters["error"].map {
+        // RFC 6749 appendix A.7: error = 1*NQSCHAR. An empty value counts as absent, as in the body of a response.
+        let error = parameters["error"].flatMap { $0.isEmpty ? nil : $0 }.map {
             ProviderError(
                 error: $0,
                 errorDescription: parameters["error_description"],
