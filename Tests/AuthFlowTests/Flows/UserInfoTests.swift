@@ -85,6 +85,12 @@ private struct FixedProvider: ProviderAdapter {
         #expect(try await ask(try signed(["aud": nil, "iss": nil]))["name"] == "A")
     }
 
+    /// Some servers send null for absent claims.
+    @Test(arguments: ["iss", "aud", "exp", "nbf"])
+    func aNullClaimInSignedUserInfoIsAbsent(_ name: String) async throws {
+        #expect(try await ask(try signed([name: JSON.null]))["name"] == "A")
+    }
+
     static let refusedClaims: [[String: JSON?]] = [
         ["iss": "https://id.example.com1"], ["aud": "other"], ["aud": []], ["sub": "bob"],
         ["sub": nil], ["exp": .integer(time - 60)], ["exp": "never"],

@@ -79,7 +79,7 @@ extension OAuthClient {
             _ = try rules.requireAudience(requirement.audience ?? registration.clientID)
             // "iat ... REQUIRED": a response that was captured while the token was active must not be accepted later.
             _ = try rules.requireIssuedAt(within: SignedIntrospection.maximumResponseAge)
-            if rules.json["exp"] != nil { _ = try rules.requireUnexpired() }
+            if rules["exp"] != nil { _ = try rules.requireUnexpired() }
             try rules.requireNotBefore()
             // "token_introspection ... REQUIRED. A JSON object containing the members of the token introspection response".
             guard let members = rules.json["token_introspection"], members["active"]?.bool != nil else {

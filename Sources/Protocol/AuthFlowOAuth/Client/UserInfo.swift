@@ -138,9 +138,9 @@ extension OAuthClient {
             // OIDC Core section 5.3.2: "If signed, the UserInfo Response SHOULD contain the Claims iss (issuer) and aud
             // (audience) as members. The iss value SHOULD be the OP's Issuer Identifier URL. The aud value SHOULD be or include
             // the RP's Client ID value." If present, they must match; the signature is always checked, and sub if there is an ID Token.
-            if rules.json["iss"] != nil { _ = try rules.requireIssuer(metadata.issuer) }
-            if rules.json["aud"] != nil { _ = try rules.requireAudience(registration.clientID) }
-            if rules.json["exp"] != nil { _ = try rules.requireUnexpired() }
+            if rules["iss"] != nil { _ = try rules.requireIssuer(metadata.issuer) }
+            if rules["aud"] != nil { _ = try rules.requireAudience(registration.clientID) }
+            if rules["exp"] != nil { _ = try rules.requireUnexpired() }
             try rules.requireNotBefore()
             return rules.json
         }
