@@ -266,6 +266,25 @@ import Testing
         }
     }
 
+    @Test func aSilentSignInThatCannotStartReturnsToTheAppAndPreservesTheSession() async throws {
+        try await WebEnvironment.run { web in
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: try web.process())
+            let before = browser.session
+            let network = FlakyTransport(web.environment.transport)
+            network.takeDown()
+            let server = try web.process(transport: network)
+            var options = SessionSignInOptions(returnPath: "/inbox")
+            options.authorization.prompt = AuthorizationOptions.Prompt.none
+            let response = await server.signIn(browser.request(.get, "/"), options)
+            #expect(response.status == 200)
+            #expect(String(decoding: response.body, as: UTF8.self).contains("url=/inbox?silent_sign_in=failed\""))
+            browser.keep(response)
+            #expect(browser.session == before)
+            #expect(try await browser.session(at: server) != nil)
+        }
+    }
+
     /// Starts a silent sign-in at a provider where the user is signed in, and returns the response to the callback.
     private func signInSilently(
         _ browser: WebBrowser,

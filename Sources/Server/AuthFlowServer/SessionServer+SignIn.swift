@@ -100,7 +100,9 @@ extension SessionServer {
         guard let provider = named ?? (providers.count == 1 ? providers[0] : nil) else {
             return isSilent ? silentFailure(returnPath, request) : choice(request, signIn)
         }
-        guard provider.signIns.enter() else { return ServerResponse.tooMany() }
+        guard provider.signIns.enter() else {
+            return isSilent ? silentFailure(returnPath, request) : ServerResponse.tooMany()
+        }
         defer { provider.signIns.release() }
         let reporter = FlowReporter(host: host, observer: observer)
         do {
@@ -136,7 +138,8 @@ extension SessionServer {
             return cookies.surplus(of: RequestCookies(request))
                 .reduce(ServerResponse.redirect(to: pendingRequest.url).setting(cookie)) { $0.setting($1) }
         } catch {
-            return failure(error, request)
+            // The user has not started a silent sign-in, so no page about it is displayed.
+            return isSilent ? silentFailure(returnPath, request) : failure(error, request)
         }
     }
 
