@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowOIDC
 import AuthFlowServer
 import AuthFlowTesting
 import ConformanceRows
@@ -103,6 +104,30 @@ import Testing
             #expect(response.head.headerFields[.contentSecurityPolicy]?.contains("frame-ancestors \(issuer)") == true)
             #expect(try await alice.session(at: try web.process()) == nil)
             #expect(try await bob.session(at: server) != nil)
+        }
+    }
+
+    /// The `iss` of the request is the issuer of the tenant's ID Tokens, which differs from the server's issuer.
+    @Test func frontChannelLogoutEndsTheSessionOfATenantsUser() async throws {
+        try await WebEnvironment.run { web in
+            let emulator = web.environment.emulator
+            let template = "\(emulator.issuer)/{tenant}"
+            let rule = try TokenIssuerTemplate(template, claim: "tid", tenants: ["first", "second"])
+            emulator.tenancy = .init(template: template, claim: "tid", tenant: "first")
+            let server = try web.process(
+                OIDCProvider(issuer: emulator.issuer, tokenIssuer: rule),
+                options: { $0.frontChannelLogoutPath = Self.frontChannel }
+            )
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let name = try #require(try await browser.session(at: server)?.authentication?.sessionID)
+            for (tenant, status, isSignedIn) in [("third", 400, true), ("second", 200, true), ("first", 200, false)] {
+                let issuer = "\(emulator.issuer)/\(tenant)"
+                let target = "\(Self.frontChannel)?\(query(issuer, name))"
+                let response = try await WebBrowser().send(.get, target, to: server)
+                #expect(response.status == status, "\(tenant)")
+                #expect(try await (browser.session(at: server) != nil) == isSignedIn, "\(tenant)")
+            }
         }
     }
 

@@ -14,7 +14,7 @@ extension SessionServer {
         let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { field($0, of: request) }
         guard destination == nil || destination == "iframe" else { return ServerResponse.plain(.forbidden) }
         do {
-            let named = providers.filter { $0.client.server.issuer.utf8.elementsEqual(issuers[0].utf8) }
+            let named = try await providers(issuing: issuers[0])
             guard !named.isEmpty else { return ServerResponse.plain(.badRequest) }
             for provider in named {
                 // Concurrency is limited, because the request writes to the store and is not authenticated.
@@ -33,5 +33,17 @@ extension SessionServer {
         } catch {
             return ServerResponse.plain(.serviceUnavailable)
         }
+    }
+
+    /// The providers whose ID Tokens can have this issuer: the server's, or else, at a multi-tenant server, a tenant's.
+    private func providers(issuing issuer: String) async throws -> [ProviderSessions] {
+        let named = providers.filter { $0.client.server.issuer.isIdentical(to: issuer) }
+        guard named.isEmpty else { return named }
+        var ofTenant: [ProviderSessions] = []
+        for provider in providers {
+            let metadata = try await provider.client.server.metadata()
+            if metadata.tokenIssuer?.covers(issuer) == true { ofTenant.append(provider) }
+        }
+        return ofTenant
     }
 }
