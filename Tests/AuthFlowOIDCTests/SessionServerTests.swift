@@ -242,6 +242,8 @@ struct HeldRequests: HTTPTransport {
         let outage = SessionServer.response(for: limited)
         #expect(outage?.status == 503)
         #expect(outage?.head.headerFields[.retryAfter] == "90")
+        let busy = AuthError(.leaseBusy, "Try again.", retryAfter: .milliseconds(1200))
+        #expect(SessionServer.response(for: busy)?.head.headerFields[.retryAfter] == "2")
         #expect(SessionServer.response(for: AuthError(.invalidIDToken, "No.")) == nil)
     }
 

@@ -9,9 +9,9 @@ extension SessionServer {
         case .temporarilyUnavailable, .timedOut, .networkFailed, .storageFailed, .storeDamaged, .leaseBusy, .leaseLost,
             .outcomeUnknown:
             var response = ServerResponse.plain(.serviceUnavailable)
-            // RFC 9110 section 10.2.3.
+            // RFC 9110 section 10.2.3: whole seconds. A client that retries even a fraction of a second too early is rejected again.
             let wait = min(max(error.retryAfter ?? .seconds(5), .seconds(1)), .seconds(3600))
-            response.head.headerFields[.retryAfter] = "\(wait.components.seconds)"
+            response.head.headerFields[.retryAfter] = "\(Int(wait.seconds.rounded(.up)))"
             return response
         default: return nil
         }
