@@ -102,6 +102,18 @@ struct HeldRequests: HTTPTransport {
         #expect(reported.map { $0.details["status"]?.prefix(3) } == ["502", "403", "403", "403", "405"])
     }
 
+    @Test func theProxyListsTheMethodsOfARouteWhenItRejectsAnotherMethod() async throws {
+        try await withWeb { web, server in
+            let route = try ResourceProxy.Route("/api/", to: "https://api.example.com/", methods: [.head, .get])
+            let proxy = ResourceProxy(server: server, routes: [route])
+            let request = WebBrowser().request(.post, "/api/1", WebBrowser.ownPage)
+            for response in [proxy.refusal(of: request), await proxy.response(to: request)] {
+                #expect(response?.status == 405)
+                #expect(response?.head.headerFields[.allow] == "GET, HEAD")
+            }
+        }
+    }
+
     @Test func aFailedStepReportsTheProvidersErrorCode() async throws {
         let events = Mutex<[FlowEvent]>([])
         try await withWeb { web, _ in

@@ -96,7 +96,11 @@ public struct ResourceProxy: Sendable {
             )
         }
         guard route.methods.contains(request.method) else {
-            throw Refusal(.methodNotAllowed, "The route does not forward \(request.method.rawValue) requests.")
+            var refusal = Refusal(.methodNotAllowed, "The route does not forward \(request.method.rawValue) requests.")
+            // RFC 9110 section 15.5.6: a server "MUST generate an Allow header field in a 405 response".
+            let methods = route.methods.map(\.rawValue).sorted()
+            refusal.response.head.headerFields[.allow] = methods.joined(separator: ", ")
+            throw refusal
         }
         guard !Self.hasBody(request) || Self.allowsBody(request.method) else { throw Refusal(.badRequest) }
         let rest = path.dropFirst(route.prefix.count)
