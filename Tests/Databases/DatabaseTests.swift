@@ -1,11 +1,12 @@
 import AuthFlow
-import AuthFlowPostgreSQL
 import AuthFlowRedis
 import AuthFlowResourceServer
 import AuthFlowSQLite
 import AuthFlowTesting
 import Expectations
 import Testing
+
+@testable import AuthFlowPostgreSQL
 
 #if canImport(Darwin)
 import Darwin
@@ -275,6 +276,28 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         let error = #expect(throws: AuthError.self) { try PostgreSQLTokenStore(url: Secret(url)) }
         #expect(error?.code == .invalidConfiguration)
         #expect(throws: Never.self) { try PostgreSQLTokenStore(url: Secret(url), allowsUnverifiedServer: true) }
+    }
+
+    @Test func theSystemsCertificatesDoNotReplaceThePostgreSQLAuthoritiesOfTheUser() throws {
+        let folder = try #require(ProcessInfo.processInfo.environment["AUTHFLOW_SQLITE"])
+        let home = "\(folder)/home\(UInt64.random(in: 0..<UInt64.max))"
+        func authorities(_ environment: [String: String], _ query: String = "") throws -> String? {
+            let settings = try PostgreSQLSettings(
+                url: Secret("postgresql://db.example.com/app\(query)"),
+                password: nil,
+                schema: "authflow",
+                allowsUnverifiedServer: false,
+                environment: environment.merging(["HOME": home]) { given, _ in given }
+            )
+            return settings.keywords.first { $0.0 == "sslrootcert" }?.1
+        }
+        let system = try authorities([:])
+        #expect(try authorities(["PGSSLROOTCERT": ""]) == system)
+        #expect(try authorities(["PGSSLROOTCERT": "/private.pem"]) == nil)
+        #expect(try authorities(["PGSSLROOTCERT": "/private.pem"], "?sslrootcert=/other.pem") == "/other.pem")
+        try FileManager.default.createDirectory(atPath: "\(home)/.postgresql", withIntermediateDirectories: true)
+        try Data().write(to: URL(fileURLWithPath: "\(home)/.postgresql/root.crt"))
+        #expect(try authorities([:]) == nil)
     }
 
     @Test(arguments: [

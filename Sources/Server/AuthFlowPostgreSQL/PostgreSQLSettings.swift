@@ -18,7 +18,14 @@ struct PostgreSQLSettings: Sendable {
     ///   - password: The password; default: the password in the URL, or in the password file.
     ///   - schema: The schema of the tables.
     ///   - allowsUnverifiedServer: Whether a server without a verified certificate is accepted.
-    init(url: Secret, password: Secret?, schema: String, allowsUnverifiedServer: Bool) throws {
+    ///   - environment: The process environment, which libpq reads too.
+    init(
+        url: Secret,
+        password: Secret?,
+        schema: String,
+        allowsUnverifiedServer: Bool,
+        environment: [String: String] = HostServices.system.environment
+    ) throws {
         guard authflow_pq_open() else {
             throw AuthError(
                 .unsupported,
@@ -48,7 +55,7 @@ struct PostgreSQLSettings: Sendable {
         // Unix-domain sockets never use TLS, regardless of `sslmode`. Without a host, libpq uses such a socket, or
         // the host from the environment.
         if values["sslmode"] == nil { values["sslmode"] = isLocal && !hosts.isEmpty ? "prefer" : "verify-full" }
-        if values["sslmode"] == "verify-full", values["sslrootcert"] == nil,
+        if values["sslmode"] == "verify-full", values["sslrootcert"] == nil, !Self.hasOwnCertificates(environment),
             let path = Self.certificates.first(where: { unsafe access($0, R_OK) == 0 })
         {
             values["sslrootcert"] = path
@@ -64,6 +71,13 @@ struct PostgreSQLSettings: Sendable {
         values["client_encoding"] = "UTF8"
         self.keywords = values.sorted { $0.key < $1.key }
         self.schema = schema
+    }
+
+    /// Whether libpq finds the certificates of authorities itself (PostgreSQL manual, section 34.19.1). The system's certificates would replace them,
+    /// so that a server with a private authority's certificate would be rejected, and any public authority's accepted.
+    private static func hasOwnCertificates(_ environment: [String: String]) -> Bool {
+        if environment["PGSSLROOTCERT"]?.isEmpty == false { return true }
+        return unsafe access("\(HomeDirectory.path(environment: environment))/.postgresql/root.crt", F_OK) == 0
     }
 
     private static func parse(_ text: String) -> [(String, String)]? {
