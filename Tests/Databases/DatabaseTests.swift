@@ -278,6 +278,17 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         #expect(throws: Never.self) { try PostgreSQLTokenStore(url: Secret(url), allowsUnverifiedServer: true) }
     }
 
+    /// libpq takes the part before the slash for the port, and quotes it in its message.
+    @Test func aPasswordWithASlashInThePostgreSQLURLIsRejectedWithoutQuotingIt() throws {
+        let url = Secret("postgresql://user:very-secret/password@127.0.0.1:1/app")
+        let error = #expect(throws: AuthError.self) { try PostgreSQLTokenStore(url: url) }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains("%2F") == true)
+        #expect("\(error as Any)".contains("very-secret") == false)
+        let valid = ["postgresql://u:a%2Fb@127.0.0.1:1/app", "postgresql://a:1,b:2/app", "host=/run/db port=5433"]
+        for url in valid { #expect(throws: Never.self) { try PostgreSQLTokenStore(url: Secret(url)) } }
+    }
+
     @Test func theSystemsCertificatesDoNotReplaceThePostgreSQLAuthoritiesOfTheUser() throws {
         let folder = try #require(ProcessInfo.processInfo.environment["AUTHFLOW_SQLITE"])
         let home = "\(folder)/home\(UInt64.random(in: 0..<UInt64.max))"

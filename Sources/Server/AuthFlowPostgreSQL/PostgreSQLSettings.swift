@@ -43,6 +43,14 @@ struct PostgreSQLSettings: Sendable {
             throw AuthError(.invalidConfiguration, "The schema name is empty, too long, reserved, or contains a NUL.")
         }
         var values = Dictionary(given, uniquingKeysWith: { $1 })
+        // libpq quotes an invalid port in its message, and parses a password up to its first slash as the port.
+        let ports = (values["port"] ?? "").split(separator: ",").map { Int($0) ?? 0 }
+        guard ports.allSatisfy({ (1...65535).contains($0) }) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The database URL has an invalid port. If its password contains a slash, write %2F instead."
+            )
+        }
         let hosts = [values["host"], values["hostaddr"]].compactMap(\.self)
             .flatMap { $0.split(separator: ",", omittingEmptySubsequences: false) }
         let isLocal = hosts.allSatisfy { Self.isLocal(String($0)) }
