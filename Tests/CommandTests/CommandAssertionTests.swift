@@ -2,6 +2,7 @@ import AuthFlowJSON
 import AuthFlowTesting
 import CommandHarness
 import Foundation
+import HTTPTypes
 import Testing
 
 /// The command-line tool with assertions from a platform, and from another profile's sign-in.
@@ -112,13 +113,13 @@ import Testing
                         {"profiles": {
                           "work": {
                             "provider": "oidc", "issuer": "\(work.issuer)", "client_id": "authflow-demo",
-                            "scopes": ["openid", "offline_access"],
+                            "scopes": ["openid", "offline_access"], "product_name": "work-client",
                             "store": {"name": "file", "directory": "\(folder)/store"},
                             "user_agent": {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(work.issuer)"]}
                           },
                           "api": {
                             "provider": "oidc", "issuer": "\(api.issuer)", "client_id": "app-at-api", "flow": "jwt_bearer",
-                            "scopes": ["chat.read"], "resources": ["https://chat.example.com/"],
+                            "scopes": ["chat.read"], "resources": ["https://chat.example.com/"], "product_name": "api-client",
                             "store": {"name": "file", "directory": "\(folder)/store"},
                             "assertion": {"name": "profile", "profile": "work"}
                           }
@@ -136,6 +137,11 @@ import Testing
                     let token = try await run("token", "--profile", "api")
                     #expect(token.status == 0 && token.output.count > 20, "\(token.standardError)")
                     #expect(api.requests.count { $0 == "POST /token" } == 1)
+                    // Each provider receives requests with the network settings of its own profile.
+                    for (emulator, name) in [(work, "work-client"), (api, "api-client")] {
+                        let requests = emulator.receivedRequests.filter { $0.path == "/token" }
+                        #expect(Set(requests.map { $0.request.headerFields[.userAgent] }) == [name])
+                    }
                 }
             }
         }

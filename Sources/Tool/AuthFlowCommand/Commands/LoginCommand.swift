@@ -96,7 +96,7 @@ struct LoginCommand: AsyncParsableCommand {
             let client = try choice.client(
                 userAgent: userAgent,
                 launchEnvironment: launchEnvironment,
-                transport: { trace == nil ? $0 : flowTrace.transport($0) },
+                transport: trace == nil ? nil : flowTrace.transport,
                 observer: flowTrace.observer
             )
             // Fail before the first request rather than after it.
@@ -117,7 +117,7 @@ struct LoginCommand: AsyncParsableCommand {
             flows: flows,
             userAgent: userAgent,
             launchEnvironment: launchEnvironment,
-            transport: { trace == nil ? $0 : flowTrace.transport($0) }
+            transport: trace == nil ? nil : flowTrace.transport
         ) { event in
             redirects.observer(event)
             flowTrace.observer(event)

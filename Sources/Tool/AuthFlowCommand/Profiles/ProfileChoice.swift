@@ -69,14 +69,15 @@ struct ProfileChoice: Hashable {
     ///   - flows: The flows, overriding the profile; default: the profile's flows.
     ///   - userAgent: The user agent, overriding the profile; default: the profile's user agent.
     ///   - launchEnvironment: The environment in which the program runs.
-    ///   - transport: Wraps the network transport.
+    ///   - transport: Wraps the network transport; default: nil. Without it, a profile that provides assertions for this one uses its own network
+    ///     settings.
     ///   - observer: Receives every event, in addition to the progress output.
     func client(
         in file: ConfigurationFile? = nil,
         flows: [SignInFlow]? = nil,
         userAgent: String? = nil,
         launchEnvironment: LaunchEnvironment = .current(environment: ToolEnvironment.host.environment),
-        transport: (any HTTPTransport) -> any HTTPTransport = { $0 },
+        transport: ((any HTTPTransport) -> any HTTPTransport)? = nil,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
         let progress = Progress(isVerbose: isVerbose, launchEnvironment: launchEnvironment, showsSteps: !isQuiet)
@@ -94,7 +95,7 @@ struct ProfileChoice: Hashable {
             stores: Known.stores,
             assertions: Known.assertions,
             overrides: overrides,
-            transport: transport(try profile.transport(environment: ToolEnvironment.host.environment)),
+            transport: try transport.map { $0(try profile.transport(environment: ToolEnvironment.host.environment)) },
             host: ToolEnvironment.host,
             observer: { event in
                 progress(event)

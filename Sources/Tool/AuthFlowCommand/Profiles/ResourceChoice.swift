@@ -53,7 +53,7 @@ struct ResourceChoice: Hashable {
         signsInOnDemand: Bool = false,
         cooldownAfterFailure: Duration = .zero,
         showsSteps: Bool = true,
-        transport: (any HTTPTransport) -> any HTTPTransport = { $0 },
+        transport: ((any HTTPTransport) -> any HTTPTransport)? = nil,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> ResourceClient {
         guard choice.withoutFile == nil else {
@@ -79,12 +79,12 @@ struct ResourceChoice: Hashable {
                 transport: transport,
                 observer: observer
             )
-            let profile = try content.profile(name)
+            let network = try content.profile(name).transport(environment: ToolEnvironment.host.environment)
             return try client(
                 for: configured,
                 profileChoice.arguments,
                 options,
-                transport(try profile.transport(environment: ToolEnvironment.host.environment)),
+                transport?(network) ?? network,
                 observer
             )
         }
@@ -99,7 +99,9 @@ struct ResourceChoice: Hashable {
                 launchEnvironment: launchEnvironment,
                 userAgent: userAgent,
                 options: options,
-                transport: transport(try settings.transport(environment: ToolEnvironment.host.environment)),
+                transport: try transport.map {
+                    $0(try settings.transport(environment: ToolEnvironment.host.environment))
+                },
                 host: ToolEnvironment.host,
                 observer: observer
             )
