@@ -131,7 +131,9 @@ import Testing
                         try await CommandHarness.run(arguments + ["--config", path], environment: environment)
                     }
                     let early = try await run("token", "--profile", "api")
-                    #expect(early.status > 0 && early.standardError.contains("sign"), "\(early.standardError)")
+                    // A sign-in with the profile "api" would fail with the same error.
+                    let advice = "Run: authflow login --config \(path) --profile work\n"
+                    #expect(early.status == 4 && early.standardError.hasSuffix(advice), "\(early.standardError)")
                     let login = try await run("login", "--profile", "work")
                     #expect(login.status == 0, "\(login.standardError)")
                     let token = try await run("token", "--profile", "api")

@@ -18,14 +18,24 @@ extension AssertionSource {
             return account.map { "\($0.issuer)\u{0}\($0.subject ?? "")" } ?? ""
         } make: { request in
             let client = try other.client()
-            return try await client.client.identityAssertion(
-                for: try await client.freshIDToken(),
-                audience: request.issuer,
-                resources: request.resources,
-                scopes: request.scopes
-            )
+            do {
+                return try await client.client.identityAssertion(
+                    for: try await client.freshIDToken(),
+                    audience: request.issuer,
+                    resources: request.resources,
+                    scopes: request.scopes
+                )
+            } catch let error as AuthError where error.code == .loginRequired {
+                throw error.withMessage(error.message, because: OtherSignInRequired(name: name))
+            }
         }
     }
+}
+
+/// The sign-in to repeat, as the underlying error of an error with `login_required`. A sign-in with the client that needs the assertion would fail.
+package struct OtherSignInRequired: Error, Equatable {
+    /// The name of the sign-in.
+    package let name: String
 }
 
 /// The client of another sign-in, created on first use and then reused, so that all assertions use its cached tokens.

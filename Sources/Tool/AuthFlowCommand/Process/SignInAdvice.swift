@@ -32,13 +32,21 @@ enum SignInAdvice {
 
     /// The command that signs in after an error, with the access that a resource requires, if any; nil if it would be too long, or nothing is chosen.
     static func command(after error: any Error) -> String? {
-        command.flatMap { extended($0, for: error) }
+        guard let other = causes(of: error).compactMap({ $0 as? OtherSignInRequired }).first else {
+            return command.flatMap { extended($0, for: error) }
+        }
+        // The other profile is in the same file. The last of these options is the name of the profile.
+        return chosen.withLock { $0?.profile }.map { line("login", Array($0.dropLast()) + [other.name]) }
+    }
+
+    /// The error and its underlying errors.
+    private static func causes(of error: any Error) -> some Sequence<any Error> {
+        sequence(first: error) { ($0 as? AuthError)?.underlyingError }
     }
 
     /// Adds the options for the access that a resource requires to a command; nil if the options are too long.
     static func extended(_ command: String, for error: any Error) -> String? {
-        let causes = sequence(first: error) { ($0 as? AuthError)?.underlyingError }
-        guard let required = causes.lazy.compactMap({ $0 as? RequiredAccess }).first else { return command }
+        guard let required = causes(of: error).compactMap({ $0 as? RequiredAccess }).first else { return command }
         // Uses "=", because a value may begin with "-". A hostile resource may require any number of scopes.
         let options = required.scopes.map { "--scope=\($0)" } + required.authentication.arguments
         guard !options.isEmpty else { return command }
