@@ -48,6 +48,19 @@ import Testing
         }
     }
 
+    /// The file in the working directory takes precedence, and may contain another profile with the same name.
+    @Test func theSuggestedSignInUsesTheWrittenFileDespiteAFileInTheWorkingDirectory() async throws {
+        try await newcomer { emulator, folder, tool in
+            try Data("{}".utf8).write(to: URL(fileURLWithPath: "\(folder)/authflow.json"))
+            let written = try await tool([
+                "init", "--issuer", emulator.issuer, "--client-id", "authflow-demo", "--no-login",
+            ])
+            #expect(written.status == 0, "\(written.standardError)")
+            let command = "authflow login --config \(folder)/.config/authflow/config.json --profile default\n"
+            #expect(written.standardError.hasSuffix(command), "\(written.standardError)")
+        }
+    }
+
     @Test func commandsThatWriteOneFileAtTheSameTimeLoseNoProfile() async throws {
         try await newcomer { emulator, folder, tool in
             let names = (0..<4).map { "p\($0)" }

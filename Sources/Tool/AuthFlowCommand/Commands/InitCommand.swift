@@ -105,7 +105,9 @@ struct InitCommand: AsyncParsableCommand {
         try writer.write(.object(members), as: profile)
         Terminal.result(writer.path)
         Terminal.printMessage("The profile \"\(profile)\" was written.")
-        let choice = ProfileChoice(config: output == nil ? nil : writer.path, profile: profile)
+        // A file in the working directory, or in AUTHFLOW_CONFIG, takes precedence over the default file.
+        let isChosen = output == nil && ConfigurationChoice(option: nil).origin == .user
+        let choice = ProfileChoice(config: isChosen ? nil : writer.path, profile: profile)
         let command = ShellWord.line(["authflow", "login"] + choice.arguments)
         guard try await wantsSignIn(orLater: command) else { return Terminal.printMessage("Sign in: \(command)") }
         let signIn: SignIn
