@@ -217,6 +217,33 @@ import Testing
         }
     }
 
+    /// `authflow login` is not the only command that signs in.
+    @Test(arguments: ["init", "curl"]) func everyCommandThatSignsInAcceptsAPastedURL(_ command: String) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let issuer = emulator.issuer
+            let changes: [String: String?] = ["user_agent": nil, "api_origins": "[\"\(issuer)\"]"]
+            try await CommandHarness.withConfiguration(CommandHarness.profile(issuer, changes)) { path, folder in
+                let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent(
+                    "paste.py"
+                )
+                let tool = CommandHarness.folder.appendingPathComponent("authflow").path
+                let arguments =
+                    command == "init"
+                    ? ["--issuer", issuer, "--client-id", "authflow-demo", "--scope", "openid", "--login"]
+                    : ["--config", path, "--profile", "work", "--sign-in", "\(issuer)/userinfo"]
+                let outcome = try await CommandHarness.run(
+                    ["python3", script.path, tool, command] + arguments,
+                    program: "/usr/bin/env",
+                    environment: ["HOME": folder, "SSH_CONNECTION": "192.0.2.7 5 192.0.2.1 22"]
+                )
+                #expect(outcome.status == 0, "\(outcome.output)")
+                #expect(outcome.output.contains("248289761001"), "\(outcome.output)")
+            }
+        }
+    }
+
     @Test func doctorChecksLoginRequirementsWithoutLeakingSecrets() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

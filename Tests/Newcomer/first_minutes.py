@@ -104,7 +104,9 @@ def run():
         init.type("")
         init.until("Sign in now.*: ")
         init.type("y")
-        page = sign_in(init.until(r"\n(http://\S+/authorize\S+)\n")[1])
+        url = init.until(r"\n(http://\S+/authorize\S+)\n")[1]
+        init.until("paste that page's URL here")
+        page = sign_in(url)
         if init.end() != 0 or "signed in" not in page.lower():
             sys.exit(f"first_minutes: the sign-in failed:\n{init.text}\n{page}")
         for arguments, status in ([("status",), 0], [("token",), 0], [("logout",), 0], [("token",), 4]):

@@ -2,6 +2,7 @@ import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
 import AuthFlowSystem
+import AuthFlowTerminal
 
 struct CurlCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -106,14 +107,14 @@ struct CurlCommand: AsyncParsableCommand {
     /// The client that adds the token to the request.
     private enum Sender {
         /// The profile's client, for an API whose origin the profile lists.
-        case api(AuthClient, signsIn: Bool)
+        case api(AuthClient, TerminalRedirects, signsIn: Bool)
         case resource(ResourceClient)
 
         func send(_ request: TransportRequest) async throws -> TransportResponse {
             switch self {
             case .resource(let client):
                 return try await client.send(request)
-            case .api(let client, let signsIn):
+            case .api(let client, let redirects, let signsIn):
                 var response: TransportResponse?
                 do {
                     response = try await client.send(request)
@@ -125,7 +126,9 @@ struct CurlCommand: AsyncParsableCommand {
                     options.acrValues = challenge.acrValues
                     options.maxAge = challenge.maxAge.map { .seconds($0) }
                 }
-                let signIn = try await client.signIn(options: options)
+                let signIn = try await redirects.accepting(for: client) { [options] in
+                    try await client.signIn(options: options)
+                }
                 if let error = signIn.storageError, !(await client.storeUnsavedTokens()) { throw error }
                 return try await client.send(request)
             }
@@ -135,7 +138,7 @@ struct CurlCommand: AsyncParsableCommand {
             switch self {
             case .resource(let client):
                 return await client.providerError(in: response)
-            case .api(let client, _):
+            case .api(let client, _, _):
                 let token = try? await client.credential()?.tokens.accessToken
                 return response.providerError(redacting: [token].compactMap { $0 })
             }
@@ -149,9 +152,10 @@ struct CurlCommand: AsyncParsableCommand {
             return .resource(try choice.client(signsInOnDemand: signIn))
         }
         // The profile's client is created once, because obtaining its secret may require running a program.
-        let client = try file.choice.client(in: file.content)
+        let redirects = TerminalRedirects()
+        let client = try file.choice.client(in: file.content, observer: redirects.observer)
         // A profile that selects an account has no tokens for resources.
-        guard client.options.account == nil else { return .api(client, signsIn: signIn) }
+        guard client.options.account == nil else { return .api(client, redirects, signsIn: signIn) }
         // The profile lists this resource.
         if file.content.profileNames(for: choice.address).contains(profile.name) {
             return .resource(try choice.client(for: client, of: profile, signsInOnDemand: signIn))
@@ -172,7 +176,7 @@ struct CurlCommand: AsyncParsableCommand {
             return .resource(resource)
         }
         SignInAdvice.choose(file.choice.arguments, signIn: [])
-        return .api(client, signsIn: signIn)
+        return .api(client, redirects, signsIn: signIn)
     }
 
     /// The URLs of the resources that a request could target, most specific first.

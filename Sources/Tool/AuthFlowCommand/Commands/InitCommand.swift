@@ -110,10 +110,12 @@ struct InitCommand: AsyncParsableCommand {
         let choice = ProfileChoice(config: isChosen ? nil : writer.path, profile: profile)
         let command = ShellWord.line(["authflow", "login"] + choice.arguments)
         guard try await wantsSignIn(orLater: command) else { return Terminal.printMessage("Sign in: \(command)") }
+        UnfinishedClients.note(.signIn)
+        let redirects = TerminalRedirects()
         let signIn: SignIn
-        let user = try choice.client()
+        let user = try choice.client(observer: redirects.observer)
         do {
-            signIn = try await user.signIn()
+            signIn = try await redirects.accepting(for: user) { try await user.signIn() }
         } catch let error as AuthError where error.code == .noUserAgent {
             throw error.withAdvice()
         }
