@@ -5,6 +5,11 @@ import AuthFlowSystem
 /// The POSIX calls for Unix domain sockets, for which Foundation has no API.
 package enum LocalSocket {
     package static func listen(at path: String) throws(AuthError) -> Int32 {
+        // The temporary name may be shorter: `bind` and `rename` would succeed, but no process could connect to the final name.
+        guard fits(path) else {
+            errno = ENAMETOOLONG
+            throw failure()
+        }
         let descriptor = socket(AF_UNIX, stream, 0)
         guard descriptor >= 0 else { throw failure() }
         // The socket is renamed to its final name only once it is listening, because other commands remove sockets on
@@ -89,19 +94,24 @@ package enum LocalSocket {
     }
 
     private static func with(_ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
-        var address = sockaddr_un()
-        address.sun_family = sa_family_t(AF_UNIX)
-        let bytes = Array(path.utf8) + [0]
-        guard bytes.count <= MemoryLayout.size(ofValue: address.sun_path) else {
+        guard fits(path) else {
             errno = ENAMETOOLONG
             return -1
         }
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        let bytes = Array(path.utf8) + [0]
         unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: bytes) }
         return unsafe withUnsafePointer(to: &address) {
             unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
                 unsafe body($0, socklen_t(MemoryLayout<sockaddr_un>.size))
             }
         }
+    }
+
+    /// Whether a path fits into the address of a socket, with the NUL byte at its end.
+    private static func fits(_ path: String) -> Bool {
+        path.utf8.count < MemoryLayout.size(ofValue: sockaddr_un().sun_path)
     }
 
     private static func failure() -> AuthError {

@@ -249,6 +249,18 @@ import Testing
         }
     }
 
+    /// A socket's temporary name is shorter than its final name, to which the other process connects.
+    @Test func rejectsADirectoryInWhichOnlyTheTemporaryNameOfASocketIsShortEnough() async throws {
+        try await withFolder { folder, _ in
+            let directory = "\(folder)/\(String(repeating: "x", count: 57))"
+            let agent = SystemBrowserUserAgent(launcher: nil, handoff: RedirectHandoff(directory: directory))
+            let options = try options()
+            await expectError(.userAgentFailed) {
+                try await agent.withRedirectSession(options) { session in session.redirectURI }
+            }
+        }
+    }
+
     /// Such a sender would otherwise block the next redirect.
     @Test func stopsReadingFromASenderWhenTheTimeIsUp() async throws {
         try await withFolder { folder, _ in
