@@ -159,7 +159,7 @@ struct LogoutCommand: AsyncParsableCommand {
         guard let credential = signOut.credential else { return Terminal.printMessage("No user was signed in.") }
         if !options.quiet {
             Terminal.printMessage(
-                resource.map { "Signed out of \($0) on this machine." }
+                resource.map { "Signed out of \(Redaction.url($0)) on this machine." }
                     ?? tokens.map { "The \($0), were removed." }
                     ?? "\(credential.displayName) is signed out on this machine."
             )

@@ -327,7 +327,7 @@ enum RegistrationCommands {
                     guard signOut.credential != nil else { continue }
                     if !RegistrationCommands.isRevoked(signOut, resource) { areRevoked = false }
                 }
-                Terminal.printMessage("Signed out of \(DisplayText.sanitized(resource)) on this machine.")
+                Terminal.printMessage("Signed out of \(Redaction.url(resource)) on this machine.")
             }
             for (registrations, issuer, found) in unreadable {
                 if found.isCurrentUnreadable {
