@@ -100,16 +100,23 @@ public struct SchemeHandler: Sendable {
             MimeType=\(mimeType);
 
             """
+        let existed = hasEntry
         // The write is atomic, even if this process is killed.
         try PrivateFile(entryPath).replace(with: Array(entry.utf8))
-        // Some desktops cache the entries. A desktop without update-desktop-database has no cache to update.
-        _ = try? run("update-desktop-database", [applications])
-        _ = try run("xdg-mime", ["default", entryName, mimeType])
-        guard isInstalled else {
-            throw AuthError(
-                .userAgentFailed,
-                "The desktop still opens \(scheme): with \(handler ?? "nothing"). Is XDG_CONFIG_HOME writable?"
-            )
+        do {
+            // Some desktops cache the entries. A desktop without update-desktop-database has no cache to update.
+            _ = try? run("update-desktop-database", [applications])
+            _ = try run("xdg-mime", ["default", entryName, mimeType])
+            guard isInstalled else {
+                throw AuthError(
+                    .userAgentFailed,
+                    "The desktop still opens \(scheme): with \(handler ?? "nothing"). Is XDG_CONFIG_HOME writable?"
+                )
+            }
+        } catch {
+            // With an entry, a sign-in would use the scheme, and wait for a redirect that does not arrive.
+            if !existed { try? PrivateFile(entryPath).remove() }
+            throw error
         }
     }
 
