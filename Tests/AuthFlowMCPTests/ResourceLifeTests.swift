@@ -606,6 +606,30 @@ import Testing
         #expect(signIns.withLock { $0.first?["resource"] } == other.resource)
     }
 
+    /// The query of a resource's URL may contain a key.
+    @Test func theDetailsOfEventsContainNoQueryValuesOfTheResource() async throws {
+        let address = "https://resource.example.com/mcp?key=0123"
+        let emulator = ProtectedResourceEmulator(
+            origin: "https://resource.example.com",
+            settings: refreshing { $0.resource = address }
+        )
+        let transport = InProcessTransport(emulator)
+        let environment = ResourceEnvironment(emulator: emulator, transport: transport)
+        let details = Mutex<[FlowEvent.Step: [String: String]]>([:])
+        let client = try ResourceClient(
+            address,
+            methods: [.userAgent(try environment.userAgent())],
+            store: MemoryTokenStore(),
+            transport: transport
+        ) { event in
+            if event.details["resource"] != nil { details.withLock { $0[event.step] = event.details } }
+        }
+        _ = try await client.signIn()
+        for step in [FlowEvent.Step.discovery, .authorizationRequest] {
+            #expect(details.withLock { $0[step]?["resource"] } == "https://resource.example.com/mcp?key=…")
+        }
+    }
+
     @Test func aResourceCanTriggerOnlyALimitedNumberOfSignInsPerHour() async throws {
         try await ResourceEnvironment.with(.inProcess, refreshing { $0.growsScopes = true }) { environment in
             let (time, store) = (VirtualTime(), MemoryTokenStore())

@@ -27,7 +27,8 @@ extension ResourceClient {
         var isAssumed = false
         if let metadata {
             let details = [
-                "metadata": "\(metadata.location)", "resource": metadata.resource, "fit": metadata.fit.rawValue,
+                "metadata": "\(metadata.location)", "resource": Redaction.url(metadata.resource),
+                "fit": metadata.fit.rawValue,
             ]
             FlowReporter(host: host, observer: observer).report(.discovery, details: details)
             issuer = try await choose(among: metadata.authorizationServers)

@@ -295,7 +295,8 @@ extension ResourceClient {
                 if !isCovered { request.prompt = .consent }
             }
             let details = [
-                "issuer": known.issuer, "resource": known.resource, "scopes": known.scopes.joined(separator: " "),
+                "issuer": known.issuer, "resource": Redaction.url(known.resource),
+                "scopes": known.scopes.joined(separator: " "),
             ]
             FlowReporter(host: host, observer: observer).report(.authorizationRequest, details: details)
         }
