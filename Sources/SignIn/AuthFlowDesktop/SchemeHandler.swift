@@ -138,11 +138,15 @@ public struct SchemeHandler: Sendable {
         guard let bytes = FileManager.default.contents(atPath: list) else { return }
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)
         let left = lines.compactMap { line -> String? in
-            guard line.hasPrefix("\(mimeType)=") else { return String(line) }
-            let others = line.dropFirst(mimeType.count + 1).split(separator: ";").filter { $0 != entryName }
+            let entries = line.dropFirst(mimeType.count + 1).split(separator: ";")
+            // A line of other programs may lack the last semicolon, which is no reason to write the file.
+            guard line.hasPrefix("\(mimeType)="), entries.contains(where: { $0 == entryName }) else {
+                return String(line)
+            }
+            let others = entries.filter { $0 != entryName }
             return others.isEmpty ? nil : "\(mimeType)=\(others.joined(separator: ";"));"
         }
-        guard left.count != lines.count || left.joined(separator: "\n") != lines.joined(separator: "\n") else { return }
+        guard left != lines.map(String.init) else { return }
         try PrivateFile(list).replace(with: Array(left.joined(separator: "\n").utf8))
     }
 

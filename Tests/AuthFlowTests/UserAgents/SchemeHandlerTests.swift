@@ -96,6 +96,21 @@ import Testing
         }
     }
 
+    /// A user may have replaced the list with a symbolic link, which writing the list would replace with a file.
+    @Test func doesNotWriteAListThatContainsOnlyAnotherProgramForTheScheme() throws {
+        try withDesktop { home, handler in
+            let list = "\(home)/.local/share/applications/mimeapps.list"
+            try FileManager.default.createDirectory(
+                atPath: "\(home)/.local/share/applications",
+                withIntermediateDirectories: true
+            )
+            try write("[Default Applications]\nx-scheme-handler/com.example.app=other.desktop\n", "\(home)/mine.list")
+            try FileManager.default.createSymbolicLink(atPath: list, withDestinationPath: "\(home)/mine.list")
+            #expect(try !handler.remove())
+            #expect(try FileManager.default.destinationOfSymbolicLink(atPath: list) == "\(home)/mine.list")
+        }
+    }
+
     @Test func replacesAnotherProgramsSchemeHandlerOnlyOnRequest() throws {
         try withDesktop { home, handler in
             try write("other.desktop\n", "\(home)/default")
