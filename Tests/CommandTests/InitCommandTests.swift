@@ -61,6 +61,24 @@ import Testing
         }
     }
 
+    /// A secret manager replaces the file that the link names when it updates the secret.
+    @Test func theProfileContainsTheSymbolicLinkToTheClientSecretThatTheUserHasNamed() async throws {
+        try await newcomer { emulator, folder, tool in
+            try Data("secret".utf8).write(to: URL(fileURLWithPath: "\(folder)/secret-1"))
+            try FileManager.default.createSymbolicLink(
+                atPath: "\(folder)/secret",
+                withDestinationPath: "\(folder)/secret-1"
+            )
+            let written = try await tool([
+                "init", "--issuer", emulator.issuer, "--client-id", "c", "--client-secret-file", "secret", "--no-login",
+            ])
+            #expect(written.status == 0, "\(written.standardError)")
+            let path = "\(folder)/.config/authflow/config.json"
+            let json = try JSON(parsing: Array(Data(contentsOf: URL(fileURLWithPath: path))))
+            #expect(json["profiles"]?["default"]?["client_secret"]?["file"]?.string == "\(folder)/secret")
+        }
+    }
+
     @Test func commandsThatWriteOneFileAtTheSameTimeLoseNoProfile() async throws {
         try await newcomer { emulator, folder, tool in
             let names = (0..<4).map { "p\($0)" }

@@ -156,8 +156,12 @@ struct InitCommand: AsyncParsableCommand {
         if let identifier, !identifier.isEmpty {
             var members: [String: JSON] = ["client_id": .string(identifier)]
             if let clientSecretFile {
-                // The path is absolute: a relative path in the configuration file would be relative to that file.
-                members["client_secret"] = ["file": .string(ConfigurationWriter(clientSecretFile).path)]
+                // The path is absolute: a relative path in the configuration file would be relative to that file. Symbolic links are not
+                // resolved: a secret manager replaces the file that the link names when it updates the secret.
+                let path =
+                    clientSecretFile.hasPrefix("/")
+                    ? clientSecretFile : "\(FileManager.default.currentDirectoryPath)/\(clientSecretFile)"
+                members["client_secret"] = ["file": .string(path)]
             }
             return members
         }
