@@ -320,6 +320,10 @@ import Testing
             #expect(
                 token.standardError.contains("authflow login --issuer \(emulator.issuer) --client-id authflow-demo")
             )
+            // There is no browser. Without the scope, the suggested command would request other scopes.
+            let login = try await tool(["login"] + client + ["--scope", "openid"])
+            let advice = "authflow login \(client.joined(separator: " ")) --scope openid --no-browser."
+            #expect(login.status == 4 && login.standardError.contains(advice), "\(login.standardError)")
             for wrong in [["--issuer", emulator.issuer], client + ["--profile", "a"], client + ["--config", "a"]] {
                 let outcome = try await tool(["login"] + wrong)
                 #expect(outcome.status == 2)

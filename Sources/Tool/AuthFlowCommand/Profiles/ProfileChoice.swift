@@ -84,7 +84,11 @@ struct ProfileChoice: Hashable {
         let profile = try (file ?? self.file()).profile(profile)
         var chosen = self
         chosen.profile = profile.name
-        SignInAdvice.choose(chosen.arguments, signIn: account.map { ["--account", $0] } ?? [])
+        let scopes = withoutFile?.scopes ?? []
+        SignInAdvice.choose(
+            chosen.arguments,
+            signIn: (account.map { ["--account", $0] } ?? []) + scopes.flatMap { ["--scope", $0] }
+        )
         var overrides = AuthClient.Overrides(flows: flows, userAgent: userAgent, account: account)
         overrides.launchEnvironment = launchEnvironment
         let client = try AuthClient(
@@ -115,7 +119,7 @@ extension ProfileChoice {
         var quiet = self
         quiet.isQuiet = !isVerbose
         let known = try await quiet.client().metadata().scopes ?? []
-        if known.contains("offline_access") { withoutFile?.scopes = ClientWithoutFile.usualScopes + ["offline_access"] }
+        if known.contains("offline_access") { withoutFile?.requestsOfflineAccess = true }
     }
 }
 
@@ -125,10 +129,12 @@ struct ClientWithoutFile: Hashable {
     let issuer: String
     /// The value of `--client-id`; empty if the option is missing.
     let clientID: String
-    /// The scopes that a sign-in requests; empty for the default scopes.
+    /// The values of `--scope`; empty for the default scopes.
     var scopes: [String] = []
+    /// Whether the default scopes include `offline_access`.
+    var requestsOfflineAccess = false
 
-    static let usualScopes = ["openid", "profile", "email"]
+    private static let usualScopes = ["openid", "profile", "email"]
 
     /// Checks the values of the options. Errors name the options, because there is no file position to report.
     private func check() throws(AuthError) {
@@ -152,7 +158,8 @@ struct ClientWithoutFile: Hashable {
         var profile: [String: JSON] = [
             "provider": "oidc", "issuer": .string(issuer), "client_id": .string(clientID),
         ]
-        let scopes = scopes.isEmpty ? Self.usualScopes : scopes
+        let usual = Self.usualScopes + (requestsOfflineAccess ? ["offline_access"] : [])
+        let scopes = scopes.isEmpty ? usual : scopes
         profile["scopes"] = .array(scopes.map(JSON.string))
         let json = JSON.object(["profiles": .object([issuer: .object(profile)])])
         return try ConfigurationFile(text: try json.serialized(), name: "options")
