@@ -164,7 +164,8 @@ import Testing
                     ["doctor", "--config", path],
                     environment: ["PASSWORD": "wonderland", "HOME": folder]
                 )
-                #expect(outcome.output.contains("offered (authflow login --device)"), "\(outcome.output)")
+                let command = "authflow login --config \(path) --profile work --device"
+                #expect(outcome.output.contains("offered (\(command))"), "\(outcome.output)")
             }
         }
     }

@@ -174,10 +174,8 @@ struct DoctorCommand: AsyncParsableCommand {
         if let chosen = agents.chosen {
             findings.good("user agent", chosen)
         } else {
-            findings.bad(
-                "user agent",
-                "none can be used here. authflow login --no-browser shows the URL; authflow login --device shows a code"
-            )
+            let (url, code) = (Self.login("--no-browser"), Self.login("--device"))
+            findings.bad("user agent", "none can be used here. \(url) shows the URL; \(code) shows a code")
         }
         // Only the loopback user agent binds the port.
         if agents.chosen?.hasPrefix("loopback") ?? true { Self.examineRedirectPorts(client, &findings) }
@@ -296,6 +294,11 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
+    /// The command that signs in with the examined profile and an option.
+    private static func login(_ option: String) -> String {
+        SignInAdvice.command(adding: option) ?? "authflow login \(option)"
+    }
+
     private static func examineSignIn(
         _ client: AuthClient,
         _ metadata: ProviderMetadata,
@@ -306,7 +309,7 @@ struct DoctorCommand: AsyncParsableCommand {
         } else {
             findings.note("user", unknownUser)
         }
-        let device = metadata.deviceAuthorizationEndpoint == nil ? "not offered" : "offered (authflow login --device)"
+        let device = metadata.deviceAuthorizationEndpoint == nil ? "not offered" : "offered (\(login("--device")))"
         findings.note("device grant", device)
     }
 
