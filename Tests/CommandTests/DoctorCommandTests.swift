@@ -143,6 +143,21 @@ import Testing
         }
     }
 
+    /// With configured endpoints, no metadata is requested.
+    @Test func aCertificateIsNotReportedAsTrustedIfNoServerCanBeReached() async throws {
+        let keys: [String: String?] = [
+            "scopes": #"["profile"]"#, "user_agent": nil,
+            "endpoints":
+                #"{"authorization": "https://127.0.0.1:1/authorize", "token": "https://127.0.0.1:1/token"}"#,
+        ]
+        let text = CommandHarness.profile("https://127.0.0.1:1", keys)
+        try await CommandHarness.withConfiguration(text) { path, folder in
+            let outcome = try await CommandHarness.run(["doctor", "--config", path], environment: ["HOME": folder])
+            #expect(outcome.status == 1 && outcome.output.contains("_endpoint"), "\(outcome.output)")
+            #expect(!outcome.output.contains("TLS"), "\(outcome.output)")
+        }
+    }
+
     @Test func findsADeviceGrantThatOnlyTheRFC8414MetadataAnnounces() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

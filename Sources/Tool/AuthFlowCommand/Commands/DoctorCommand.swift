@@ -317,15 +317,16 @@ struct DoctorCommand: AsyncParsableCommand {
         do {
             let metadata = try await client.metadata()
             findings.good("provider", metadata.issuer)
-            if metadata.issuer.hasPrefix("https:") {
-                findings.good("TLS", "the provider's certificate is trusted on this machine")
-            } else {
-                findings.note("TLS", "none: the provider is on this machine")
-            }
             let hasIDTokens = !client.isWithoutUser && client.registration.scopes.contains("openid")
             let endpointProblems = try await client.client.server.endpointProblems(
                 idTokenAlgorithms: hasIDTokens ? client.client.idTokenAlgorithms(metadata) : nil
             )
+            if !metadata.issuer.hasPrefix("https:") {
+                findings.note("TLS", "none: the provider is on this machine")
+            } else if metadata.document != nil || endpointProblems.isEmpty {
+                // Configured endpoints are used without a request for metadata.
+                findings.good("TLS", "the provider's certificate is trusted on this machine")
+            }
             for problem in endpointProblems { findings.bad(problem.name, "\(problem.error)") }
             if metadata.jwksURI != nil, !endpointProblems.contains(where: { $0.name == "keys" }) {
                 findings.good("keys", "the provider's signing keys were fetched")

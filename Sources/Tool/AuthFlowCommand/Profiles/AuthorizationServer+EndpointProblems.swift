@@ -17,7 +17,14 @@ extension AuthorizationServer {
     func endpointProblems(idTokenAlgorithms algorithms: [SignatureAlgorithm]?) async throws -> [EndpointProblem] {
         let metadata = try await metadata()
         var endpointProblems: [EndpointProblem] = []
-        var origins: Set<String> = metadata.document == nil ? [] : [(try? Endpoint(issuer))?.origin ?? issuer]
+        // The server from which the metadata was fetched, which need not be the issuer's.
+        let source: String? =
+            switch metadata.document {
+            case .ofIssuer?: issuer
+            case .at(let url)?: url
+            case nil: nil
+            }
+        var origins = Set([source].compactMap(\.self).map { (try? Endpoint($0))?.origin ?? $0 })
         if let place = metadata.jwksURI {
             origins.insert(place.origin)
             do {
