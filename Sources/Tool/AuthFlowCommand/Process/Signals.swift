@@ -84,7 +84,8 @@ enum Signals {
         var byte: UInt8 = 0
         var entry = pollfd(fd: reader.load(ordering: .sequentiallyConsistent), events: Int16(POLLIN), revents: 0)
         while true {
-            let rest = end.map { max(0, Int32(ContinuousClock.now.duration(to: $0) / .milliseconds(1))) } ?? -1
+            // Clamped first, because after weeks of system sleep the negative remainder might not fit into an `Int32`.
+            let rest = end.map { Int32(max(0, ContinuousClock.now.duration(to: $0) / .milliseconds(1))) } ?? -1
             let ready = unsafe poll(&entry, 1, rest)
             if ready == 0 { return nil }
             if ready > 0, unsafe read(entry.fd, &byte, 1) == 1 { return Int32(byte) }
