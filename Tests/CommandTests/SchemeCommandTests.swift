@@ -14,9 +14,9 @@ import Testing
                 """
             try Data(desktop.utf8).write(to: URL(fileURLWithPath: "\(folder)/xdg-mime"))
             try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: "\(folder)/xdg-mime")
-            func scheme(_ command: String) async throws -> CommandHarness.Outcome {
+            func scheme(_ command: String, _ name: String = "com.example.app") async throws -> CommandHarness.Outcome {
                 try await CommandHarness.run(
-                    ["scheme", command, "com.example.app"],
+                    ["scheme", command, name],
                     environment: ["PATH": "\(folder):/usr/bin:/bin", "HOME": folder, "XDG_DATA_HOME": folder]
                 )
             }
@@ -29,7 +29,7 @@ import Testing
 
             try setHandler("")
             try await expectFailure("has no registered handler")
-            let install = try await scheme("install")
+            let install = try await scheme("install", "com.Example.App")
             #expect(install.status == 0, "\(install.standardError)")
             let status = try await scheme("status")
             #expect(status.status == 0 && status.output.contains("opens with /"), "\(status.standardError)")

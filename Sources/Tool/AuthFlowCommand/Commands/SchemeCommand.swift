@@ -90,7 +90,8 @@ struct SchemeOptions: ParsableArguments {
     @OptionGroup var options: ProfileOptions
 
     func handler() throws -> SchemeHandler {
-        SchemeHandler(scheme: try scheme ?? configured())
+        // RFC 3986 section 3.1: schemes are case-insensitive. A profile's redirect URI may contain upper case letters.
+        SchemeHandler(scheme: try scheme?.lowercased() ?? configured())
     }
 
     private func configured() throws -> String {
