@@ -530,6 +530,17 @@ import Testing
         }
     }
 
+    @Test func theErrorOfAHelperForAMissingFileNamesTheVariableWithItsPath() async throws {
+        let outcome = try await CommandHarness.run(
+            ["credential", "kubernetes"],
+            environment: ["AUTHFLOW_CONFIG": "/nowhere/authflow.json"]
+        )
+        #expect(
+            outcome.status == 2 && outcome.standardError.contains("It is named by AUTHFLOW_CONFIG."),
+            "\(outcome.standardError)"
+        )
+    }
+
     @Test func theTokenFileExistsOnlyWhileTheProgramRuns() async throws {
         try await signedIn { _, tool in
             _ = try await tool(["login"], "", [:])

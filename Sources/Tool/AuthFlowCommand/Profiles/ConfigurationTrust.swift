@@ -136,7 +136,9 @@ struct ConfigurationChoice {
     init(option: String?, environment: [String: String] = ToolEnvironment.host.environment) {
         let user = Self.userPath(environment)
         if let option {
-            (self.path, self.origin) = (option, option == user ? .user : .option)
+            // Helpers pass the path of the variable or of the user's file as the option.
+            let isNamed = option.hasPrefix("/") && option == environment["AUTHFLOW_CONFIG"]
+            (self.path, self.origin) = (option, isNamed ? .environment : option == user ? .user : .option)
         } else if let named = environment["AUTHFLOW_CONFIG"], !named.isEmpty {
             (self.path, self.origin) = (named, .environment)
         } else if FileManager.default.fileExists(atPath: Self.localName)
