@@ -79,6 +79,7 @@ extension ClientRegistration {
                 throw configuration.error("signed requests need a \"client_key\"", at: place)
             }
             values.requestObjectKey = key.source
+            values.requestObjectAlgorithm = key.algorithm
         }
         try values.apply(switchesOf: configuration)
         values.requestObjectEncryption = try configuration[keys.requestEncryption]

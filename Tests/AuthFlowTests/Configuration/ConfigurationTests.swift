@@ -432,6 +432,23 @@ private final class SecretiveAgents: Sendable {
         }
     }
 
+    /// The best algorithm of an RSA key is PS256.
+    @Test func aRequestObjectIsSignedWithTheAlgorithmOfTheClientKey() async throws {
+        let path = NSTemporaryDirectory() + "authflow-key-\(UUID().uuidString).pem"
+        let pem = try PrivateKey(generatedFor: .rs256).pem.exposed
+        let attributes: [FileAttributeKey: Any] = [.posixPermissions: 0o600]
+        #expect(FileManager.default.createFile(atPath: path, contents: Data(pem.utf8), attributes: attributes))
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        let key = #""client_key": {"file": "\#(path)", "algorithm": "RS256"}, "signed_requests": true"#
+        let client = try client(
+            #"{\#(Self.good), "store": "memory", "redirect_uri": "http://127.0.0.1:8400/cb", \#(key)}"#
+        )
+        let url = try await client.beginSignIn().url
+        let request = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())?["request"] ?? ""
+        let header = request.split(separator: ".").first.flatMap { Base64URL.decode($0) } ?? []
+        #expect(try JSON(parsing: header)["alg"] == "RS256")
+    }
+
     @Test func anAccountCannotBeSetForAFlowWithoutAUser() throws {
         let machine = #"{\#(Self.good), "client_secret": {"env": "SECRET"}, "flow": "client_credentials"}"#
         _ = try client(machine)

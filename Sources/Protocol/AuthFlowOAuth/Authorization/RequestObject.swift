@@ -18,7 +18,7 @@ extension OAuthClient {
         let key = try await source.loadKey()
         let advertised = metadata.json["request_object_signing_alg_values_supported"]?.strings
         let algorithm = try key.algorithm(
-            nil,
+            registration.requestObjectAlgorithm,
             allowed: registration.securityProfile?.algorithms,
             advertised: advertised
         )

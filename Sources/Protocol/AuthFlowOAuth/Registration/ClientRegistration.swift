@@ -141,6 +141,9 @@ public import AuthFlowJSON
         /// The key that signs authorization requests (RFC 9101); default: nil, for unsigned requests.
         public var requestObjectKey: SigningKeySource?
 
+        /// The registered algorithm of request objects; nil for the best algorithm that the key supports and the server advertises.
+        package var requestObjectAlgorithm: SignatureAlgorithm?
+
         /// The encryption of signed authorization requests; default: nil, for no encryption.
         public var requestObjectEncryption: RequestObjectEncryption?
 
