@@ -93,6 +93,10 @@ private struct ConfigurationLookup {
             // If the secret were looked up as a string, it would be logged.
             return try await json(.secret, at: key)
         case .either(let plain, let structured):
+            // In an environment variable, a list whose elements are separated by commas is also a string.
+            if case .list = structured, let list = try? await json(structured, at: key), list.array?.count ?? 0 > 1 {
+                return list
+            }
             let first: JSON?
             do {
                 first = try await json(plain, at: key)

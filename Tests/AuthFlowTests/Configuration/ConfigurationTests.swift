@@ -680,6 +680,27 @@ private final class SecretiveAgents: Sendable {
         )
     }
 
+    /// In an environment variable, a list whose elements are separated by commas is also a string.
+    @Test func aLookedUpListIsNotReadAsASingleValue() async throws {
+        let uris = ["http://127.0.0.1:8400/cb", "http://127.0.0.1:8401/cb"]
+        let values = LookedUpValues(
+            strings: [
+                "profiles.work.provider": "fake", "profiles.work.issuer": "https://id.example.com",
+                "profiles.work.client_id": "c", "profiles.work.flow": "authorization_code",
+                "profiles.work.redirect_uri": uris.joined(separator: ","),
+            ],
+            lists: ["profiles.work.redirect_uri": uris, "profiles.work.flow": ["authorization_code"]]
+        )
+        let file = try await ConfigurationFile(values: values, profiles: ["work"], providers: [.fake])
+        let client = try AuthClient(
+            profile: try file.profile(),
+            providers: [.fake],
+            userAgents: [.fake],
+            stores: [.memory]
+        )
+        #expect(client.registration.redirectURIs.map(\.uri) == uris)
+    }
+
     @Test func choosesTheProfile() throws {
         let two = Array(#"{"profiles": {"a": {}, "b": {}}}"#.utf8)
         #expect(throws: ConfigurationError.self) { try ConfigurationFile(text: two).profile() }
