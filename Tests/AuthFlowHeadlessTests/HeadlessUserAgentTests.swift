@@ -10,10 +10,11 @@ import Testing
 
 @Suite struct HeadlessUserAgentTests {
     private let origin = "https://id.example.com"
-    private let redirectURI = "com.example.app:/callback"
 
     private func visit(
         path: String = "/start",
+        redirectURI: String = "com.example.app:/callback",
+        responseMode: ResponseMode = .query,
         origins: [String] = ["https://id.example.com"],
         consent: HTMLFormDriver.Consent = .allow,
         _ respond: @escaping @Sendable (HTTPRequest, String) -> TransportResponse
@@ -32,6 +33,7 @@ import Testing
         let options = RedirectOptions(
             redirectURIs: [try RedirectURI(redirectURI)],
             state: Secret("state"),
+            responseMode: responseMode,
             reporter: FlowReporter(),
             clock: ContinuousClock()
         )
@@ -62,6 +64,17 @@ import Testing
             }
         }
         #expect(response == "com.example.app:/callback?code=1")
+    }
+
+    /// RFC 3986 section 6.2.3: an empty path is equivalent to "/". The response is not sent to the app's server.
+    @Test(arguments: [("https://app.example.com", ""), ("https://app.example.com", "/"), ("http://127.0.0.1:8400", "/")])
+    func stopsAtARedirectURIWithAnEmptyPath(_ uri: String, _ path: String) async throws {
+        let response = try await visit(redirectURI: uri) { _, _ in Self.redirect("\(uri)\(path)?code=1") }
+        #expect(response == "\(uri)\(path)?code=1")
+        let posted = try await visit(redirectURI: uri, responseMode: .formPost) { _, _ in
+            Self.html("<form method=post action='\(uri)\(path)'><input type=hidden name=code value=1></form>")
+        }
+        #expect(posted == "\(uri)?code=1")
     }
 
     /// Comparing the data of every button takes quadratic time.

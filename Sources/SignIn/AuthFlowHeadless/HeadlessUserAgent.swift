@@ -140,7 +140,8 @@ extension HeadlessUserAgent: UserAgent {
     /// redirect URI (OAuth 2.0 Form Post Response Mode section 2); nil for any other page.
     private static func respond(on page: HeadlessPage, to redirectURI: String) async throws -> String? {
         let forms = try HTMLPage.read(page).forms
-        guard let form = forms.first(where: { $0.action == redirectURI && $0.method == "post" }) else { return nil }
+        let actions = HeadlessBrowser.spellings(of: redirectURI)
+        guard let form = forms.first(where: { actions.contains($0.action) && $0.method == "post" }) else { return nil }
         var parameters = FormParameters()
         for field in form.fields where field.type == "hidden" { parameters.append(field.name, field.value) }
         let separator = redirectURI.contains("?") ? "&" : "?"

@@ -126,7 +126,7 @@ package struct RedirectResponse: Sendable {
     }
 
     /// Whether a redirect URI ends with the host or port, as `https://app.example.com` does.
-    private static func hasEmptyPath(_ redirectURI: String) -> Bool {
+    package static func hasEmptyPath(_ redirectURI: String) -> Bool {
         guard let scheme = ["https://", "http://"].first(where: { redirectURI.utf8.starts(with: $0.utf8) }) else {
             return false
         }
