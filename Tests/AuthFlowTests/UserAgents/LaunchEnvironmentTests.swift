@@ -245,6 +245,17 @@ import Testing
         )
     }
 
+    @Test func findsABrowserThatIsASnapUnderItsOwnName() throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let attributes: [FileAttributeKey: Any] = [.posixPermissions: 0o755]
+        #expect(FileManager.default.createFile(atPath: "\(folder)/snap", contents: Data(), attributes: attributes))
+        try FileManager.default.createSymbolicLink(atPath: "\(folder)/chromium", withDestinationPath: "\(folder)/snap")
+        let environment = LaunchEnvironment.current(environment: ["PATH": folder])
+        #expect(environment.locate("chromium") == "\(folder)/chromium")
+    }
+
     /// With a terminal, the user can open the displayed URL on another machine.
     @Test(arguments: [
         ("work-browser", false, true), ("missing-browser", false, false), ("missing-browser", true, true),

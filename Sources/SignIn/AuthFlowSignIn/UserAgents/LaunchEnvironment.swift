@@ -64,8 +64,15 @@ public struct LaunchEnvironment: Sendable {
             isWSL: environment["WSL_DISTRO_NAME"] != nil
                 || String(decoding: kernel, as: UTF8.self).lowercased().contains("microsoft"),
             // Symbolic links are resolved, because `x-www-browser` may be a link to a text browser.
-            locate: { find($0, environment).map { URL(fileURLWithPath: $0).resolvingSymlinksInPath().path } }
+            locate: { find($0, environment).map(resolved) }
         )
+    }
+
+    /// A path with symbolic links resolved, except for the link of a snap: every snap is a link to the program `snap`, which runs the snap of
+    /// that name.
+    private static func resolved(_ path: String) -> String {
+        let target = URL(fileURLWithPath: path).resolvingSymlinksInPath()
+        return target.lastPathComponent == "snap" ? path : target.path
     }
 
     /// Whether the user is connected from another machine, through a remote shell.
