@@ -55,14 +55,17 @@ public struct LaunchEnvironment: Sendable {
     ) -> LaunchEnvironment {
         let marks = ["/.dockerenv", "/run/.containerenv"]
         let kernel = FileManager.default.contents(atPath: "/proc/sys/kernel/osrelease") ?? Data()
+        let isContainer =
+            marks.contains(where: FileManager.default.fileExists) || environment["container"] != nil
+            || environment["KUBERNETES_SERVICE_HOST"] != nil
         return LaunchEnvironment(
             environment: environment,
             // A user who cannot see a prompt cannot respond to it.
             hasTerminal: isatty(STDERR_FILENO) == 1 && hasControllingTerminal,
-            isContainer: marks.contains(where: FileManager.default.fileExists) || environment["container"] != nil
-                || environment["KUBERNETES_SERVICE_HOST"] != nil,
+            isContainer: isContainer,
+            // A container on Windows has the same kernel, but cannot open the user's browser.
             isWSL: environment["WSL_DISTRO_NAME"] != nil
-                || String(decoding: kernel, as: UTF8.self).lowercased().contains("microsoft"),
+                || !isContainer && String(decoding: kernel, as: UTF8.self).lowercased().contains("microsoft"),
             // Symbolic links are resolved, because `x-www-browser` may be a link to a text browser.
             locate: { find($0, environment).map(resolved) }
         )
