@@ -186,6 +186,8 @@ import Testing
     /// A runner that issues an ID Token on request.
     private struct Runner: HTTPTransport {
         let next: any HTTPTransport
+        /// The status of a response without a token.
+        var refusal = HTTPResponse.Status.forbidden
         let token: @Sendable (_ audience: String) -> String?
 
         func send(_ call: TransportRequest) async throws -> TransportResponse {
@@ -196,7 +198,7 @@ import Testing
             guard let token = token(query?["audience"] ?? "") else {
                 // A value in an error response is not an ID Token.
                 let body: JSON = ["value": "forbidden"]
-                return TransportResponse(head: HTTPResponse(status: .forbidden), body: try body.serialized())
+                return TransportResponse(head: HTTPResponse(status: refusal), body: try body.serialized())
             }
             let body: JSON = ["count": 1, "value": .string(token)]
             return TransportResponse(head: HTTPResponse(status: .ok), body: try body.serialized())
@@ -248,6 +250,22 @@ import Testing
         let error = await #expect(throws: AuthError.self) { try await refusing.freshTokens() }
         #expect(error?.message.contains("status 403") == true)
         #expect(error?.message.contains("runner-secret") == false)
+    }
+
+    @Test(arguments: [429, 503]) func reportsThatTheActionsRunnerIsTemporarilyUnavailable(_ status: Int) async throws {
+        let environment = try Environment()
+        let host = HostServices(environment: [
+            "ACTIONS_ID_TOKEN_REQUEST_URL": "https://runner.example.com/token?api-version=2.0",
+            "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "runner-secret",
+        ])
+        let client = try environment.environment.client(
+            registration: ClientRegistration.Values(clientID: "robot"),
+            flows: [.jwtBearer],
+            assertions: .actionsRunner(),
+            transport: Runner(next: environment.environment.transport, refusal: .init(code: status)) { _ in nil },
+            host: host
+        )
+        await expectError(.temporarilyUnavailable) { try await client.freshTokens() }
     }
 
     @Test func signsAnAssertionForASubjectWithAPrivateKey() async throws {

@@ -62,6 +62,7 @@ extension AssertionSource {
                 by: request.transport,
                 clock: request.host.clock
             )
+            try response.requireAvailable(from: "The job's runner", now: request.host.now())
             guard response.status == 200, let text = try response.json(from: name)["value"]?.string else {
                 throw AuthError(
                     .assertionUnusable,
