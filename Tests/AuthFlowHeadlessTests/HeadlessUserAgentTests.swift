@@ -321,6 +321,16 @@ import Testing
         #expect(response == "com.example.app:/callback?\(expected)")
     }
 
+    @Test(arguments: [("name=allow value=yes", "allow.x=0&allow.y=0"), ("value=Allow", "x=0&y=0")])
+    func anImageButtonSubmitsTheCoordinatesOfTheClick(_ attributes: String, _ sent: String) async throws {
+        let response = try await visit { request, body in
+            request.method == .post
+                ? Self.redirect("com.example.app:/callback?\(body)")
+                : Self.html("<form method=post><input type=image src=allow.png \(attributes)></form>")
+        }
+        #expect(response == "com.example.app:/callback?\(sent)")
+    }
+
     /// A hidden field with a URL or a random value may contain a word such as "authorize" or "ja".
     @Test(arguments: [
         ("/oauth2/authorize?client_id=x", true), ("jA1xkq0_8Zt3-yes0pQw77", true), ("grant", false),

@@ -110,7 +110,13 @@ struct HTMLForm: Sendable {
                 parameters.append(field.name, field.value)
             }
         }
-        if let button, !button.name.isEmpty { parameters.append(button.name, button.value) }
+        if let button, button.type == "image" {
+            // The HTML Standard, "constructing the form data set": an image button submits the coordinates of the click instead of its value.
+            let prefix = button.name.isEmpty ? "" : "\(button.name)."
+            for axis in ["x", "y"] { parameters.append(prefix + axis, "0") }
+        } else if let button, !button.name.isEmpty {
+            parameters.append(button.name, button.value)
+        }
         return parameters
     }
 
