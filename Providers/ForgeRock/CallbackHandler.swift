@@ -245,14 +245,17 @@ enum CallbackFormatter {
                 "\(invalidAnswerPrefix)\"\(DisplayText.sanitized(callback.prompt))\" is \(problem)."
             )
         }
-        let typed = text.split(separator: " ").joined(separator: " ").lowercased()
+        func plain(_ text: String) -> String {
+            text.split(whereSeparator: \.isWhitespace).joined(separator: " ").lowercased()
+        }
+        let typed = plain(text)
         switch callback.type {
         case "ChoiceCallback", "ConfirmationCallback":
             let choices = choices(of: callback)
             // A displayed number takes precedence over a choice whose label is a number.
             let number =
                 isNumbered ? Int(typed).map { $0 - 1 }.flatMap { choices.indices.contains($0) ? $0 : nil } : nil
-            let index = number ?? choices.firstIndex { $0.label.lowercased() == typed }
+            let index = number ?? choices.firstIndex { plain($0.label) == typed }
             guard let index else {
                 let labels = choices.map { DisplayText.sanitized($0.label, limit: 80) }.joined(separator: ", ")
                 throw invalidAnswer("not one of: \(labels)")

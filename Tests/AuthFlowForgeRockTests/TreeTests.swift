@@ -297,6 +297,11 @@ import Testing
             expected: 1
         ),
         Question(
+            callback: .init("ChoiceCallback", [("prompt", "Pet"), ("choices", ["cat", "Big  dog "])], inputs: [0]),
+            answer: "big dog",
+            expected: 1
+        ),
+        Question(
             callback: .init("ConfirmationCallback", [("prompt", "Pet"), ("options", ["Keep", "Drop"])], inputs: [0]),
             answer: "drop",
             expected: 1
