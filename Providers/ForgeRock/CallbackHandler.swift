@@ -182,7 +182,7 @@ public struct InteractiveCallbackHandler: CallbackHandler {
         )
         let prompt = DisplayText.sanitized(callback.prompt.isEmpty ? "Security question" : callback.prompt)
         let typed = try await ask(list.isEmpty ? prompt : "\(prompt): \(list), or your own question", false)
-        let question = Int(typed).flatMap { known.indices.contains($0 - 1) ? known[$0 - 1] : nil } ?? typed
+        let question = Int(typed).flatMap { known.indices.contains($0 &- 1) ? known[$0 &- 1] : nil } ?? typed
         callback.answer(.string(question), at: 0)
         callback.answer(.string(try await ask(DisplayText.sanitized(question), true)), at: 1)
         return true
@@ -254,7 +254,7 @@ enum CallbackFormatter {
             let choices = choices(of: callback)
             // A displayed number takes precedence over a choice whose label is a number.
             let number =
-                isNumbered ? Int(typed).map { $0 - 1 }.flatMap { choices.indices.contains($0) ? $0 : nil } : nil
+                isNumbered ? Int(typed).map { $0 &- 1 }.flatMap { choices.indices.contains($0) ? $0 : nil } : nil
             let index = number ?? choices.firstIndex { plain($0.label) == typed }
             guard let index else {
                 let labels = choices.map { DisplayText.sanitized($0.label, limit: 80) }.joined(separator: ", ")

@@ -199,7 +199,7 @@ import Testing
             ])
             let shown = Mutex<[String]>([])
             let asked = Mutex<[String]>([])
-            let typed = Mutex(["maybe", "3", "2"])
+            let typed = Mutex(["maybe", "3", "\(Int.min)", "2"])
             let interactive = InteractiveCallbackHandler { question, _ in
                 asked.withLock { $0.append(question) }
                 return typed.withLock { $0.isEmpty ? "" : $0.removeFirst() }
@@ -208,12 +208,12 @@ import Testing
             }
             _ = try await environment.client(handlers: [ForgeRockEnvironment.alice, interactive]).signIn()
             // The choices are numbered from 1, and the prompt is repeated after invalid input.
-            #expect(asked.withLock { $0 } == Array(repeating: "Sure?  1) No  2) Yes", count: 3))
+            #expect(asked.withLock { $0 } == Array(repeating: "Sure?  1) No  2) Yes", count: 4))
             let texts = shown.withLock { $0 }
             #expect(texts.first == "Delete  [31meverything")
             #expect(texts.contains("otpauth://totp/x?secret=Y"))
             #expect(texts.allSatisfy { !$0.contains("alert") && $0 != "internal" })
-            #expect(texts.count { $0.hasPrefix("The answer to \"Sure?\" is not one of: No, Yes") } == 2)
+            #expect(texts.count { $0.hasPrefix("The answer to \"Sure?\" is not one of: No, Yes") } == 3)
         }
     }
 
