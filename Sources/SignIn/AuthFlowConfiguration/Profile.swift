@@ -84,9 +84,12 @@ public struct Profile: Sendable {
     }
 
     /// The settings of the credential helpers.
+    /// - Parameter environment: The environment variables, of which `HOME` determines the paths that begin with `~/`.
     /// - Throws: ``ConfigurationError`` with the location of the issue.
-    package func helpers() throws(ConfigurationError) -> CredentialHelperSettings {
-        try value(of: CredentialHelperSettings.key)
+    package func helpers(
+        environment: [String: String] = HostServices.system.environment
+    ) throws(ConfigurationError) -> CredentialHelperSettings {
+        try value(of: CredentialHelperSettings.key, environment)
     }
 
     /// The origins of the APIs to which the access token may be sent.
@@ -94,10 +97,13 @@ public struct Profile: Sendable {
     package func apiOrigins() throws(ConfigurationError) -> [Endpoint] { try value(of: ProfileKeys.apiOrigins) }
 
     /// The value of a key, without reading or validating other keys.
-    private func value<Value>(of key: ConfigurationKey<Value>) throws(ConfigurationError) -> Value {
+    private func value<Value>(
+        of key: ConfigurationKey<Value>,
+        _ environment: [String: String] = [:]
+    ) throws(ConfigurationError) -> Value {
         let members = JSON.object((section.json.object ?? [:]).filter { $0.key == key.declaration.name })
         try section.check(members, [key.declaration])
-        return try section.object(members, [:])[key]
+        return try section.object(members, environment)[key]
     }
 
     /// The keys of a profile: the keys for all providers, and the keys of this provider.

@@ -477,6 +477,21 @@ private final class SecretiveAgents: Sendable {
         #expect(error?.issues.first?.problem.contains(words) == true, "\(error?.description ?? "")")
     }
 
+    @Test func credentialHelpersFindAFileInTheHomeDirectoryOfTheEnvironment() throws {
+        let folder = NSTemporaryDirectory() + "authflow-home-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+        let attributes: [FileAttributeKey: Any] = [.posixPermissions: 0o600]
+        let path = "\(folder)/ca.pem"
+        #expect(FileManager.default.createFile(atPath: path, contents: Data(certificate.utf8), attributes: attributes))
+        let text = """
+            {"profiles": {"work": {"provider": "fake", "helpers": {"kubernetes": {"ca_file": "~/ca.pem"}}}}}
+            """
+        let profile = try ConfigurationFile(text: Array(text.utf8)).profile()
+        #expect(try profile.helpers(environment: ["HOME": folder]).kubernetes?.certificateAuthorities == path)
+    }
+
     @Test func reportsAllProfileErrorsAtOnce() throws {
         let error = try #require(throws: ConfigurationError.self) {
             try client(#"{"provider": "fake", "timeout": "x"}"#)
