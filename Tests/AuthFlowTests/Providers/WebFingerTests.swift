@@ -24,6 +24,7 @@ import Testing
         ("https://example.com", "https://example.com", "https://example.com"),
         ("example.com/joe#fragment", "https://example.com/joe", "https://example.com"),
         ("acct:alice@127.0.0.1:8400", "acct:alice@127.0.0.1:8400", "http://127.0.0.1:8400"),
+        ("acct:alice@[::1]:8400", "acct:alice@[::1]:8400", "http://[::1]:8400"),
     ]) func normalizesWebFingerIdentifiers(_ identifier: String, _ resource: String, _ origin: String) throws {
         let result = try WebFinger.normalized(identifier)
         #expect(result.resource == resource)

@@ -108,9 +108,9 @@ public struct WebFinger: Sendable {
 
     private static func origin(ofHost host: String, _ identifier: String) throws(AuthError) -> String {
         guard !host.isEmpty, !host.contains(where: { "/?#@".contains($0) }) else { throw unusable(identifier) }
-        let name = host.prefix { $0 != ":" }
-        let scheme = Endpoint.isLoopback(host: name.lowercased()) ? "http" : "https"
-        return try Endpoint("\(scheme)://\(host)", name: "identifier").origin
+        let endpoint = try Endpoint("https://\(host)", name: "identifier")
+        guard Endpoint.isLoopback(host: endpoint.host) else { return endpoint.origin }
+        return try Endpoint("http://\(host)", name: "identifier").origin
     }
 
     private static func unusable(_ identifier: String) -> AuthError {
