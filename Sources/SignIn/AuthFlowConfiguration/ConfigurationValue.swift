@@ -256,14 +256,24 @@ extension ConfigurationValue<Secret> {
             } catch {
                 throw node.error(error.message)
             }
-            guard let secret = secret(in: bytes) else { throw node.error("the file \(file) is empty") }
+            guard let secret = try secret(in: bytes, "the file \(file)", node) else {
+                throw node.error("the file \(file) is empty")
+            }
             return secret
         }
     }
 
     /// Removes the newline that editors and `echo` append, which is not part of the secret.
-    private static func secret(in bytes: [UInt8]) -> Secret? {
-        let text = String(decoding: bytes, as: UTF8.self)
+    /// - Returns: The secret; nil when there is none.
+    private static func secret(
+        in bytes: [UInt8],
+        _ source: String,
+        _ node: ConfigurationNode
+    ) throws(ConfigurationError) -> Secret? {
+        // Replacing the invalid bytes would result in a different secret.
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            throw node.error("the secret from \(source) is not UTF-8 text")
+        }
         let value = text.hasSuffix("\r\n") || text.hasSuffix("\n") ? String(text.dropLast()) : text
         return value.isEmpty ? nil : Secret(value)
     }
@@ -292,7 +302,9 @@ extension ConfigurationValue<Secret> {
             throw node.error("the program \(name) took longer than 30 seconds, or printed more than 64 KiB")
         }
         guard found.status == 0 else { throw node.error("the program \(name) exited with status \(found.status)") }
-        guard let secret = secret(in: bytes) else { throw node.error("the program \(name) printed nothing") }
+        guard let secret = try secret(in: bytes, "the program \(name)", node) else {
+            throw node.error("the program \(name) printed nothing")
+        }
         return secret
     }
 }

@@ -45,6 +45,11 @@ import Testing
         #expect(try secret(#"["echo", "$HOME; `id`"]"#) == Secret("$HOME; `id`"))
     }
 
+    @Test func aSecretThatIsNotUTF8IsRejectedInsteadOfChanged() throws {
+        let error = #expect(throws: ConfigurationError.self) { try secret(#"["printf", "\\377x"]"#) }
+        #expect(error?.description.contains("is not UTF-8 text") == true, "\(error?.description ?? "")")
+    }
+
     /// A program in the working directory, which may be an attacker's repository, is never run.
     @Test func aRelativeProgramPathIsResolvedInTheConfigurationDirectory() throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("beside-\(UUID().uuidString)").path
