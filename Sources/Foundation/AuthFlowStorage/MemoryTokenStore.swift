@@ -132,7 +132,7 @@ public actor MemoryTokenStore: SessionTokenStore {
         lastFence += 1
         let fence = lastFence
         if held[key] == nil {
-            held[key] = fence
+            grant(key, fence)
             return Lease(key: key, fence: fence)
         }
         // The lease passes directly from the previous holder to the next, so the key remains in `held`.
@@ -154,13 +154,21 @@ public actor MemoryTokenStore: SessionTokenStore {
 
     private func release(_ lease: Lease) {
         let next = waiting[lease.key].flatMap { $0.isEmpty ? nil : $0[0] }
-        held[lease.key] = next?.fence
         guard let next else {
+            held[lease.key] = nil
             waiting[lease.key] = nil
             return
         }
         waiting[lease.key]?.removeFirst()
+        grant(lease.key, next.fence)
         next.continuation.resume()
+    }
+
+    private func grant(_ key: RecordKey, _ fence: UInt64) {
+        held[key] = nil
+        // Removes a record that has expired; otherwise, a write without attributes would inherit its expiry, and be lost.
+        _ = entry(key)
+        held[key] = fence
     }
 }
 

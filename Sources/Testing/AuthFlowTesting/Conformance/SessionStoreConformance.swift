@@ -19,6 +19,7 @@ public struct SessionStoreConformance: Sendable {
     public func run() async throws {
         try await TokenStoreConformance(store: store).run()
         try await expiresRecords()
+        try await replacesExpiredRecords()
         try await expiresRecordsUnderALease()
         try await extendsTheIdleTimeout()
         try await preservesExpiryAndTagsAcrossWrites()
@@ -96,6 +97,19 @@ public struct SessionStoreConformance: Sendable {
             "A record without an expiry must not be removed."
         )
         _ = try await store.remove([keys.0, keys.1, keys.2])
+    }
+
+    /// No method reads the record after its expiry, because reading it may remove it.
+    private func replacesExpiredRecords() async throws {
+        let key = key("replaced")
+        try await write([1], RecordAttributes(lifetime: .milliseconds(300)), for: key)
+        try await wait(.milliseconds(350))
+        try await store.withLease(on: key) { lease in try await store.write([2], under: lease) }
+        try ConformanceFailure.require(
+            try await store.bytes(for: key) == [2],
+            "A record that replaces an expired record must not inherit its expiry."
+        )
+        _ = try await store.remove([key])
     }
 
     private func expiresRecordsUnderALease() async throws {
