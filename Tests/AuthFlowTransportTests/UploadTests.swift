@@ -75,6 +75,12 @@ import Testing
         }
     }
 
+    /// Otherwise, the timeout for the rest of the body would also end a response that takes longer.
+    @Test(arguments: [(0, false), (1, true), (nil, true)] as [(Int?, Bool)])
+    func onlyAnUploadThatIsNotEmptyIsUnfinishedAtItsStart(length: Int?, isUnfinished: Bool) {
+        #expect(CurlUpload(UploadBody(Self.whole(), length: length)).isUnfinished == isUnfinished)
+    }
+
     /// Responses that reject a request before its body has ended, with different ways to end the response.
     private static let rejections = [
         "a length": "HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\n",

@@ -32,10 +32,14 @@ final class CurlUpload: Sendable {
     }
 
     private let body: UploadBody
-    private let state = Mutex(State())
+    private let state: Mutex<State>
     private let end = FirstResult<Void>()
 
-    init(_ body: UploadBody) { self.body = body }
+    init(_ body: UploadBody) {
+        self.body = body
+        // libcurl never requests the bytes of an empty body.
+        self.state = Mutex(State(isComplete: body.length == 0))
+    }
 
     /// The number of bytes; nil when it is not known in advance.
     var length: Int? { body.length }
