@@ -176,7 +176,12 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         var head = HTTPResponse(http)
         // URLSession decodes the body, even for a caller that sends Accept-Encoding.
         let isDecoded = ["gzip", "deflate", "br"].contains(head.headerFields[.contentEncoding]?.lowercased() ?? "")
-        if isDecoded, dataTask.originalRequest?.httpMethod != "HEAD" { head.headerFields[.contentEncoding] = nil }
+        // In a response to HEAD, the fields describe the response to GET.
+        let hasBody = dataTask.originalRequest?.httpMethod != "HEAD"
+        if isDecoded, hasBody {
+            head.headerFields[.contentEncoding] = nil
+            head.headerFields[.contentLength] = nil
+        }
         let received = TransportResponse(head: head)
         let announced = http.expectedContentLength
         let identifier = dataTask.taskIdentifier
@@ -188,7 +193,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
             return exchange
         }
         let isStream = exchange?.isStream == true
-        let isTooLarge = !isStream && announced > Int64(exchange?.call.maximumResponseSize ?? .max)
+        let isTooLarge = !isStream && hasBody && announced > Int64(exchange?.call.maximumResponseSize ?? .max)
         if isStream { exchange?.continuation?.resume(returning: received) }
         if isTooLarge { failOversized(dataTask) }
         completionHandler(isTooLarge ? .cancel : .allow)
