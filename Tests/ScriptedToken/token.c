@@ -88,9 +88,12 @@ static ulong_t called(const char *function) {
 
 static ulong_t initialize(void *arguments) { return called("C_Initialize"); }
 
+/// As the standard specifies (section 5.5), only a call without a list detects tokens that were inserted since the last such call.
 static ulong_t slots(unsigned char present, ulong_t *list, ulong_t *count) {
-    ulong_t result = called("C_GetSlotList"), tokens = number("tokens", 1);
-    for (ulong_t slot = 0; slot < tokens && slot < *count; slot++) list[slot] = slot;
+    static ulong_t tokens;
+    ulong_t result = called("C_GetSlotList");
+    if (!list) tokens = number("tokens", 1);
+    for (ulong_t slot = 0; list && slot < tokens && slot < *count; slot++) list[slot] = slot;
     *count = tokens;
     return result;
 }

@@ -78,8 +78,12 @@ result_t authflow_pkcs11_open(const char *path, authflow_pkcs11_module **module)
 }
 
 result_t authflow_pkcs11_tokens(authflow_pkcs11_module *module, authflow_pkcs11_token *tokens, ulong_t *count) {
-    ulong_t slots[64], present = 64, found = 0;
-    result_t result = module->functions->get_slot_list(1, slots, &present);
+    ulong_t slots[64], present = 0, found = 0;
+    // Section 5.5: a slot that was added later, such as a USB token, is visible only after a call without a list.
+    result_t result = module->functions->get_slot_list(1, NULL, &present);
+    if (result != AUTHFLOW_PKCS11_OK) return result;
+    present = sizeof slots / sizeof *slots;
+    result = module->functions->get_slot_list(1, slots, &present);
     if (result != AUTHFLOW_PKCS11_OK) return result;
     for (ulong_t i = 0; i < present && found < *count; i++) {
         token_info_t info;

@@ -165,6 +165,13 @@ private final class ScriptedToken {
         ),
     ]
 
+    @Test func aTokenThatIsInsertedLaterIsFound() async throws {
+        let token = try await ScriptedToken("tokens 0")
+        #expect(throws: AuthError.self) { try token.key() }
+        try token.change("tokens 1")
+        _ = try token.key()
+    }
+
     @Test(arguments: unusable) func rejectsAnUnusableKeyAndClosesItsSession(_ unusable: Unusable) async throws {
         let token = try await ScriptedToken(unusable.script)
         let error = #expect(throws: AuthError.self) { try token.key(pin: unusable.pin) }
