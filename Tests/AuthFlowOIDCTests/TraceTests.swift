@@ -103,5 +103,8 @@ private final class ValueCollector: HTTPTransport {
         #expect(!"\(RedactedMessage(response))".contains("SECRET"))
         #expect(!"\(RedactedMessage(response))".contains("12345"))
         #expect(!"\(RedactedMessage(visit: "https://id.example.com/a#id_token=SECRET&%FF=SECRET"))".contains("SECRET"))
+        let ticket = RedactedMessage(visit: "https://id.example.com/resume?SECRET&scope=openid").parameters
+        #expect(ticket.map(\.name) == ["(no name)", "scope"])
+        #expect(ticket.map(\.value) == ["(6 characters)", "openid"])
     }
 }

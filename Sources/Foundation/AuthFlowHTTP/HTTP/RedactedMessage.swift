@@ -82,7 +82,12 @@ package struct RedactedMessage: Sendable, Hashable {
         guard let parameters = FormURLEncoding.decode(Substring(form)) else {
             return [Parameter(name: "(not a form)", value: length(form))]
         }
-        return parameters.pairs.map { Parameter(name: shown($0.name), value: value(of: $0.name, $0.value)) }
+        // The decoder splits the text in the same way. Text without an equals sign may be a value, such as a ticket.
+        return zip(form.utf8.split(separator: UInt8(ascii: "&")), parameters.pairs).map { field, pair in
+            field.contains(UInt8(ascii: "="))
+                ? Parameter(name: shown(pair.name), value: value(of: pair.name, pair.value))
+                : Parameter(name: "(no name)", value: length(pair.name))
+        }
     }
 
     private static func members(_ members: [String: JSON]) -> [Parameter] {
