@@ -33,19 +33,26 @@ public struct SessionStoreConformance: Sendable {
     private func listsKeys() async throws {
         let keys = (1...7).map { key("listed \($0)") }
         for key in keys { try await write([1], RecordAttributes(), for: key) }
-        var (found, last): ([RecordKey], [UInt8]?) = ([], nil)
+        try ConformanceFailure.require(try await listed().isSuperset(of: keys), "Every key must be listed exactly once.")
+        _ = try await store.remove(keys)
+    }
+
+    /// The keys of all pages.
+    private func listed() async throws -> Set<RecordKey> {
+        var (found, last): (Set<RecordKey>, [UInt8]?) = ([], nil)
         while true {
             let next = try await store.keys(after: last, limit: 3)
-            guard let end = next.last else { break }
+            guard let end = next.last else { return found }
             try ConformanceFailure.require(next.count <= 3, "A list must not contain more keys than requested.")
-            found += next
+            // Without this order, the list might never end.
+            let digests = (last.map { [$0] } ?? []) + next.map(\.digest)
+            try ConformanceFailure.require(
+                zip(digests, digests.dropFirst()).allSatisfy { $0.lexicographicallyPrecedes($1) },
+                "Keys must be listed in the order of their digests, and only those after the given digest."
+            )
+            found.formUnion(next)
             last = end.digest
         }
-        try ConformanceFailure.require(
-            Set(found).isSuperset(of: keys) && Set(found).count == found.count,
-            "Every key must be listed exactly once."
-        )
-        _ = try await store.remove(keys)
     }
 
     private func key(_ name: String) -> RecordKey {
@@ -250,6 +257,10 @@ public struct SessionStoreConformance: Sendable {
         try await write([2], RecordAttributes(lifetime: .seconds(60)), for: kept)
         try await wait(.milliseconds(150))
         while try await store.removeEnded() > 0 {}
+        try ConformanceFailure.require(
+            try await listed().isDisjoint(with: keys),
+            "Expired records must be removed."
+        )
         try ConformanceFailure.require(
             try await store.bytes(for: kept) == [2],
             "A record that has not expired must not be removed."
