@@ -46,7 +46,9 @@ import Testing
         }
     }
 
-    @Test(arguments: Fault.allCases) func theSessionStoreConformanceSuiteDetectsEveryFault(_ fault: Fault) async throws {
+    @Test(arguments: Fault.allCases) func theSessionStoreConformanceSuiteDetectsEveryFault(
+        _ fault: Fault
+    ) async throws {
         let time = VirtualTime()
         let store = WrongStore(base: MemoryTokenStore(host: time.host), fault: fault)
         let suite = SessionStoreConformance(store: store) { time.advance(by: $0) }
