@@ -15,7 +15,8 @@ import Testing
         case userInfoOfAnother, userInfoOfAnotherByItsOwnName, userInfoOfOne, userInfoWithoutAsking
         case swapsUsersAtARefresh, swapsIdentitiesAtARefresh
         case keepsTheAccessToken, keepsTheRefreshToken, losesTheNewRefreshToken, readsNoRefreshToken, negativeLifetime
-        case sendsTokensElsewhere, sendsTokensInTheURL, sendsTokensInAnotherField, tokenInClaims, tokenInTheSignOutURL
+        case sendsTokensElsewhere, sendsTokensInTheURL, sendsEncodedTokensInTheURL, sendsTokensInAnotherField
+        case tokenInClaims, tokenInTheSignOutURL
         case requestElsewhereInACheck, tokenInTheAuthorizationURL, confusesConcurrentUsers, requestsMoreScopes
         case hidesFailedRevocations, tokenInARevocationError
         case hidesTheIssuer, tokenInAnError, responseInAnError, knowsNobodyAfterAFailure, endsSessionsForClientErrors
@@ -50,7 +51,7 @@ import Testing
             case .requestsMoreScopes: "Only the registration's scopes"
             case .hidesFailedRevocations: "must be reported"
             case .tokenInARevocationError: "error must not contain a token"
-            case .sendsTokensInTheURL: "URL of a request must not contain"
+            case .sendsTokensInTheURL, .sendsEncodedTokensInTheURL: "URL of a request must not contain"
             case .sendsTokensInAnotherField: "header field"
             case .tokenInClaims: "claims must not contain"
             case .tokenInTheSignOutURL: "URL of the sign-out page"
@@ -134,6 +135,10 @@ import Testing
                 _ = try? await context.resource(request, with: tokens)
             case .sendsTokensInTheURL:
                 _ = try? await context.send(TransportRequest(.get, Endpoint("\(issuer)/userinfo?token=\(token)")))
+            case .sendsEncodedTokensInTheURL:
+                // Tokens of other providers contain characters that must be encoded.
+                let encoded = token.utf8.map { "%" + String($0, radix: 16) }.joined()
+                _ = try? await context.send(TransportRequest(.get, Endpoint("\(issuer)/userinfo?token=\(encoded)")))
             case .sendsTokensInAnotherField:
                 var request = try TransportRequest(.get, Endpoint("\(issuer)/userinfo"))
                 request.head.headerFields[.referer] = token

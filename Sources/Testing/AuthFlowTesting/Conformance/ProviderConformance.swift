@@ -85,7 +85,7 @@ public struct ProviderConformance: Sendable {
         let tokens = credentials.flatMap { [$0.tokens.accessToken, $0.tokens.refreshToken].compactMap(\.self) }
         let url = try await other.beginSignIn().url
         try require(
-            !tokens.contains { url.contains($0.exposed) },
+            !tokens.contains { $0.isRevealed(by: url) },
             "The URL of an authorization request must not contain a token."
         )
     }

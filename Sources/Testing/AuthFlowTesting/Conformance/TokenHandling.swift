@@ -23,7 +23,7 @@ struct TokenHandling {
         if let request = try? await client.client.endSessionRequest(for: credential) {
             let names = [credential.tokens.accessToken, credential.tokens.refreshToken].compactMap(\.self)
             try require(
-                !names.contains { request.url.contains($0.exposed) },
+                !names.contains { $0.isRevealed(by: request.url) },
                 "The URL of the sign-out page must contain neither the access token nor the refresh token."
             )
         }
@@ -45,7 +45,7 @@ struct TokenHandling {
         _ = try? await observed.userInfo(credential.tokens)
         for request in transport.requests where request.reveals(tokens) {
             try require(
-                !tokens.contains { request.url.contains($0.exposed) },
+                !tokens.contains { $0.isRevealed(by: request.url) },
                 "The URL of a request must not contain a token (RFC 6750 section 5.3)."
             )
             let fields = request.head.headerFields.filter { $0.name != .authorization && reveals($0.value) }
@@ -137,7 +137,7 @@ struct TokenHandling {
         }
     }
 
-    private func reveals(_ text: String) -> Bool { tokens.contains { text.contains($0.exposed) } }
+    private func reveals(_ text: String) -> Bool { tokens.contains { $0.isRevealed(by: text) } }
 
     private func require(_ condition: Bool, _ rule: String) throws(ConformanceFailure) {
         try ConformanceFailure.require(condition, rule)
@@ -178,9 +178,14 @@ struct MeetingTransport: HTTPTransport {
 extension TransportRequest {
     fileprivate func reveals(_ tokens: [Secret]) -> Bool {
         let texts = [url, String(decoding: body, as: UTF8.self)] + head.headerFields.map(\.value)
-        return tokens.contains { token in
-            texts.contains { $0.contains(token.exposed) || $0.contains(FormURLEncoding.encode(token.exposed)) }
-        }
+        return tokens.contains { token in texts.contains { token.isRevealed(by: $0) } }
+    }
+}
+
+extension Secret {
+    /// Whether a text contains the secret, verbatim or percent-encoded.
+    func isRevealed(by text: String) -> Bool {
+        text.contains(exposed) || FormURLEncoding.percentDecoded(text)?.contains(exposed) == true
     }
 }
 
