@@ -102,6 +102,9 @@ private final class ValueCollector: HTTPTransport {
         )
         #expect(!"\(RedactedMessage(response))".contains("SECRET"))
         #expect(!"\(RedactedMessage(response))".contains("12345"))
+        // A byte order mark is accepted, as it is by the readers of responses.
+        let marked = TransportResponse(head: HTTPResponse(status: .ok), body: Array("\u{FEFF}{\"issuer\": \"a\"}".utf8))
+        #expect(RedactedMessage(marked).parameters.map(\.name) == ["issuer"])
         #expect(!"\(RedactedMessage(visit: "https://id.example.com/a#id_token=SECRET&%FF=SECRET"))".contains("SECRET"))
         let ticket = RedactedMessage(visit: "https://id.example.com/resume?SECRET&scope=openid").parameters
         #expect(ticket.map(\.name) == ["(no name)", "scope"])

@@ -57,7 +57,7 @@ package struct RedactedMessage: Sendable, Hashable {
             let name = DisplayText.sanitized(String(cookie.unicodeScalars.prefix { $0 != "=" }), limit: 60)
             parameters.append(Parameter(name: "Set-Cookie \(name)", value: Self.length(cookie)))
         }
-        if let members = try? JSON(parsing: response.body).object { parameters += Self.members(members) }
+        if let members = try? response.parsed().object { parameters += Self.members(members) }
         let type = response.mediaType.isEmpty ? "" : " \(DisplayText.sanitized(response.mediaType, limit: 60))"
         self.init(title: "\(response.status) \(response.head.status.reasonPhrase)\(type)", parameters: parameters)
     }
