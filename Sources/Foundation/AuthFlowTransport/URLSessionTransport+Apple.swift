@@ -119,8 +119,9 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         do throws(AuthError) {
             try exchange.call.willSend()
         } catch {
-            remove(task)
-            return exchange.fail(error)
+            // A concurrent cancellation may have ended the exchange already.
+            end(task)?.fail(error)
+            return stop(task)
         }
         task.resume()
     }
