@@ -91,12 +91,13 @@ struct LoginCommand: AsyncParsableCommand {
         let redirects = TerminalRedirects(isEnabled: launchEnvironment.hasTerminal)
         let flows: [SignInFlow]? = device ? [.device] : userAgent != nil ? [.authorizationCode] : nil
         let flowTrace = FlowTrace()
+        let recording: ((any HTTPTransport) -> any HTTPTransport)? = trace == nil ? nil : { flowTrace.transport($0) }
         if var choice = try resource.choice(options, scopes: scope.scopes) {
             choice.authentication = RequiredAuthentication(acrValues: acrValues, maxAge: maxAge)
             let client = try choice.client(
                 userAgent: userAgent,
                 launchEnvironment: launchEnvironment,
-                transport: trace == nil ? nil : flowTrace.transport,
+                transport: recording,
                 observer: flowTrace.observer
             )
             // Fail before the first request rather than after it.
@@ -117,7 +118,7 @@ struct LoginCommand: AsyncParsableCommand {
             flows: flows,
             userAgent: userAgent,
             launchEnvironment: launchEnvironment,
-            transport: trace == nil ? nil : flowTrace.transport
+            transport: recording
         ) { event in
             redirects.observer(event)
             flowTrace.observer(event)
