@@ -30,7 +30,8 @@ public actor MemoryTokenStore: SessionTokenStore {
 
     public func bytes(for key: RecordKey) -> [UInt8]? { entry(key)?.bytes }
 
-    public func bytes(under lease: Lease) throws -> [UInt8]? {
+    // Asynchronous, so that callers of the concrete type do not choose the default implementation, which does not check the lease.
+    public func bytes(under lease: Lease) async throws -> [UInt8]? {
         guard held[lease.key] == lease.fence else { throw Lease.lost }
         return bytes(for: lease.key)
     }
