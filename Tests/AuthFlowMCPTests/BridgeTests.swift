@@ -495,6 +495,21 @@ import Glibc
         }
     }
 
+    /// Without a refresh token, only a sign-in obtains a new token.
+    @Test func a401ForALostSessionRestartsTheSessionAfterANewSignIn() async throws {
+        let settings = Self.settings { ($0.rejectsUnknownSessions, $0.refreshes) = (true, false) }
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let host = environment.host(try environment.client())
+            _ = try await host.initialize()
+            #expect(try await host.call("test-tool")["result"] != nil)
+            environment.emulator.revokeAccessTokens()
+            environment.emulator.endSessions()
+            #expect(try await host.call("test-tool")["result"] != nil)
+            #expect(environment.emulator.authorizations.count == 2)
+            await host.close()
+        }
+    }
+
     @Test(.timeLimit(.minutes(1)), arguments: [HTTPResponse.Status.unauthorized, .forbidden])
     func aRejectedListeningStreamIsOpenedAgainAfterANewSignIn(_ rejection: HTTPResponse.Status) async throws {
         try await ResourceEnvironment.with(.inProcess, Self.settings { $0.refreshes = false }) { environment in

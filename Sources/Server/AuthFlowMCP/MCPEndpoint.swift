@@ -96,11 +96,16 @@ final class MCPEndpoint: Sendable {
             }
             if [401, 403].contains(response.head.status.code) {
                 let whole = ResponseStream(head: response.head, body: ResponseBody(await errorBody(of: response)))
-                if try await client.mustRetry(&attempt, after: response.head, mayAsk: false) { continue }
                 let challenge = ResourceChallenge(TransportResponse(head: response.head))
-                if response.head.status.code == 401, challenge?.demand ?? .token == .token, attempt.hasNewToken,
-                    let replaceSession, await replaceSession()
-                {
+                let rejectsToken = response.head.status.code == 401 && challenge?.demand ?? .token == .token
+                do {
+                    if try await client.mustRetry(&attempt, after: response.head, mayAsk: false) { continue }
+                } catch let error as AuthError where error.code == .accessTokenRejected && rejectsToken {
+                    // Without a refresh token, only a sign-in obtains a new token.
+                    guard let replaceSession, await replaceSession() else { throw error }
+                    throw SessionReplaced()
+                }
+                if rejectsToken, attempt.hasNewToken, let replaceSession, await replaceSession() {
                     throw SessionReplaced()
                 }
                 guard signsIn else {
