@@ -1004,6 +1004,21 @@ import Testing
         }
     }
 
+    /// The next user may have the permission that the previous user lacked.
+    @Test func anIneffectiveStepUpIsTriedAgainAfterANewSignIn() async throws {
+        let settings = refreshing { ($0.toolScopes, $0.refusesCalls) = (["mcp:write"], true) }
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let time = VirtualTime(start: Date())
+            let client = try environment.client(host: time.host)
+            await expectError(.insufficientScope) { _ = try await callTool(client) }
+            _ = try await client.signOut()
+            time.advance(by: .seconds(2))
+            _ = try await client.signIn()
+            environment.emulator.settings.refusesCalls = false
+            #expect(try await callTool(client) == 200)
+        }
+    }
+
     /// Another sign-in would request the same scopes.
     @Test func aRejectedTokenThatHasTheRequiredScopesDoesNotRequireASignIn() async throws {
         let scenario = try #require(ResourceScenario.named("12"))
