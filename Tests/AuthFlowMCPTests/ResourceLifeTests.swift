@@ -1154,6 +1154,21 @@ import Testing
         }
     }
 
+    @Test func freshCredentialFindsTheSignInOfAnotherProcessWithANewRegistration() async throws {
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
+            let store = MemoryTokenStore()
+            let time = VirtualTime(start: Date())
+            let client = try environment.client(store: store, host: time.host)
+            _ = try await client.signIn()
+            let other = try environment.client(store: store, host: time.host)
+            _ = try await other.renewRegistration()
+            let credential = try await other.signIn()
+            // Cached tokens are used for a few seconds without reading the store.
+            time.advance(by: .seconds(60))
+            #expect(try await client.freshCredential().tokens.accessToken == credential.tokens.accessToken)
+        }
+    }
+
     @Test func reportsLoginRequiredIfSignInOnDemandIsDisabled() async throws {
         try await ResourceEnvironment.with(.inProcess) { environment in
             var options = ResourceClient.Options()

@@ -426,14 +426,30 @@ public final class ResourceClient: Sendable {
     public func freshCredential(lasting duration: Duration = .zero) async throws -> Credential {
         if let (known, client) = try await knownClient(), isUsableHere(known) {
             do {
-                return try await client.freshCredential(lasting: duration)
-            } catch let error as AuthError where isUnregistered(known, error) {
-                throw try await retireRegistration(known, error)
+                return try await freshCredential(of: known, client, lasting: duration)
+            } catch let error as AuthError where error.code == .loginRequired {
+                // Another process may have signed in again in the meantime, with another server or client.
+                guard let newer = try await self.known(reading: true), newer != known, isUsableHere(newer),
+                    let client = try await self.client(of: newer)
+                else { throw error }
+                return try await freshCredential(of: newer, client, lasting: duration)
             }
         }
         // A machine-to-machine client shows no page, so it needs no permission to prompt the user.
         if methods.withoutUser != nil { return try await signIn() }
         throw loginRequired(because: nil)
+    }
+
+    private func freshCredential(
+        of known: KnownResource,
+        _ client: AuthClient,
+        lasting duration: Duration
+    ) async throws -> Credential {
+        do {
+            return try await client.freshCredential(lasting: duration)
+        } catch let error as AuthError where isUnregistered(known, error) {
+            throw try await retireRegistration(known, error)
+        }
     }
 
     /// The reason for the absence of a credential in the result of ``status()``. Sends no requests.
