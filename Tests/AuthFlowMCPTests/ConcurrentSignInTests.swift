@@ -136,6 +136,19 @@ import Testing
         }
     }
 
+    /// Many servers with refresh tokens publish no list of scopes.
+    @Test func aPreregisteredClientRequestsItsOfflineAccessFromAServerThatListsNoScopes() async throws {
+        let settings = refreshing { $0.registeredClients = ["pre-registered": "secret"] }
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let registered = try environment.registered("pre-registered") {
+                $0.authentication = .clientSecretBasic(Secret("secret"))
+                $0.scopes = ["offline_access"]
+            }
+            #expect(try await listTools(try environment.client(registered: registered)) == 200)
+            #expect(environment.emulator.authorizations == [["mcp:basic", "offline_access"]])
+        }
+    }
+
     /// A client without a user opens no sign-in page, so no cooldown applies before its next attempt.
     @Test func aRejectedClientCredentialsTokenDoesNotBlockTheNextRequest() async throws {
         let scenario = try #require(ResourceScenario.named("34"))

@@ -140,18 +140,18 @@ extension ResourceClient {
         // A server may report "openid" although it issues no ID Token.
         let kept = (granted ?? []).filter { $0 != "openid" && listed.contains($0) }
         let before = isSame ? (known?.scopes ?? []) + kept : []
+        let configured = options.scopes + (registered?.registration.scopes.filter { $0 != "openid" } ?? [])
         var scopes: [String] = []
         var room = Self.maximumScopes - required.count
-        for scope in before + demanded + options.scopes
-            + (registered?.registration.scopes.filter { $0 != "openid" } ?? [])
+        for scope in before + demanded + configured
         where !scopes.contains(scope) && (required.contains(scope) || room > 0) {
             scopes.append(scope)
             if !required.contains(scope) { room -= 1 }
         }
-        // "Refresh Tokens": offline_access only if the authorization server lists it. As the only scope, it would
+        // "Refresh Tokens": offline_access only if the authorization server lists it, or the configuration does. As the only scope, it would
         // replace the scopes that the server grants by default.
         let isOffered = found.serverMetadata.scopes?.contains("offline_access") == true
-        if !isOffered { scopes.removeAll { $0 == "offline_access" && !options.scopes.contains($0) } }
+        if !isOffered { scopes.removeAll { $0 == "offline_access" && !configured.contains($0) } }
         if isOffered, methods.withoutUser == nil, (1..<Self.maximumScopes).contains(scopes.count),
             !scopes.contains("offline_access")
         {
