@@ -151,6 +151,15 @@ import Testing
         #expect(rejection.response.body.isEmpty)
     }
 
+    @Test func anAuthorizedHEADRequestReceivesAResponseWithoutContentFromANestedRoute() async throws {
+        let environment = try ResourceServerEnvironment()
+        let api = try environment.api()
+        let request = ResourceServerEnvironment.request("Bearer \(try environment.token())", method: .head)
+        let authorization = try await api.authorize(request)
+        let rejection = #expect(throws: Rejection.self) { try api.isAuthorized(authorization, requiring: ["admin"]) }
+        #expect(rejection?.response.body.isEmpty == true)
+    }
+
     @Test func anAuthorizationIsDescribedInOneLine() async throws {
         let environment = try ResourceServerEnvironment()
         let token = try environment.token { $0["sub"] = "alice\nERROR: nothing" }

@@ -11,12 +11,15 @@ public struct Authorization: Sendable {
     private let server: ObjectIdentifier
     private let nonce: String?
     private let isExposed: Bool
+    /// Whether the request is a HEAD request.
+    let isHead: Bool
 
-    init(_ token: AccessToken, by server: ResourceServer, nonce: String?) {
+    init(_ token: AccessToken, by server: ResourceServer, nonce: String?, isHead: Bool) {
         self.token = token
         self.server = ObjectIdentifier(server)
         self.nonce = nonce
         self.isExposed = server.rules.exposesChallengesToBrowsers
+        self.isHead = isHead
     }
 
     /// Whether the given API created this authorization.

@@ -129,6 +129,7 @@ public final class ResourceServer: Sendable {
         guard authorization.isMade(by: self) else { return false }
         var writer = RejectionWriter(resource: resource, rules: rules, requirement: requirement, nonce: nil)
         writer.scheme = authorization.isDPoPBound ? .dpop : .bearer
+        writer.isHead = authorization.isHead
         do throws(TokenFailure) {
             try requirement.check(authorization.token, now: host.now(), leeway: rules.clockLeeway.seconds)
             return true
@@ -160,7 +161,7 @@ public final class ResourceServer: Sendable {
                 try TokenBinding.check(shown, thumbprint: thumbprint)
             }
             try requirement.check(token, now: host.now(), leeway: rules.clockLeeway.seconds)
-            return Authorization(token, by: self, nonce: nonce)
+            return Authorization(token, by: self, nonce: nonce, isHead: writer.isHead)
         } catch let rejection as Rejection {
             throw rejection
         } catch let failure as TokenFailure {
