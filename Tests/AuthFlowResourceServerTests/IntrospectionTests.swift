@@ -42,6 +42,7 @@ import Testing
         Case("the type of a refresh token") { $0["typ"] = "Refresh" },
         Case("active that is not a boolean") { $0["active"] = "true" },
         Case("no audience") { $0["aud"] = nil },
+        Case("an empty audience") { $0["aud"] = [] },
         Case("a bound token without its key") { $0["token_type"] = "DPoP" },
         Case("another API") { $0["aud"] = "https://api.example.com/invoices" },
         Case("another issuer") { $0["iss"] = "https://evil.example.com" },
@@ -176,9 +177,13 @@ import Testing
         _ = try await api.authorize(ResourceServerEnvironment.request("Bearer \(try environment.token())"))
     }
 
-    @Test func acceptsAMissingAudienceIfTheIssuerIsTrustedToCheckIt() async throws {
+    /// Ory Hydra reports a token without an audience with an empty array.
+    @Test(arguments: [nil, [], .null] as [JSON?])
+    func acceptsAMissingAudienceIfTheIssuerIsTrustedToCheckIt(_ audience: JSON?) async throws {
         let environment = try ResourceServerEnvironment()
-        environment.provider.introspect(as: ["active": true, "sub": "alice"])
+        var members: [String: JSON] = ["active": true, "sub": "alice"]
+        members["aud"] = audience
+        environment.provider.introspect(as: .object(members))
         let api = try environment.api(issuer: {
             TrustedIssuer($0, introspector: try environment.introspector($0), trustsIssuerToCheckAudience: true)
         })

@@ -25,7 +25,8 @@ struct IntrospectedToken {
         }
         // Section 4: "If the token can be used only at certain resource servers, the authorization server MUST determine whether or not
         // the token can be used at the resource server making the introspection call." An "aud" in the response must identify this API.
-        if let value = members["aud"] {
+        // Ory Hydra reports a token without an audience with an empty array.
+        if let value = members["aud"], value != [] {
             let audience = value.string.map { [$0] } ?? value.strings ?? []
             guard issuer.matchesAudience(resource, audience) else {
                 throw .invalid("it is intended for another API (aud)")
