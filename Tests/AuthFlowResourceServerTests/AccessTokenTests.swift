@@ -232,6 +232,21 @@ struct Flaw: Sendable {
         _ = try await api.authorize(ResourceServerEnvironment.request("Bearer \(token)"))
     }
 
+    /// Some servers send null instead of omitting a claim.
+    @Test func aNullClaimOfATokenIsAbsent() async throws {
+        let environment = try ResourceServerEnvironment()
+        let api = try environment.api(issuer: { TrustedIssuer($0, tokenType: .riskyAnyJWT) })
+        let token = try environment.token {
+            for name in ["nbf", "iat", "cnf", "nonce", "at_hash", "azp", "typ", "token_use", "events"] {
+                $0[name] = .null
+            }
+        } header: {
+            $0["typ"] = "JWT"
+        }
+        let request = ResourceServerEnvironment.request("Bearer \(token)")
+        #expect(try await !api.authorize(request).isDPoPBound)
+    }
+
     @Test(arguments: ["JWT", nil]) func riskyAnyJWTAcceptsTokensOfServersThatPredateRFC9068(_ type: String?)
         async throws
     {

@@ -66,7 +66,7 @@ struct AccessTokenVerification {
                 throw rules.missing(claim)
             }
         } else {
-            if claims["iat"] != nil { _ = try rules.requireIssuedAt(within: nil) }
+            if rules["iat"] != nil { _ = try rules.requireIssuedAt(within: nil) }
             try rejectIDToken(rules, audience)
         }
         // The names of this claim on servers that predate RFC 9068.
@@ -83,7 +83,7 @@ struct AccessTokenVerification {
         // Keycloak indicates the kind of a token in its `typ` claim, and some installations add the nonce to access tokens.
         let isMarked = ["bearer", "dpop"].contains(claims["typ"]?.string?.lowercased())
         for claim in ["nonce", "at_hash", "c_hash", "s_hash"]
-        where claims[claim] != nil && !(isMarked && claim == "nonce") {
+        where rules[claim] != nil && !(isMarked && claim == "nonce") {
             throw rules.rejection("it has a claim that only ID Tokens have (\(claim))")
         }
         if let client = claims["azp"]?.string {
@@ -98,7 +98,7 @@ struct AccessTokenVerification {
         guard ["access", "access_token"].contains(use) else {
             throw rules.rejection("it is a different kind of JWT (token_use)")
         }
-        guard claims["events"] == nil, claims["token_introspection"] == nil, ["bearer", "dpop"].contains(kind) else {
+        guard rules["events"] == nil, rules["token_introspection"] == nil, ["bearer", "dpop"].contains(kind) else {
             throw rules.rejection("it is a different kind of JWT")
         }
         guard claims["sub"]?.string?.isEmpty == false || claims["client_id"]?.string?.isEmpty == false else {

@@ -24,7 +24,8 @@ struct TokenBinding {
     /// - Throws: ``TokenFailure/invalid(_:)`` for an unsupported binding: ignoring it would downgrade the token to a
     ///   bearer token.
     init(_ claims: JSON) throws(TokenFailure) {
-        guard let confirmation = claims["cnf"] else {
+        // Some servers send null instead of omitting a claim.
+        guard let confirmation = claims["cnf"], confirmation != .null else {
             (self.key, self.certificate) = (nil, nil)
             return
         }
