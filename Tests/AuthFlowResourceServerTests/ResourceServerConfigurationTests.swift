@@ -2,6 +2,7 @@ import AuthFlowHTTP
 import AuthFlowJSON
 import AuthFlowResourceServerConfiguration
 import AuthFlowTesting
+import Foundation
 import Testing
 
 /// The "resource_server" section of a configuration file.
@@ -80,6 +81,37 @@ import Testing
         #expect(issuer.introspectsJWTs)
         #expect(issuer.trustsIssuerToCheckAudience)
         #expect(issuer.introspector?.registration.signedIntrospection != nil)
+    }
+
+    /// RFC 9701 section 5: a signed introspection response may also be encrypted.
+    @Test func theDecryptionKeyOfAnIssuerAlsoDecryptsItsIntrospectionResponses() throws {
+        let environment = try ResourceServerEnvironment()
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent("decryption-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        let pem = try #require(try DecryptionKey().pem)
+        _ = FileManager.default.createFile(
+            atPath: path,
+            contents: Data(pem.exposed.utf8),
+            attributes: [.posixPermissions: 0o600]
+        )
+        let api = try api(
+            [
+                "resource": .string(Self.resource),
+                "issuers": [
+                    [
+                        "issuer": .string(ResourceServerEnvironment.issuer), "decryption_key": .string(path),
+                        "introspection": [
+                            "client_id": "orders-api", "client_secret": ["env": "SECRET"],
+                            "signed_introspection": true,
+                        ],
+                    ]
+                ],
+            ],
+            environment,
+            environment: ["SECRET": "secret"]
+        )
+        let introspector = try #require(api.issuers.first?.introspector)
+        #expect(try introspector.registration.decryptionKeys?.keys().count == 1)
     }
 
     static let faults: [Case<JSON>] = [

@@ -111,7 +111,7 @@ struct IssuerSettings: Sendable {
             tenants: tenants,
             decryptionKeys: decryptionKeys,
             requiresEncryption: requiresEncryption,
-            introspector: try introspection?.client(at: server, certificate),
+            introspector: try introspection?.client(at: server, certificate, decryptionKeys),
             introspectsJWTs: try introspection?.introspectsJWTs ?? false,
             trustsIssuerToCheckAudience: try introspection?.trustsIssuer ?? false
         )
@@ -147,7 +147,8 @@ struct IntrospectionSettings: Sendable {
 
     func client(
         at server: AuthorizationServer,
-        _ certificate: NetworkSettings.ClientCertificate?
+        _ certificate: NetworkSettings.ClientCertificate?,
+        _ decryptionKeys: DecryptionKeySource?
     ) throws(ConfigurationError) -> OAuthClient {
         let authentication = try ClientAuthentication(
             configuration: object,
@@ -164,6 +165,8 @@ struct IntrospectionSettings: Sendable {
             var values = ClientRegistration.Values(clientID: id)
             values.authentication = authentication
             values.signedIntrospection = signed
+            // RFC 9701 section 5: a signed response may also be encrypted.
+            values.decryptionKeys = decryptionKeys
             values.certificate = certificate.map { .file(path: $0.file) }
             return try ClientRegistration(values)
         }
