@@ -360,6 +360,24 @@ import Testing
         }
     }
 
+    /// The history of the sign-ins was encrypted with the lost key, too.
+    @Test func aSignInSucceedsAfterALocalSignOutWithoutTheKeyOfTheStore() async throws {
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
+            let inner = MemoryTokenStore()
+            let first = EncryptedTokenStore(inner, key: .store(MemoryTokenStore()))
+            #expect(try await listTools(try environment.client(store: first)) == 200)
+            let keys = MemoryTokenStore()
+            // Creates another key.
+            try await EncryptedTokenStore(MemoryTokenStore(), key: .store(keys)).set([1], for: Self.recordKey("x"))
+            let second = EncryptedTokenStore(inner, key: .store(keys))
+            let client = try environment.client(store: second)
+            try await client.signOutLocally()
+            try await StoredRegistrations(store: second, for: environment.emulator.origin)
+                .remove(at: environment.emulator.origin)
+            #expect(try await listTools(client) == 200)
+        }
+    }
+
     /// The tokens of clients with different names are stored separately.
     @Test func aLocalSignOutOfADamagedRecordRemovesTheTokensOfItsOwnName() async throws {
         try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in

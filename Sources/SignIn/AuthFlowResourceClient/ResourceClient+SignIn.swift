@@ -144,7 +144,14 @@ extension ResourceClient {
     }
 
     private func history() async throws -> SignInHistory {
-        SignInHistory(try await store.bytes(for: signInLockKey), at: host.now())
+        let bytes: [UInt8]?
+        do {
+            bytes = try await store.bytes(for: signInLockKey)
+        } catch let error as AuthError where error.code == .credentialUnusable {
+            // No sign-out removes the history. One that cannot be decrypted is empty, like a damaged one.
+            bytes = nil
+        }
+        return SignInHistory(bytes, at: host.now())
     }
 
     private var limits: SignInHistory.Limits {
