@@ -67,7 +67,9 @@ import Testing
     }
 
     /// RFC 3986 section 6.2.3: an empty path is equivalent to "/". The response is not sent to the app's server.
-    @Test(arguments: [("https://app.example.com", ""), ("https://app.example.com", "/"), ("http://127.0.0.1:8400", "/")])
+    @Test(arguments: [
+        ("https://app.example.com", ""), ("https://app.example.com", "/"), ("http://127.0.0.1:8400", "/"),
+    ])
     func stopsAtARedirectURIWithAnEmptyPath(_ uri: String, _ path: String) async throws {
         let response = try await visit(redirectURI: uri) { _, _ in Self.redirect("\(uri)\(path)?code=1") }
         #expect(response == "\(uri)\(path)?code=1")
