@@ -244,6 +244,27 @@ import Testing
         }
     }
 
+    @Test(arguments: [["login"], ["curl", "--sign-in", "-d", #"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#]])
+    func aSignInToAResourceAcceptsAPastedURL(_ command: [String]) async throws {
+        try await EmulatorServer.run {
+            ProtectedResourceEmulator(origin: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration("{}") { _, folder in
+                let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent(
+                    "paste.py"
+                )
+                let tool = CommandHarness.folder.appendingPathComponent("authflow").path
+                let outcome = try await CommandHarness.run(
+                    ["python3", script.path, tool] + command + [emulator.resource],
+                    program: "/usr/bin/env",
+                    environment: ["HOME": folder, "SSH_CONNECTION": "192.0.2.7 5 192.0.2.1 22"]
+                )
+                #expect(outcome.status == 0, "\(outcome.output)")
+                #expect(emulator.requests.contains("POST /token"), "\(outcome.output)")
+            }
+        }
+    }
+
     @Test func doctorChecksLoginRequirementsWithoutLeakingSecrets() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

@@ -24,6 +24,12 @@ extension ResourceClient {
         return try await freshCredential()
     }
 
+    /// Like ``AuthClient/resume(with:)-(String)``, for a sign-in to the resource.
+    @discardableResult
+    public func resume(with url: String) -> Bool {
+        state.withLock { $0.clients }.contains { $0.resume(with: url) }
+    }
+
     /// The resource's challenge to a request without a token.
     func requestChallenge() async throws -> ResourceChallenge? {
         let request = TransportRequest(

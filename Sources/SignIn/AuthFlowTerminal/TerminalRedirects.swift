@@ -77,16 +77,27 @@ public final class TerminalRedirects: Sendable {
         for client: AuthClient,
         _ body: () async throws -> Return
     ) async throws -> Return {
+        try await accepting(by: { client.resume(with: $0) }, body)
+    }
+
+    /// Like ``accepting(for:_:)``, for another kind of client.
+    /// - Parameters:
+    ///   - resume: Passes a URL to the client, and returns whether the client was waiting for it.
+    ///   - body: The sign-in.
+    public func accepting<Return: Sendable>(
+        by resume: @escaping @Sendable (String) -> Bool,
+        _ body: () async throws -> Return
+    ) async throws -> Return {
         guard isEnabled else { return try await body() }
         return try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { await self.read(for: client) }
+            group.addTask { await self.read(resume) }
             defer { group.cancelAll() }
             return try await body()
         }
     }
 
     /// Reads from the terminal only while a redirect is expected, because other code may read it at other times.
-    private func read(for client: AuthClient) async {
+    private func read(_ resume: @escaping @Sendable (String) -> Bool) async {
         var reading: Task<Void, Never>?
         let (waitingStates, changes) = AsyncStream<Bool>.makeStream()
         state.withLock { state in
@@ -96,19 +107,19 @@ public final class TerminalRedirects: Sendable {
         for await isWaiting in waitingStates {
             reading?.cancel()
             await reading?.value
-            reading = isWaiting ? Task { await self.readLines(for: client) } : nil
+            reading = isWaiting ? Task { await self.readLines(resume) } : nil
         }
         reading?.cancel()
         await reading?.value
     }
 
-    private func readLines(for client: AuthClient) async {
+    private func readLines(_ resume: @escaping @Sendable (String) -> Bool) async {
         let isCancelled = Mutex(false)
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 // Reading from a terminal blocks until the user enters a line.
                 let isStarted = DetachedThread.run { [self] in
-                    readLines(isCancelled: { isCancelled.withLock { $0 } }, deliver: client.resume)
+                    readLines(isCancelled: { isCancelled.withLock { $0 } }, deliver: resume)
                     continuation.resume()
                 }
                 if !isStarted { continuation.resume() }

@@ -108,12 +108,14 @@ struct CurlCommand: AsyncParsableCommand {
     private enum Sender {
         /// The profile's client, for an API whose origin the profile lists.
         case api(AuthClient, TerminalRedirects, signsIn: Bool)
-        case resource(ResourceClient)
+        case resource(ResourceClient, TerminalRedirects)
 
         func send(_ request: TransportRequest) async throws -> TransportResponse {
             switch self {
-            case .resource(let client):
-                return try await client.send(request)
+            case .resource(let client, let redirects):
+                return try await redirects.accepting(by: { client.resume(with: $0) }) {
+                    try await client.send(request)
+                }
             case .api(let client, let redirects, let signsIn):
                 var response: TransportResponse?
                 do {
@@ -136,7 +138,7 @@ struct CurlCommand: AsyncParsableCommand {
 
         func providerError(in response: TransportResponse) async -> ProviderError? {
             switch self {
-            case .resource(let client):
+            case .resource(let client, _):
                 return await client.providerError(in: response)
             case .api(let client, _, _):
                 let token = try? await client.credential()?.tokens.accessToken
@@ -148,17 +150,20 @@ struct CurlCommand: AsyncParsableCommand {
     private func sender(_ choice: ResourceChoice, _ target: Endpoint) async throws -> Sender {
         var choice = choice
         if let at { choice.address = at }
+        let redirects = TerminalRedirects()
+        func resource(for client: AuthClient, of profile: Profile) throws -> ResourceClient {
+            try choice.client(for: client, of: profile, signsInOnDemand: signIn, observer: redirects.observer)
+        }
         guard let (file, profile) = try apiProfile(choice, target) else {
-            return .resource(try choice.client(signsInOnDemand: signIn))
+            return .resource(try choice.client(signsInOnDemand: signIn, observer: redirects.observer), redirects)
         }
         // The profile's client is created once, because obtaining its secret may require running a program.
-        let redirects = TerminalRedirects()
         let client = try file.choice.client(in: file.content, observer: redirects.observer)
         // A profile that selects an account has no tokens for resources.
         guard client.options.account == nil else { return .api(client, redirects, signsIn: signIn) }
         // The profile lists this resource.
         if file.content.profileNames(for: choice.address).contains(profile.name) {
-            return .resource(try choice.client(for: client, of: profile, signsInOnDemand: signIn))
+            return .resource(try resource(for: client, of: profile), redirects)
         }
         // The interpretation of such a path depends on the server: the path could identify any resource.
         guard !target.hasDotSegments else {
@@ -170,10 +175,10 @@ struct CurlCommand: AsyncParsableCommand {
         // A sign-in to a resource takes precedence, even if it has ended: a token with more access must not replace the resource's token.
         for address in try await Self.resources(of: client, at: target) {
             choice.address = address
-            let resource = try choice.client(for: client, of: profile, signsInOnDemand: signIn)
+            let resource = try resource(for: client, of: profile)
             guard try await resource.hasSignIn() else { continue }
             await resource.list()
-            return .resource(resource)
+            return .resource(resource, redirects)
         }
         SignInAdvice.choose(file.choice.arguments, signIn: [])
         return .api(client, redirects, signsIn: signIn)

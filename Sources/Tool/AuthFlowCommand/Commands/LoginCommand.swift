@@ -97,15 +97,17 @@ struct LoginCommand: AsyncParsableCommand {
             let client = try choice.client(
                 userAgent: userAgent,
                 launchEnvironment: launchEnvironment,
-                transport: recording,
-                observer: flowTrace.observer
-            )
+                transport: recording
+            ) { event in
+                redirects.observer(event)
+                flowTrace.observer(event)
+            }
             // Fail before the first request rather than after it.
             try client.methods.createUserAgents()
             if let trace { try beginTrace(trace) }
             defer { if let trace { write(flowTrace, to: trace) } }
             do {
-                try await client.signIn()
+                _ = try await redirects.accepting(by: { client.resume(with: $0) }) { try await client.signIn() }
             } catch let error as AuthError where error.code == .noUserAgent {
                 throw error.withAdvice(besides: ["--device"] + (noBrowser ? ["--no-browser"] : []))
             }

@@ -109,7 +109,12 @@ struct ResourceChoice: Hashable {
     }
 
     /// The resource client that uses a profile's client.
-    func client(for configured: AuthClient, of profile: Profile, signsInOnDemand: Bool) throws -> ResourceClient {
+    func client(
+        for configured: AuthClient,
+        of profile: Profile,
+        signsInOnDemand: Bool,
+        observer: @escaping @Sendable (FlowEvent) -> Void
+    ) throws -> ResourceClient {
         var named = choice
         named.profile = profile.name
         return try client(
@@ -117,7 +122,7 @@ struct ResourceChoice: Hashable {
             named.arguments,
             clientOptions(signsInOnDemand),
             try profile.transport(environment: ToolEnvironment.host.environment),
-            progress(.current(environment: ToolEnvironment.host.environment), true, { _ in })
+            progress(.current(environment: ToolEnvironment.host.environment), true, observer)
         )
     }
 
