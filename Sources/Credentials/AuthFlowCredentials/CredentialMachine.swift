@@ -160,7 +160,8 @@ extension CredentialMachine {
     /// The record may have been removed during a read in progress, so its result is not cached. Operations in progress continue.
     mutating func discardPendingReads() { removals += 1 }
 
-    /// Whether this credential belongs to an account: the account with the given name, or the current account.
+    /// Whether this credential is for the given account: the account that ``account`` names or, if it is nil, the current account (any account if
+    /// none is current).
     func manages(_ other: AccountID) -> Bool {
         guard let account else { return current.map { $0 == other } ?? true }
         return other.isNamed(account)

@@ -107,7 +107,8 @@ extension CredentialManager {
         try await using(key) { try await $0.tokens(for: resource, scopes: nil) }
     }
 
-    /// Starts a revocation or the removal of leftover records. ``drain(within:)`` waits for its completion.
+    /// Starts a background task: a revocation, the removal of leftover records, or a call of the application's hooks. ``drain(within:)`` waits for
+    /// its completion.
     package func beginCleanup(_ work: @escaping @Sendable () async -> Void) { _ = revocations.begin(work) }
 
     /// Causes the tokens obtained by a refresh in progress in any process to be revoked. Call it before ``remove(_:)``.

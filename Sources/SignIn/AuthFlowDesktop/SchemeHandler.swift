@@ -53,7 +53,8 @@ public struct SchemeHandler: Sendable {
     ///   - program: Its path. It is started as `PROGRAM handle-redirect URL`, without a shell.
     ///   - replacing: Whether to replace another program that has registered the scheme.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path or the scheme cannot be registered, or another
-    ///   program handles the scheme; `storage_failed` when the entry cannot be written; `user_agent_failed` when the desktop does not accept it.
+    ///   program handles the scheme; `storage_failed` when the entry cannot be written; `user_agent_failed` when its directory cannot be created,
+    ///   `xdg-mime` is missing or fails, or the desktop does not accept the entry; `unsupported` on systems other than Linux.
     public func install(program: String, replacing: Bool = false) throws {
         // RFC 8252 section 7.1. Characters with a special meaning in desktop entry files or launchers are also
         // rejected.

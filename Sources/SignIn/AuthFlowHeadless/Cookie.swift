@@ -68,7 +68,7 @@ extension Cookie {
         }
 
         if let domain {
-            // Section 5.3 step 5 requires rejecting public suffixes. Without the Public Suffix List, a domain other
+            // Section 5.3 step 5 lets a user agent reject cookies for public suffixes. Without the Public Suffix List, a domain other
             // than the host itself must contain a dot and be a parent domain of the host; an IP address has no parent.
             let covers = endpoint.host == domain || endpoint.host.hasSuffix(".\(domain)") && domain.contains(".")
             let isAddress = endpoint.host.hasPrefix("[") || endpoint.host.allSatisfy { $0.isNumber || $0 == "." }

@@ -225,7 +225,7 @@ public actor HeadlessBrowser {
 
     /// Resolves a reference in the page at `base`, or in its redirect (RFC 3986 section 5).
     package static func resolve(_ reference: String, against base: Endpoint) throws -> String {
-        // The URL Standard, "basic URL parser": leading and trailing spaces and control characters, tabs and line breaks are removed.
+        // The URL Standard, "basic URL parser": leading and trailing spaces and control characters are removed, as are tabs and line breaks anywhere.
         let removed: Set<Unicode.Scalar> = ["\t", "\r", "\n"]
         var scalars = reference.unicodeScalars.filter { !removed.contains($0) }.drop { $0 <= " " }
         while let last = scalars.last, last <= " " { scalars.removeLast() }

@@ -10,8 +10,8 @@ extension ResourceClient {
     /// Sends a request with a fresh access token. If the resource requires a token, obtains one and sends the request again. Redirects are
     /// not followed.
     /// - Parameter request: A request to the resource's URL or a URL below it, without an `Authorization` header field.
-    /// - Returns: The response, regardless of its status.
-    /// - Throws: The same errors as ``perform(_:_:_:)``.
+    /// - Returns: The response, regardless of its status, unless that is a redirect.
+    /// - Throws: The same errors as ``perform(_:_:_:)``; ``AuthError`` with `invalid_response` for a redirect.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
         guard request.head.headerFields[.authorization] == nil else {
             throw AuthError(.invalidConfiguration, "The request already has an Authorization header field.")
@@ -236,7 +236,8 @@ extension ResourceClient {
                     return true
                 }
             }
-            // MCP authorization, "Step-Up Authorization Flow": step-up is attempted "no more than a few times"; after that, the failure is remembered for an hour.
+            // MCP authorization, "Step-Up Authorization Flow": step-up is attempted "no more than a few times"; after that, the failure is
+            // remembered for an hour.
             guard attempt.round.scopes.map({ !$0.isSuperset(of: demanded) }) ?? true else {
                 state.withLock { state in
                     if state.rejectedScopeSets.count >= 64 { state.rejectedScopeSets = [:] }

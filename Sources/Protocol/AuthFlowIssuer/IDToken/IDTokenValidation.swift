@@ -240,7 +240,7 @@ package struct IDTokenValidation: Sendable {
         )
     }
 
-    /// Section 12.2, "Successful Refresh Response": the comparisons that detect another user's token. They follow only the checks of the header
+    /// Section 12.2, "Successful Refresh Response": the comparisons that detect another user's token. They run before all checks except those of the header
     /// and of "events", because after any other
     /// error, the new refresh token is stored for this user.
     private func requireSameUser(_ rules: JWTClaims, _ original: IDToken) throws(AuthError) {

@@ -65,7 +65,7 @@ public protocol ProviderAdapter: MetadataSource {
 
     /// The provider's non-standard error codes, mapped to the standard ones. Default: none.
     ///
-    /// The engine acts on a few errors: `invalid_grant` for a refresh token ends the session (RFC 6749 section 5.2), and the
+    /// The engine acts on several errors. Most importantly, `invalid_grant` for a refresh token ends the session (RFC 6749 section 5.2), and the
     /// device grant depends on `authorization_pending`, `slow_down`, `expired_token` and `access_denied` (RFC 8628 section
     /// 3.5). Error codes are always reported as the provider sent them.
     var standardErrorNames: [String: String] { get }

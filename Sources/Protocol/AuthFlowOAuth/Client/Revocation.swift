@@ -34,7 +34,8 @@ extension OAuthClient {
         do {
             return try await checks()
         } catch let error as AuthError
-            where !error.isTransient && !error.isKeySetFailure && error.code != .insufficientUserAuthentication
+            where !error.isTransient && !error.isKeySetFailure && !Self.localCodes.contains(error.code)
+            && error.code != .insufficientUserAuthentication
         {
             await revokeRejectedTokens(tokens)
             throw error

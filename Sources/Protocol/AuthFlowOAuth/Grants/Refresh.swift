@@ -295,7 +295,7 @@ extension OAuthClient {
     }
 
     /// The codes of local errors, which do not indicate that the tokens are invalid.
-    private static let localCodes: Set<AuthError.Code> = [
+    static let localCodes: Set<AuthError.Code> = [
         .storageFailed, .storeDamaged, .leaseBusy, .leaseLost, .outcomeUnknown, .keyUnavailable, .invalidConfiguration,
     ]
 

@@ -30,7 +30,7 @@ extension SessionServer {
         }.sorted { $0.signedInAt > $1.signedInAt }
     }
 
-    /// Ends sessions of a session's user in every process, and revokes their tokens.
+    /// Ends all or some of a user's sessions, in every process, and revokes their tokens.
     /// - Parameters:
     ///   - session: The session of the requesting user. Sessions of other users are not ended.
     ///   - names: The names of the sessions to end; nil for all sessions of the user, including this one ("sign out

@@ -201,7 +201,8 @@ struct ConfigurationChoice {
                 )
             }
         }
-        // Paths in a file in the working directory are relative to the file's own directory, even if it is opened through
+        // Paths in a file that is named by a relative path, such as ./authflow.json, are relative to the file's own directory, even if it is opened
+        // through
         // a symbolic link: the working directory could contain other programs with the same names.
         let isElsewhere = origin != .workingDirectory && path.hasPrefix("/")
         let place = isElsewhere ? path : ConfigurationTrust.resolved(path)
