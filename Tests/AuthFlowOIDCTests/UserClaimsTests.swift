@@ -82,6 +82,13 @@ import Testing
             email: "victim@example.com",
             isVerified: nil
         ),
+        Case(
+            testDescription: "null in the ID Token, as some servers send for absent claims",
+            idToken: ["email": .null, "email_verified": .null],
+            userInfo: ["email": "a@example.com", "email_verified": true],
+            email: "a@example.com",
+            isVerified: true
+        ),
     ])
     func emailVerifiedAppliesOnlyToTheEmailInTheSameClaims(_ test: Case) async throws {
         let identity = try await identity(idToken: test.idToken, userInfo: test.userInfo)

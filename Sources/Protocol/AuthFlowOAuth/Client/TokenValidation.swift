@@ -147,14 +147,14 @@ extension OAuthClient {
     /// requests them (OIDC Core section 5.4: `profile`, `email`, `address`, `phone`); nil without an ID Token.
     func identityFromIDToken(_ tokens: TokenSet) async throws -> Identity? {
         guard let idToken = tokens.verifiedIDToken else { return nil }
-        var claims = (idToken.claims.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }
+        var claims = Self.userClaims(idToken.claims)
         let metadata = try await metadata()
         let claimScopes: Set<String> = ["profile", "email", "address", "phone"]
         if registration.requestsUserInfoAtSignIn, metadata.userInfoEndpoint != nil,
             !claimScopes.isDisjoint(with: tokens.scopes),
             let response = try await userInfoClaims(tokens)
         {
-            var userInfo = (response.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }
+            var userInfo = Self.userClaims(response)
             for (address, flag) in Self.verifiedClaims {
                 if claims[address] == nil, userInfo[address] != nil {
                     claims[flag] = nil
@@ -190,6 +190,11 @@ extension OAuthClient {
                 because: error
             )
         }
+    }
+
+    /// The claims about the user. Some servers send null for absent claims, which must not hide the values from the other source.
+    private static func userClaims(_ claims: JSON) -> [String: JSON] {
+        (claims.object ?? [:]).filter { !protocolClaims.contains($0.key) && $0.value != .null }
     }
 
     /// The claims that contain an e-mail address or a phone number, and the claims that state whether it has been
