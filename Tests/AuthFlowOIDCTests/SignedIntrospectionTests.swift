@@ -3,6 +3,7 @@ import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
 import Foundation
+import HTTPTypes
 import Testing
 
 /// Signed introspection responses (RFC 9701).
@@ -135,6 +136,25 @@ import Testing
         let error = await #expect(throws: AuthError.self) { try await client.introspect() }
         #expect(error?.code == .providerRejected && error?.status == 201)
         #expect(error?.message.contains("did not report whether the token is active") == true, "\(error as Any)")
+    }
+
+    /// Some providers send every error with status 200.
+    @Test(arguments: [("server_error", AuthError.Code.temporarilyUnavailable), ("invalid_client", .providerRejected)])
+    func anErrorWithStatus200InsteadOfASignedIntrospectionResponseIsReported(_ name: String, _ code: AuthError.Code)
+        async throws
+    {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        environment.emulator.customResponse = { exchange in
+            guard exchange.request.path == "/introspect" else { return exchange.response }
+            return TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+                body: (try? JSON.object(["error": .string(name)]).serialized()) ?? []
+            )
+        }
+        let client = try environment.client(registration: Self.registration())
+        _ = try await client.signIn()
+        let error = await #expect(throws: AuthError.self) { try await client.introspect() }
+        #expect(error?.code == code && error?.providerError?.error == name, "\(error as Any)")
     }
 
     /// Some providers set the response's `aud` to the audience of the token.

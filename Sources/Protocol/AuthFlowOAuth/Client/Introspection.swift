@@ -60,6 +60,9 @@ extension OAuthClient {
             code: .invalidResponse
         )
         guard response.http.mediaType == SignedIntrospection.mediaType else {
+            // Errors are not signed, and some providers send every error with status 200.
+            let error = (try? adapter.responseParameters(response)).flatMap(response.http.providerError(in:))
+            guard error == nil else { throw unexpectedResponse(response) }
             throw profile.rejection("it is not signed")
         }
         guard let text = String(validating: response.http.body, as: UTF8.self) else {
