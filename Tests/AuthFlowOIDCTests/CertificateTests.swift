@@ -98,6 +98,25 @@ import Testing
         #expect(error?.code == .invalidResponse && error?.message.contains("a certificate other than") == true)
     }
 
+    /// The provider is available, and the tokens are not known to be invalid.
+    @Test func refreshedTokensThatCannotBeCheckedWithoutTheCertificateFileAreNotRejected() async throws {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        var values = try EmulatorEnvironment.registration()
+        values.scopes.append("offline_access")
+        let credential = try await environment.client(registration: values).signIn().credential
+        environment.emulator.fault = .tokenResponse(.member("access_token", Self.token(boundTo: "another")))
+        values.certificate = .file(path: "/nonexistent/authflow-certificate.pem")
+        let client = try environment.client(registration: values).client
+        guard case .unchecked(let updated, let error) = try await client.refresh(credential) else {
+            Issue.record("The refreshed tokens were accepted or rejected.")
+            return
+        }
+        #expect(error.code == .temporarilyUnavailable && error.status == 200)
+        #expect(error.message.contains("/nonexistent/authflow-certificate.pem"))
+        #expect(updated.tokens.refreshToken != credential.tokens.refreshToken)
+        #expect(updated.tokens.accessToken == credential.tokens.accessToken)
+    }
+
     /// A profile requires sender-constrained tokens, so a JWT without a binding in its claims is rejected.
     @Test func rejectsAnUnboundJWTAccessTokenIfABindingIsRequired() throws {
         let binding = CertificateBinding(certificate: Self.certificate)

@@ -241,7 +241,13 @@ extension OAuthClient {
         namesUser: Bool,
         _ store: (@Sendable (Credential) async -> Void)?
     ) async throws -> Credential {
-        var tokens = try requireUsable(response)
+        var tokens: TokenSet
+        do throws(AuthError) {
+            tokens = try requireUsable(response)
+        } catch {
+            // The file of the client's certificate could not be read.
+            throw Self.localCodes.contains(error.code) ? unverifiableError(error) : error
+        }
         // RFC 6749 section 6: "The authorization server MAY issue a new refresh token, in which case the client MUST
         // discard the old refresh token". Otherwise the old refresh token remains valid.
         tokens.refreshToken = tokens.refreshToken ?? credential.tokens.refreshToken
@@ -320,7 +326,7 @@ extension OAuthClient {
         }
     }
 
-    /// The error when the tokens could not be checked, for example because the key set or a key file could not be read:
+    /// The error when the tokens could not be checked, for example because the key set, a key file or the certificate could not be read:
     /// the refresh itself was not rejected, and a new sign-in would have the same result.
     private func unverifiableError(_ error: AuthError) -> AuthError {
         AuthError(
