@@ -112,7 +112,7 @@ package struct IDTokenValidation: Sendable {
         passed?("alg", "OpenID Connect Core section 3.1.3.7, item 7")
 
         // OIDC Back-Channel Logout 1.0 section 2.4: "events" distinguishes a logout token from an ID Token.
-        guard claims["events"] == nil else {
+        guard rules["events"] == nil else {
             throw rules.rejection("it is a security event, such as a logout token (events)")
         }
 
