@@ -394,6 +394,25 @@ import Testing
         #expect(sent?.form.values(for: "resource") == ["https://api.example.com/"] && sent?.form["scope"] == nil)
     }
 
+    /// An assertion with scopes determines what its access token is for.
+    @Test func anAssertionWithScopesNeedsNoneOfTheRegisteredResourcesAndAuthorizationDetails() async throws {
+        let environment = try Environment()
+        var values = ClientRegistration.Values(clientID: "robot")
+        values.resources = ["https://api.example.com/"]
+        values.authorizationDetails = [["type": "payment"]]
+        values.requiresExactAuthorizationDetails = true
+        let source = AssertionSource("none") { _ in throw CancellationError() }
+        let client = try environment.environment.client(
+            registration: values,
+            flows: [.jwtBearer],
+            assertions: source
+        ).client
+        let assertion = try Assertion(Secret(try environment.assertion()), scopes: ["reports"])
+        #expect(try await client.jwtBearer(assertion).resources == [])
+        let sent = environment.environment.emulator.receivedRequests.last { $0.path == "/token" }
+        #expect(sent?.form["resource"] == nil && sent?.form["authorization_details"] == nil)
+    }
+
     // MARK: Client authentication
 
     @Test(arguments: ["system:serviceaccount:robots:one", "spiffe://example.com/robot"])

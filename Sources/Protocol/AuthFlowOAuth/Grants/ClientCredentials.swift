@@ -31,6 +31,11 @@ extension OAuthClient {
         request.addResources(resources)
         try request.addAuthorizationDetails(of: registration, at: metadata)
         let response = try await sendTokenRequest(request, scopes: scopes, key: try await newDPoPKey(at: metadata))
-        return try machineToMachineCredential(response, resources: resources, metadata)
+        return try machineToMachineCredential(
+            response,
+            resources: resources,
+            details: registration.authorizationDetails,
+            metadata
+        )
     }
 }

@@ -31,12 +31,10 @@ extension OAuthClient {
         if assertion.scopes == nil || scopes != nil, !wanted.isEmpty {
             request.parameters["scope"] = wanted.joined(separator: " ")
         }
-        let isForResources = resources != nil
-        let resources = resources ?? registration.resources
-        if assertion.scopes == nil || isForResources { request.addResources(resources) }
-        if assertion.scopes == nil {
-            try request.addAuthorizationDetails(of: registration, at: metadata)
-        }
+        let resources = resources ?? (assertion.scopes == nil ? registration.resources : [])
+        request.addResources(resources)
+        let details = assertion.scopes == nil ? registration.authorizationDetails : nil
+        if details != nil { try request.addAuthorizationDetails(of: registration, at: metadata) }
         let key = try await newDPoPKey(at: metadata)
         // If this client uses a different key, its tokens must not silently be bound to the assertion's key.
         if let bound = assertion.key, bound.isExternal || key?.isExternal == true, bound.thumbprint != key?.thumbprint {
@@ -46,7 +44,7 @@ extension OAuthClient {
             )
         }
         let response = try await sendTokenRequest(request, scopes: wanted, key: assertion.key ?? key)
-        return try machineToMachineCredential(response, resources: resources, metadata)
+        return try machineToMachineCredential(response, resources: resources, details: details, metadata)
     }
 
     /// The scopes of a request that involves no user: the registration's, without `openid`.
@@ -64,9 +62,13 @@ extension OAuthClient {
     }
 
     /// A credential without an identity and without a refresh token.
+    /// - Parameters:
+    ///   - resources: The requested resources.
+    ///   - details: The requested authorization details; nil for none.
     func machineToMachineCredential(
         _ response: TokenResponse,
         resources: [String],
+        details: JSON?,
         _ metadata: ProviderMetadata
     ) throws -> Credential {
         var tokens = try requireUsable(response)
@@ -75,7 +77,7 @@ extension OAuthClient {
         // access token is based.
         tokens.refreshToken = nil
         tokens.idToken = nil
-        _ = try AuthorizationDetails.compare(registration.authorizationDetails, tokens, registration)
+        _ = try AuthorizationDetails.compare(details, tokens, registration)
         var credential = Credential(tokens: tokens, identity: nil, signedInAt: host.wholeSecond)
         credential.binding = ProviderBinding(metadata)
         credential.resources = resources
