@@ -83,6 +83,12 @@ import Testing
             isVerified: nil
         ),
         Case(
+            testDescription: "a string, which Apple and Amazon Cognito send",
+            userInfo: ["email": "a@example.com", "email_verified": "true"],
+            email: "a@example.com",
+            isVerified: true
+        ),
+        Case(
             testDescription: "null in the ID Token, as some servers send for absent claims",
             idToken: ["email": .null, "email_verified": .null],
             userInfo: ["email": "a@example.com", "email_verified": true],

@@ -17,7 +17,14 @@ public struct Identity: Sendable, Hashable {
     public var email: String? { claims["email"]?.string }
 
     /// `email_verified`: whether the provider has verified the address; nil when the claim is absent.
-    public var isEmailVerified: Bool? { claims["email_verified"]?.bool }
+    public var isEmailVerified: Bool? {
+        // Apple and Amazon Cognito send a string.
+        switch claims["email_verified"]?.string {
+        case "true": true
+        case "false": false
+        default: claims["email_verified"]?.bool
+        }
+    }
 
     /// `name`: the full name.
     public var name: String? { claims["name"]?.string }
