@@ -132,7 +132,8 @@ package final class KeySource: Sendable {
         let now = self.now()
         let (known, renewal) = try entries.withLock { entries -> ((JWKSet, Int)?, SharedTask<Void>?) in
             let entry = entries[endpoint.url] ?? Entry()
-            guard let keys = entry.keys else {
+            // If the clock was set back, the age of the keys is unknown.
+            guard let keys = entry.keys, now >= entry.fetchedAt else {
                 if entry.running == nil, let failure = entry.failure,
                     Self.isWaiting(now, entry.nextSearch, Self.failureInterval)
                 {
@@ -140,10 +141,9 @@ package final class KeySource: Sendable {
                 }
                 return (nil, begin(&entries, endpoint, fetch))
             }
-            // Setting the clock back must not keep keys fresh forever.
-            let isFresh = now < entry.freshUntil && now >= entry.fetchedAt
-            let isUsable = now < entry.fetchedAt + Self.maximumStaleAge && now >= entry.fetchedAt
-            guard !isFresh, now >= entry.nextRenewal || now < entry.fetchedAt else {
+            let isFresh = now < entry.freshUntil
+            let isUsable = now < entry.fetchedAt + Self.maximumStaleAge
+            guard !isFresh, !Self.isWaiting(now, entry.nextRenewal, Self.failureInterval) else {
                 if isFresh || isUsable { return ((keys, entry.generation), nil) }
                 // Keys that are too old must not be used, so this method either waits for new keys or throws.
                 if let running = entry.running { return (nil, running) }

@@ -39,4 +39,42 @@ import Testing
         time.withLock { $0 += 10 }
         #expect(try await verdict() == .verified)
     }
+
+    /// After a renewal, the clock is set back by an hour.
+    @Test func afterTheClockWasSetBackKeysAreRenewedWhenTheyExpireAndFailedFetchesAreNotRepeatedImmediately()
+        async throws
+    {
+        let keys = try EmulatorKeys()
+        let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
+        let isDown = Mutex(false)
+        let fetches = Mutex(0)
+        let source = KeySource(now: { time.withLock { $0 } })
+        let body = try keys.jwks().serialized()
+        let header: JSON = ["alg": "ES256", "kid": .string(keys.keyID(for: .es256))]
+        let token = try JWS(Secret(try keys.sign(["sub": "alice"], header: header, with: .es256)))
+        let place = Endpoint("https://id.example.com/jwks")
+        func verdict() async throws -> SignatureVerdict {
+            try await source.verdict(on: token, at: place) { _ in
+                fetches.withLock { $0 += 1 }
+                if isDown.withLock({ $0 }) { throw AuthError(.networkFailed, "The network is down.") }
+                return TransportResponse(head: HTTPResponse(status: .ok), body: body)
+            }
+        }
+        #expect(try await verdict() == .verified)
+        time.withLock { $0 += 700 }
+        #expect(try await verdict() == .verified)
+        #expect(fetches.withLock { $0 } == 2)
+
+        time.withLock { $0 -= 3600 }
+        isDown.withLock { $0 = true }
+        for _ in 0..<3 { await #expect(throws: AuthError.self) { _ = try await verdict() } }
+        #expect(fetches.withLock { $0 } == 3)
+
+        isDown.withLock { $0 = false }
+        time.withLock { $0 += 10 }
+        #expect(try await verdict() == .verified)
+        time.withLock { $0 += 700 }
+        #expect(try await verdict() == .verified)
+        #expect(fetches.withLock { $0 } == 5)
+    }
 }
