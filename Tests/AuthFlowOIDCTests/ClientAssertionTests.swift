@@ -167,6 +167,16 @@ import Testing
         }
     }
 
+    /// RFC 8414 section 2: an empty list must be omitted.
+    @Test func anEmptyListOfClientAssertionAlgorithmsIsTreatedAsAbsent() async throws {
+        let key = try #require(Self.keys[.es384])
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.client(key)]) { environment in
+            environment.emulator.fault = .metadata(.member("token_endpoint_auth_signing_alg_values_supported", []))
+            let values = try registration(.privateKeyJWT(SigningKeySource(key)))
+            _ = try await environment.client(registration: values).signIn()
+        }
+    }
+
     /// FAPI 2.0 section 5.3.3.1, note 1: clocks differ, and the server's Date header shows the difference.
     @Test(arguments: [-600.0, 600.0, -7200.0]) func correctsClockSkewInClientAssertionsWithTheServersTime(
         _ ahead: Double

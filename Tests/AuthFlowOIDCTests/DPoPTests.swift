@@ -248,6 +248,15 @@ import Testing
         }
     }
 
+    /// RFC 8414 section 2: an empty list must be omitted.
+    @Test func anEmptyListOfProofAlgorithmsIsTreatedAsAbsent() async throws {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .metadata(.member("dpop_signing_alg_values_supported", []))
+            let signIn = try await environment.client(registration: Self.settings()).signIn()
+            #expect(signIn.credential.tokens.tokenType == "DPoP")
+        }
+    }
+
     @Test func aStolenTokenIsUselessWithoutItsKey() async throws {
         try await EmulatorEnvironment.with(.inProcess) { environment in
             environment.emulator.dpop = .required

@@ -33,6 +33,15 @@ import Testing
         #expect(error?.message.contains("not an https URL") == true, "\(error as Any)")
     }
 
+    @Test func treatsEmptyListsAsAbsent() throws {
+        let metadata = try metadata([
+            "id_token_signing_alg_values_supported": [], "token_endpoint_auth_methods_supported": [],
+            "userinfo_signing_alg_values_supported": [],
+        ])
+        #expect(metadata.idTokenSigningAlgorithms == nil && metadata.tokenEndpointAuthMethods == nil)
+        #expect(metadata.advertisedAlgorithms("userinfo_signing_alg_values_supported").count > 1)
+    }
+
     @Test func treatsNullMembersAsAbsent() throws {
         let metadata = try metadata([
             "token_endpoint": .null, "scopes_supported": .null,

@@ -177,10 +177,11 @@ public struct ProviderMetadata: Sendable, Hashable {
         return flag
     }
 
+    /// RFC 8414 section 2: "Claims with zero elements MUST be omitted from the response", but some servers send an empty list.
     private static func strings(_ name: String, in json: JSON) throws(AuthError) -> [String]? {
         guard let value = json[name], value != .null else { return nil }
         guard let strings = value.strings else { throw unusable("\"\(name)\" is not an array of strings") }
-        return strings
+        return strings.isEmpty ? nil : strings
     }
 }
 
@@ -199,6 +200,12 @@ extension ProviderMetadata {
         }
         return endpoint
     }
+}
+
+extension ProviderMetadata {
+    /// The values in a list of the document; nil when the list is absent or empty.
+    /// - Parameter name: The name of the list.
+    package func advertised(_ name: String) -> [String]? { json[name]?.strings.flatMap { $0.isEmpty ? nil : $0 } }
 }
 
 extension ProviderMetadata {

@@ -16,7 +16,7 @@ extension OAuthClient {
     ) async throws -> String {
         let claims = try requestObjectClaims(parameters, metadata)
         let key = try await source.loadKey()
-        let advertised = metadata.json["request_object_signing_alg_values_supported"]?.strings
+        let advertised = metadata.advertised("request_object_signing_alg_values_supported")
         let algorithm = try key.algorithm(
             registration.requestObjectAlgorithm,
             allowed: registration.securityProfile?.algorithms,

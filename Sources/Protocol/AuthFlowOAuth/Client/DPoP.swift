@@ -12,7 +12,7 @@ extension OAuthClient {
     ///   hardware token that cannot be used.
     func newDPoPKey(at metadata: ProviderMetadata) async throws -> DPoPKey? {
         guard registration.usesDPoP else { return nil }
-        let advertised = metadata.json["dpop_signing_alg_values_supported"]?.strings
+        let advertised = metadata.advertised("dpop_signing_alg_values_supported")
         if let source = registration.dpopKey {
             let key = try await source.loadKey()
             let algorithm = try key.algorithm(

@@ -127,7 +127,7 @@ extension OAuthClient {
                     endpoint: request.endpoint,
                     time: server.time,
                     identifier: host.randomToken(),
-                    advertisedAlgorithms: metadata.json["token_endpoint_auth_signing_alg_values_supported"]?.strings,
+                    advertisedAlgorithms: metadata.advertised("token_endpoint_auth_signing_alg_values_supported"),
                     allowedAlgorithms: registration.securityProfile?.algorithms,
                     transport: server.transport,
                     host: host

@@ -90,7 +90,7 @@ extension ProviderMetadata {
     /// The asymmetric algorithms that the server advertises for a kind of token; all of them when it advertises none.
     /// - Parameter name: The member of the metadata.
     func advertisedAlgorithms(_ name: String) -> [SignatureAlgorithm] {
-        guard let advertised = json[name]?.strings else { return SignatureAlgorithm.asymmetric }
+        guard let advertised = advertised(name) else { return SignatureAlgorithm.asymmetric }
         return SignatureAlgorithm.asymmetric.filter { advertised.contains($0.rawValue) }
     }
 }

@@ -36,7 +36,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
         _ metadata: ProviderMetadata,
         _ host: HostServices
     ) throws -> String {
-        let offered = metadata.json["request_object_encryption_alg_values_supported"]?.strings
+        let offered = metadata.advertised("request_object_encryption_alg_values_supported")
         if let algorithm, offered?.contains(algorithm.rawValue) == false {
             throw AuthError(
                 .unsupported,
@@ -71,7 +71,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
     }
 
     private func contentEncryption(_ metadata: ProviderMetadata) throws(AuthError) -> ContentEncryption {
-        let offered = metadata.json["request_object_encryption_enc_values_supported"]?.strings
+        let offered = metadata.advertised("request_object_encryption_enc_values_supported")
         guard let content else {
             guard let offered else { return .a128CBCHS256 }
             if let best = ContentEncryption.allCases.first(where: { offered.contains($0.rawValue) }) { return best }
