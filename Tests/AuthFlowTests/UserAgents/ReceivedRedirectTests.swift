@@ -72,6 +72,17 @@ import Testing
         #expect((RedirectResponse.encoded(in: url, at: redirectURI, .query) == "code=1") == isAccepted)
     }
 
+    /// RFC 3986 section 6.2.2.1: browsers send a scheme in lower case.
+    @Test(arguments: [
+        ("com.Example.App:/cb", "com.example.app:/cb?code=1", true),
+        ("com.example.app:/cb", "COM.EXAMPLE.APP:/cb?code=1", true),
+        ("com.example.app:/cb", "com.example.app:/CB?code=1", false),
+        ("com.example.app:/cb", "com.example.apq:/cb?code=1", false),
+    ])
+    func theSchemeOfARedirectIsCaseInsensitive(_ redirectURI: String, _ url: String, _ isAccepted: Bool) {
+        #expect((RedirectResponse.encoded(in: url, at: redirectURI, .query) == "code=1") == isAccepted)
+    }
+
     static let redirects: [Redirect] = [
         Redirect(url: "com.example.app:/callback?code=1&state=the-right-state", mode: .query, isAccepted: true),
         Redirect(

@@ -112,7 +112,11 @@ package struct RedirectResponse: Sendable {
     package static func encoded(in url: String, at redirectURI: String, _ mode: ResponseMode) -> Substring? {
         // RFC 3986 section 2: a URI consists of printable ASCII. When Swift compares `Character`s, a combining mark can
         // hide a separator.
-        guard url.utf8.allSatisfy({ (0x21...0x7E).contains($0) }), url.utf8.starts(with: redirectURI.utf8)
+        // RFC 3986 section 6.2.2.1: a scheme is case-insensitive. Browsers send it in lower case, however it is registered.
+        let scheme = redirectURI.prefix { $0 != ":" }
+        guard url.utf8.allSatisfy({ (0x21...0x7E).contains($0) }),
+            url.prefix(scheme.count).lowercased() == scheme.lowercased(),
+            url.utf8.dropFirst(scheme.utf8.count).starts(with: redirectURI.utf8.dropFirst(scheme.utf8.count))
         else { return nil }
         var rest = url.utf8.dropFirst(redirectURI.utf8.count)
         // RFC 3986 section 6.2.3: an empty path is equivalent to "/", which browsers always send.
