@@ -1,6 +1,7 @@
 import AuthFlow
 import Expectations
 import HTTPTypes
+import Synchronization
 import Testing
 
 /// A clock whose sleeps return immediately.
@@ -32,6 +33,18 @@ struct ImmediateClock: Clock {
             try await withDeadline(.milliseconds(1), clock: timing.clock, orThrow: late) { try await Task.never() }
         }
         #expect(error?.code == .timedOut)
+    }
+
+    /// Each of these timers is earlier than the previous one, so it replaces the wake-up that they share.
+    @Test func aCancelledTimerDoesNotFireEvenIfItIsTheEarliest() async throws {
+        let calls = Mutex(0)
+        var cancellations: [@Sendable () -> Void] = []
+        for delay in [1000, 900, 800] {
+            cancellations.append(ContinuousClock().call({ calls.withLock { $0 += 1 } }, after: .milliseconds(delay)))
+        }
+        for cancel in cancellations { cancel() }
+        try await Task.sleep(for: .milliseconds(1300))
+        #expect(calls.withLock { $0 } == 0)
     }
 
     /// The operation's connections are closed by the time the error is thrown.

@@ -39,9 +39,11 @@ final class TimerScheduler: Sendable {
     func add(at time: ContinuousClock.Instant, _ fire: @escaping @Sendable () -> Void) -> UInt64 {
         state.withLock { state in
             state.lastNumber += 1
-            state.timers[state.lastNumber] = ScheduledTimer(time: time, fire: fire)
+            // A new wake-up has a number, too.
+            let number = state.lastNumber
+            state.timers[number] = ScheduledTimer(time: time, fire: fire)
             if state.nextWakeUp.map({ $0.wakesAt > time }) ?? true { sleep(until: time, &state) }
-            return state.lastNumber
+            return number
         }
     }
 
