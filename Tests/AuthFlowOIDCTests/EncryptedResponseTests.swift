@@ -91,9 +91,12 @@ import Testing
     }
 
     /// The node-oidc-provider library encrypts unsigned claims with this content type.
-    @Test func readsEncryptedUnsignedUserInfoWithTheContentTypeJSON() async throws {
+    @Test(arguments: ["json", "application/json"])
+    func readsEncryptedUnsignedUserInfoWithTheContentTypeJSON(_ type: String) async throws {
         let key = try #require(Self.keys[.ecdhES])
-        let registered = Self.client(key, .ecdhES, responses: [.userInfo]) { $0.header = { $0["cty"] = "json" } }
+        let registered = Self.client(key, .ecdhES, responses: [.userInfo]) {
+            $0.header = { $0["cty"] = .string(type) }
+        }
         let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
         let client = try environment.client(
             registration: try Self.registration([key]) { $0.encryptedResponses = [.userInfo] }

@@ -72,7 +72,10 @@ package struct JWE: Sendable {
     package func decrypted(with keys: [DecryptionKey], mayBeUnsigned: Bool = false) throws(AuthError) -> Secret {
         // RFC 7519 section 5.2: a nested JWT has cty "JWT"; some servers omit it. The node-oidc-provider library sends "json" with unsigned claims.
         if let type = header["cty"] {
-            guard let name = type.string?.lowercased(), name == "jwt" || mayBeUnsigned && name == "json" else {
+            // RFC 7515 section 4.1.10: "application/" is prepended to a value without a slash.
+            let name = type.string?.lowercased()
+            let subtype = name.map { $0.hasPrefix("application/") ? String($0.dropFirst("application/".count)) : $0 }
+            guard subtype == "jwt" || mayBeUnsigned && subtype == "json" else {
                 throw Self.rejection("its content is not a JWT (cty)")
             }
         }
