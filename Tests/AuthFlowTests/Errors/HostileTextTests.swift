@@ -301,6 +301,19 @@ import Testing
         .requireAvailable(from: "api", now: Date())
     }
 
+    /// Envoy sends the number of seconds until the reset, GitHub the time of the reset.
+    @Test(arguments: ["45", "1800000045"]) func readsTheDelayOrTheTimeOfTheNextReset(_ reset: String) throws {
+        var head = HTTPResponse(status: .tooManyRequests)
+        for (name, value) in ["X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset] {
+            head.headerFields[try #require(HTTPField.Name(name))] = value
+        }
+        let limited = TransportResponse(head: head)
+        let error = #expect(throws: AuthError.self) {
+            try limited.requireAvailable(from: "api", now: Date(timeIntervalSince1970: 1_800_000_000))
+        }
+        #expect(error?.retryAfter == .seconds(45))
+    }
+
     @Test(.timeLimit(.minutes(1)))
     func rejectsTextWithExcessiveCombiningMarksWhenParsing() throws {
         let marks = String(repeating: "\u{301}", count: 100_000) + String(repeating: "\u{323}", count: 100_000)

@@ -9,8 +9,8 @@ extension TransportResponse {
     ///
     /// Status 429 (RFC 6585 section 4) and 503 (RFC 9110 section 15.6.4) may specify the delay before a retry in
     /// `Retry-After`. Many providers report the number of remaining requests in `X-RateLimit-Remaining` and the time
-    /// of the next reset, in seconds since the Epoch, in `X-RateLimit-Reset` (or with the prefix `X-Rate-Limit-`). When no
-    /// requests remain, some providers respond with status 403.
+    /// of the next reset, in seconds since the Epoch, in `X-RateLimit-Reset` (or with the prefix `X-Rate-Limit-`). Envoy and some other
+    /// gateways send the number of seconds until the reset instead. When no requests remain, some providers respond with status 403.
     /// - Parameters:
     ///   - source: The server that responded, for the message.
     ///   - now: The current time.
@@ -28,8 +28,9 @@ extension TransportResponse {
             status == 503 || status >= 500 && error?.lacksErrorCode != false
             || error?.isServerError == true
         guard isLimited || isServerError else { return }
-        let resetTime = isExhausted ? rateLimit("Reset").flatMap { UInt32($0) } : nil
-        let untilReset = resetTime.map { Duration.seconds(max(0, TimeInterval($0) - now.timeIntervalSince1970)) }
+        let reset = isExhausted ? rateLimit("Reset").flatMap { UInt32($0) }.map { TimeInterval($0) } : nil
+        // As a time, a small number would be decades ago.
+        let untilReset = reset.map { Duration.seconds($0 < 1e9 ? $0 : max(0, $0 - now.timeIntervalSince1970)) }
         let wait = retryAfter ?? untilReset
         let advice =
             wait.flatMap { $0 <= .seconds(86_400) ? "Try again in \(Int($0.seconds.rounded(.up))) s." : nil }
