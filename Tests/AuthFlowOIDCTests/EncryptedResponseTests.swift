@@ -264,6 +264,21 @@ import Testing
         await expectError(.invalidConfiguration) { try await without.userInfo(tokens) }
     }
 
+    /// RFC 7009 section 2.1: the provider may revoke the whole grant, and with it the session that the user already has.
+    @Test func tokensThatCannotBeCheckedWithoutTheKeyFileAreNotRevoked() async throws {
+        let key = try #require(Self.keys[.ecdhES])
+        let environment = EmulatorEnvironment(
+            try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.client(key, .ecdhES)])
+        )
+        let client = try environment.client(
+            registration: try Self.registrationWithoutKeyFile(),
+            flows: [.authorizationCode]
+        )
+        await expectError(.invalidConfiguration) { try await client.signIn() }
+        #expect(environment.emulator.requests.contains("POST /token"))
+        #expect(!environment.emulator.requests.contains("POST /revoke"))
+    }
+
     /// The provider repeats a logout request that failed temporarily, but not one with an invalid token.
     @Test func aKeyFileThatCannotBeReadIsNotReportedAsAnInvalidLogoutToken() async throws {
         let key = try #require(Self.keys[.ecdhES])
