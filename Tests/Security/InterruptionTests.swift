@@ -62,6 +62,54 @@ import Testing
         }
     }
 
+    /// The profile's token requires an assertion from the sign-in of another profile, whose refresh token is rotated.
+    @Test func aSignalDuringTheRefreshOfAnAssertionsSignInWaitsForItsTokens() async throws {
+        try await withProvider(holding: "refresh_token") { work, provider, path in
+            let folder = URL(fileURLWithPath: path).deletingLastPathComponent().path
+            let configuration = """
+                {"default_profile": "api", "profiles": {
+                  "work": {
+                    "provider": "oidc", "issuer": "\(work.issuer)", "client_id": "authflow-demo",
+                    "scopes": ["openid", "offline_access"], "store": {"name": "file", "directory": "\(folder)/store"},
+                    "user_agent": {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(work.issuer)"]}
+                  },
+                  "api": {
+                    "provider": "oidc", "issuer": "\(work.issuer)", "client_id": "authflow-demo", "flow": "jwt_bearer",
+                    "scopes": ["chat.read"], "store": {"name": "file", "directory": "\(folder)/store"},
+                    "assertion": {"name": "profile", "profile": "work"}
+                  }
+                }}
+                """
+            try Data(configuration.utf8).write(to: URL(fileURLWithPath: path))
+            work.accessTokenLifetime = 0
+            let login = try await CommandHarness.run(
+                ["login", "--config", path, "--profile", "work"],
+                environment: Self.environment
+            )
+            #expect(login.status == 0, "\(login.standardError)")
+            work.accessTokenLifetime = 3600
+            let process = Mutex<Int32>(0)
+            async let interrupted = CommandHarness.run(
+                ["token", "--config", path],
+                environment: Self.environment,
+                started: { identifier in process.withLock { $0 = identifier } },
+                interruptWhen: { said in
+                    // The tool waits for the response of the other profile's provider.
+                    if said.hasSuffix("may end your session.\n") { provider.release() }
+                    return false
+                }
+            )
+            await provider.arrival()
+            kill(process.withLock { $0 }, SIGINT)
+            let outcome = try await interrupted
+            provider.release()
+            #expect(outcome.status == 130, "\(outcome.standardError)")
+            #expect(outcome.standardError.contains("any new token was stored"), "\(outcome.standardError)")
+            let next = try await CommandHarness.run(["token", "--config", path, "--profile", "work"])
+            #expect(next.status == 0, "\(next.standardError)")
+        }
+    }
+
     /// timeout(1) signals its child, and then the process group of both. When a terminal is closed, the process may
     /// also receive the signal twice: from the kernel and from the shell.
     @Test(arguments: [SIGINT, SIGTERM, SIGHUP]) func aSignalThatIsSentTwiceCountsOnce(_ signal: Int32) async throws {

@@ -13,6 +13,8 @@ extension AuthClient {
         public var account: String?
         /// The environment that the program runs in; default: detected.
         public var launchEnvironment: LaunchEnvironment?
+        /// Receives the client of another profile when it is created, because that profile provides this client's assertions.
+        package var onOtherClient: @Sendable (AuthClient) -> Void = { _ in }
 
         /// Creates overrides.
         public init(flows: [SignInFlow]? = nil, userAgent: String? = nil, account: String? = nil) {
@@ -63,7 +65,7 @@ extension AuthClient {
             clientKey: try configuration[ProfileKeys.clientKey],
             client: { name in
                 guard let other = profile.other(name) else { throw CancellationError() }
-                return try AuthClient(
+                let client = try AuthClient(
                     profile: other,
                     providers: providers,
                     userAgents: userAgents,
@@ -74,6 +76,8 @@ extension AuthClient {
                     host: host,
                     observer: observer
                 )
+                overrides.onOtherClient(client)
+                return client
             },
             profileNames: Array(profile.others.keys)
         )

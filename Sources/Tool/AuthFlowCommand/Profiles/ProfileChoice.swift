@@ -91,6 +91,8 @@ struct ProfileChoice: Hashable {
         )
         var overrides = AuthClient.Overrides(flows: flows, userAgent: userAgent, account: account)
         overrides.launchEnvironment = launchEnvironment
+        // That client also sends refresh tokens, whose responses must be stored before this program exits.
+        overrides.onOtherClient = { UnfinishedClients.add($0) }
         let client = try AuthClient(
             profile: profile,
             providers: Known.providers,
