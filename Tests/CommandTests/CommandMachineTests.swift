@@ -48,6 +48,17 @@ import Testing
         }
     }
 
+    /// The default token of this helper is the ID Token, which a client without a user never receives.
+    @Test func aHelperThatNeedsAnIDTokenDoesNotSuggestASignInToAMachineToMachineClient() async throws {
+        try await withRobot(["helpers": #"{"kubernetes": {}}"#]) { emulator, path, _ in
+            let outcome = try await CommandHarness.run(["credential", "kubernetes", "--config", path])
+            #expect(outcome.status == 1 && outcome.output.isEmpty)
+            #expect(outcome.standardError.contains(#"Set "token" to "access_token""#), "\(outcome.standardError)")
+            #expect(!outcome.standardError.contains("authflow login"), "\(outcome.standardError)")
+            #expect(emulator.requests.isEmpty)
+        }
+    }
+
     @Test(arguments: ["ES256", "ES384", "ES512", "PS256", "RS256", "EdDSA"])
     func printsAClientCredentialsTokenWithoutASignIn(_ algorithm: String) async throws {
         try await withRobot(algorithm: algorithm) { emulator, path, _ in

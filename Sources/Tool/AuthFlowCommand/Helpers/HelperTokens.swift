@@ -21,7 +21,14 @@ enum HelperTokens {
                 throw AuthError(.unsupported, "The token is bound to a key (DPoP), so other programs cannot use it.")
             }
             return (credential.tokens.accessToken, credential.tokens.expiresAt)
-        case .idToken: return try await idToken(of: client)
+        case .idToken:
+            guard !client.isWithoutUser else {
+                throw AuthError(
+                    .unsupported,
+                    "This profile does not sign in users, so it has no ID Token. Set \"token\" to \"access_token\" in the profile's \"helpers\"."
+                )
+            }
+            return try await idToken(of: client)
         }
     }
 
