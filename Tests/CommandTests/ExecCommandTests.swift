@@ -48,6 +48,19 @@ import Testing
         }
     }
 
+    /// File names and variables may contain any bytes except NUL.
+    @Test(arguments: ["", "--file F"])
+    func argumentsAndVariablesThatAreNotUTF8ReachTheProgramUnchanged(_ options: String) async throws {
+        try await signedIn { _, _, exec in
+            let script = #"""
+                X=$(printf '\350') "$TOOL" exec --config authflow.json \#(options) -- \
+                  sh -c 'printf "%s%s" "$0" "$X" | od -An -tx1' "$(printf '\351')"
+                """#
+            let outcome = try await exec([], script, ["TOOL": Self.program])
+            #expect(outcome.output == " e9 e8\n", "\(outcome.standardError)")
+        }
+    }
+
     /// A write beyond the capacity of the pipe would block, because no program reads from the pipe yet.
     @Test func aTokenOfMoreThan16KiBIsNotWrittenToADescriptor() async throws {
         try await EmulatorServer.run {

@@ -36,10 +36,29 @@ enum AttachedProcess {
         _ command: [String],
         _ environment: [String: String]
     ) -> ([UnsafeMutablePointer<CChar>?], [UnsafeMutablePointer<CChar>?]) {
-        unsafe (
-            command.map { unsafe strdup($0) } + [nil],
-            environment.map { unsafe strdup("\($0.key)=\($0.value)") } + [nil]
-        )
+        var arguments: [UnsafeMutablePointer<CChar>?] = []
+        var variables: [UnsafeMutablePointer<CChar>?] = []
+        // The program's arguments are the last arguments of this process.
+        let first = Int(CommandLine.argc) - command.count
+        for (index, text) in command.enumerated() { unsafe arguments.append(argument(text, at: first + index)) }
+        for (name, value) in environment { unsafe variables.append(variable(name, value)) }
+        return unsafe (arguments + [nil], variables + [nil])
+    }
+
+    /// An argument, as this process received it if it is unchanged: a `String` replaces bytes that are not UTF-8, which file names may contain.
+    private static func argument(_ text: String, at index: Int) -> UnsafeMutablePointer<CChar>? {
+        guard index >= 0, let received = unsafe CommandLine.unsafeArgv[index], unsafe String(cString: received) == text
+        else { return unsafe strdup(text) }
+        return unsafe strdup(received)
+    }
+
+    /// A variable, as this process received it if it is unchanged.
+    private static func variable(_ name: String, _ value: String) -> UnsafeMutablePointer<CChar>? {
+        guard let received = unsafe getenv(name), unsafe String(cString: received) == value
+        else { return unsafe strdup("\(name)=\(value)") }
+        let content = unsafe UnsafeMutableBufferPointer(start: received, count: strlen(received) + 1)
+        let entry = unsafe Array("\(name)=".utf8CString.dropLast()) + Array(content)
+        return unsafe strdup(entry)
     }
 }
 
