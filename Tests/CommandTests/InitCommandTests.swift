@@ -182,6 +182,22 @@ import Testing
         }
     }
 
+    /// A service may read the file with another account.
+    @Test(arguments: [0o644, 0o640, 0o600])
+    func addingAProfilePreservesThePermissionsOfTheFile(_ mode: Int) async throws {
+        try await newcomer { emulator, folder, tool in
+            let path = "\(folder)/mine.json"
+            try Data(CommandHarness.profile("https://a.example").utf8).write(to: URL(fileURLWithPath: path))
+            try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: path)
+            let written = try await tool([
+                "init", "--issuer", emulator.issuer, "--client-id", "b", "--output", path, "--profile", "new",
+            ])
+            #expect(written.status == 0, "\(written.standardError)")
+            let attributes = try FileManager.default.attributesOfItem(atPath: path)
+            #expect(attributes[.posixPermissions] as? Int == mode)
+        }
+    }
+
     @Test func registersAClientThroughDynamicRegistration() async throws {
         try await newcomer { emulator, folder, tool in
             let written = try await tool(["init", "--issuer", emulator.issuer, "--register", "--no-login"])
