@@ -211,6 +211,20 @@ import Testing
         }
     }
 
+    /// A server may reject a request for scopes that the client has not registered, as Keycloak does.
+    @Test func registersAClientWithTheScopesOfThePreset() async throws {
+        try await newcomer(at: "/realms/dev") { emulator, folder, tool in
+            let written = try await tool([
+                "init", "--preset", "keycloak", "--set", "url=\(emulator.origins[0])", "--set", "realm=dev", "--register",
+                "--no-login",
+            ])
+            #expect(written.status == 0, "\(written.standardError)")
+            let path = "\(folder)/.config/authflow/config.json.default.registration"
+            let response = try JSON(parsing: Array(try Data(contentsOf: URL(fileURLWithPath: path))))
+            #expect(response["scope"] == "openid profile email")
+        }
+    }
+
     /// The registration access token in the file is needed to change or remove the earlier registration.
     @Test func anEarlierRegistrationIsNotOverwritten() async throws {
         try await newcomer { emulator, folder, tool in

@@ -100,7 +100,9 @@ struct InitCommand: AsyncParsableCommand {
         }
         if let scopes = provider.scopes(metadata, asked: scopes) { members["scopes"] = .array(scopes.map(JSON.string)) }
         let redirect = redirectURI ?? provider.redirectURI
-        let client = try await client(provider, metadata, redirect, writer, members["scopes"]?.strings ?? ["openid"])
+        // A server may reject a request for scopes that the client has not registered.
+        let registered = members["scopes"]?.strings ?? provider.presetScopes ?? ["openid"]
+        let client = try await client(provider, metadata, redirect, writer, registered)
         members.merge(client) { $1 }
         try writer.write(.object(members), as: profile)
         Terminal.result(writer.path)

@@ -112,6 +112,9 @@ struct InitProvider {
     /// The redirect URI of the profile.
     var redirectURI: String { expanded["redirect_uri"]?.string ?? "http://127.0.0.1/callback" }
 
+    /// The scopes that the preset requests; nil for the default scopes.
+    var presetScopes: [String]? { expanded["scopes"]?.strings }
+
     /// The provider's authorization server.
     func server(_ members: [String: JSON]) throws -> AuthorizationServer {
         // The metadata can be requested without a registered client, so a placeholder client is sufficient.
