@@ -263,6 +263,15 @@ import Testing
         #expect(server.time == Self.now - TimeInterval(corrected))
     }
 
+    /// Many providers deliver their metadata and keys through a cache.
+    @Test(arguments: [("1800", 0), ("0", 1800), ("soon", 1800)])
+    func theAgeOfACachedResponseIsNotClockSkew(_ age: String, _ ahead: Int) {
+        var response = TransportResponse(head: HTTPResponse(status: .ok))
+        response.head.headerFields[.date] = HTTPDate.text(Self.now - 1800)
+        response.head.headerFields[.age] = age
+        #expect(response.clockOffset(at: Self.now) == TimeInterval(ahead))
+    }
+
     @Test func aStateIsAcceptedOnlyOnceEvenAfterThousandsOfOtherStates() {
         let states = UsedStates()
         for number in 0..<4096 { #expect(states.use(Secret("\(number)"))) }

@@ -195,7 +195,10 @@ public struct TransportResponse: Sendable {
     /// 6.6.1); nil when the response has no valid `Date`.
     /// - Parameter now: The time at which the response was received.
     package func clockOffset(at now: Date) -> TimeInterval? {
-        head.headerFields[.date].flatMap { HTTPDate.date($0, now: now) }.map(now.timeIntervalSince)
+        guard let date = head.headerFields[.date].flatMap({ HTTPDate.date($0, now: now) }) else { return nil }
+        // RFC 9111 section 5.1: a cache sends the original Date, and in Age the number of seconds since then.
+        let age = head.headerFields[.age].flatMap { UInt32($0) } ?? 0
+        return now.timeIntervalSince(date) - TimeInterval(age)
     }
 
     /// `Retry-After` (RFC 9110 section 10.2.3): the delay before a retry; nil when the response does not specify one.
