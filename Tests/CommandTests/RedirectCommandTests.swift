@@ -45,7 +45,8 @@ import Testing
                     }
                     let other = try await handle(redirect.replacing("authflow:", with: "other:"))
                     #expect(other.status == 1 && other.standardError.contains("waiting, but not for this redirect"))
-                    let taken = try await handle(redirect)
+                    // A pasted URL may be surrounded by spaces.
+                    let taken = try await handle(" \(redirect) ")
                     #expect(taken.status == 0, "\(taken.standardError)")
                 }
                 #expect(login.status == 0, "\(login.standardError)")

@@ -14,7 +14,8 @@ struct HandleRedirectCommand: AsyncParsableCommand {
     var url: String?
 
     func run() async throws {
-        let url = try url ?? Self.line()
+        // A pasted URL may be surrounded by spaces.
+        let url = try (url ?? Self.line()).trimmingWhitespace()
         let outcome = try RedirectHandoff().deliver(url)
         guard outcome != .taken else { return Notification.show("Return to the program that started the sign-in.") }
         let reason =
