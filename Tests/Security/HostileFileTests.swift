@@ -218,6 +218,20 @@ import Testing
         try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
     }
 
+    @Test func aRemovedFileInALinkedDirectoryCanBeUntrusted() async throws {
+        try await withHome { home in
+            let folder = "\(home)/project"
+            try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+            try FileManager.default.createSymbolicLink(atPath: "\(home)/link", withDestinationPath: folder)
+            try write(CommandHarness.profile("http://127.0.0.1:1"), to: "\(folder)/authflow.json")
+            #expect(try await run(["config", "trust", "\(home)/link/authflow.json"], in: home, home: home).status == 0)
+            try FileManager.default.removeItem(atPath: "\(folder)/authflow.json")
+            let outcome = try await run(["config", "untrust", "\(home)/link/authflow.json"], in: home, home: home)
+            #expect(outcome.standardError.contains("is no longer trusted"), "\(outcome.standardError)")
+            #expect(try await run(["config", "trust", "--list"], in: home, home: home).output.isEmpty)
+        }
+    }
+
     @Test func concurrentTrustChangesAreNotLost() async throws {
         try await withHome { home in
             let folders = (0..<6).map { "\(home)/\($0)" }

@@ -79,11 +79,16 @@ struct ConfigurationTrust {
         Base64URL.encode(SHA256.hash(data: content))
     }
 
-    /// The absolute path with all symbolic links resolved.
+    /// The absolute path with all symbolic links resolved. The file may have been removed.
     static func resolved(_ file: String) -> String {
-        guard let found = unsafe realpath(file, nil) else {
-            return URL(fileURLWithPath: file).standardizedFileURL.path
-        }
+        if let path = realPath(file) { return path }
+        let url = URL(fileURLWithPath: file).standardizedFileURL
+        let directory = realPath(ConfigurationFile.directory(of: file))
+        return directory.map { $0 == "/" ? "/\(url.lastPathComponent)" : "\($0)/\(url.lastPathComponent)" } ?? url.path
+    }
+
+    private static func realPath(_ path: String) -> String? {
+        guard let found = unsafe realpath(path, nil) else { return nil }
         defer { unsafe free(found) }
         return unsafe String(cString: found)
     }
