@@ -309,6 +309,10 @@ import Testing
             "a value that is not a host", ["--preset", "gitlab", "--set", "host=a/b", "--client-id", "a"], 2,
             "not a valid host"
         ),
+        (
+            "a scope with a quotation mark", ["--issuer", "ISSUER", "--client-id", "a", "--scope", "a\"b"], 2,
+            "--scope takes one scope"
+        ),
         ("two providers", ["--preset", "gitlab", "--issuer", "ISSUER"], 2, "--preset and --issuer"),
         ("another address", ["--issuer", "ISSUER/other", "--client-id", "a"], 7, "No metadata document"),
     ]) func rejectsInvalidOptionsWithoutWritingAFile(

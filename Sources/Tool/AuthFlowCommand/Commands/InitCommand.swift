@@ -66,8 +66,10 @@ struct InitCommand: AsyncParsableCommand {
                 "--client-id is empty. Specify the client ID, or use --register to register a client."
             )
         }
-        for scope in scopes where scope.isEmpty || scope.contains(" ") {
-            throw ValidationError("--scope takes one scope, and may be given more than once.")
+        for scope in scopes where !ClientRegistration.Values.isScopeToken(scope) {
+            throw ValidationError(
+                "--scope takes one scope (RFC 6749 section 3.3), and may be given more than once: \"\(DisplayText.sanitized(scope, limit: 60))\"."
+            )
         }
         if let redirectURI {
             do { _ = try RedirectURI(redirectURI) } catch { throw ValidationError("--redirect-uri: \(error)") }

@@ -148,9 +148,9 @@ struct ClientWithoutFile: Hashable {
         do throws(AuthError) { _ = try Endpoint(issuer: issuer) } catch {
             throw refuse("--issuer: \(error.message)")
         }
-        for scope in scopes where scope.isEmpty || scope.contains(" ") {
+        for scope in scopes where !ClientRegistration.Values.isScopeToken(scope) {
             throw refuse(
-                "--scope takes one scope, and may be given more than once: \"\(DisplayText.sanitized(scope, limit: 60))\"."
+                "--scope takes one scope (RFC 6749 section 3.3), and may be given more than once: \"\(DisplayText.sanitized(scope, limit: 60))\"."
             )
         }
     }
