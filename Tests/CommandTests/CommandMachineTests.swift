@@ -48,6 +48,15 @@ import Testing
         }
     }
 
+    @Test func doctorDoesNotRequirePKCEOfAMachineToMachineClient() async throws {
+        try await withRobot { emulator, path, _ in
+            emulator.fault = .metadata(.member("code_challenge_methods_supported", .array(["plain"])))
+            let outcome = try await CommandHarness.run(["doctor", "--config", path])
+            #expect(outcome.status == 0, "\(outcome.standardError)")
+            #expect(!outcome.output.contains("PKCE"), "\(outcome.output)")
+        }
+    }
+
     /// The default token of this helper is the ID Token, which a client without a user never receives.
     @Test func aHelperThatNeedsAnIDTokenDoesNotSuggestASignInToAMachineToMachineClient() async throws {
         try await withRobot(["helpers": #"{"kubernetes": {}}"#]) { emulator, path, _ in

@@ -209,29 +209,12 @@ struct DoctorCommand: AsyncParsableCommand {
         "the user will not be identified: add the \"openid\" scope, or set \"identity\" to another source"
 
     /// Reports contradictions between the profile and the provider's metadata.
-    private static func compare(
-        _ settings: ClientRegistration,
-        _ metadata: ProviderMetadata,
-        _ findings: inout Findings
-    ) {
+    private static func compare(_ client: AuthClient, _ metadata: ProviderMetadata, _ findings: inout Findings) {
+        let settings = client.registration
         if metadata.tokenEndpoint == nil { findings.bad("endpoints", "the provider has no token endpoint") }
-        if let methods = metadata.codeChallengeMethods, !methods.isEmpty, !methods.contains("S256") {
-            findings.bad("PKCE", "the provider does not support S256")
-        } else if settings.requiresAdvertisedPKCE, metadata.codeChallengeMethods?.contains("S256") != true {
-            findings.bad("PKCE", "the provider does not advertise S256, which \"announced_pkce\" requires")
-        }
+        // A client without a user sends no authorization request.
+        if !client.isWithoutUser { compareAuthorizationRequests(settings, metadata, &findings) }
         compareFeatures(settings, metadata, &findings)
-        if metadata.requiresPushedRequests, settings.pushedRequests == .never {
-            findings.bad(
-                "PAR",
-                "the provider accepts only pushed authorization requests (RFC 9126), but \"par\" is \"never\""
-            )
-        }
-        if metadata.requiresPushedRequests || settings.pushedRequests == .always,
-            metadata.pushedAuthorizationRequestEndpoint == nil
-        {
-            findings.bad("PAR", "the provider has no endpoint for pushed authorization requests (RFC 9126)")
-        }
         let method = settings.authentication.resolved(for: metadata.tokenEndpointAuthMethods).method.rawValue
         if let announced = metadata.tokenEndpointAuthMethods, !announced.contains(method) {
             let names = announced.map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
@@ -252,6 +235,29 @@ struct DoctorCommand: AsyncParsableCommand {
                 "scopes",
                 "some providers issue a refresh token for \"offline_access\" only with the parameter \"prompt\": \"consent\""
             )
+        }
+    }
+
+    private static func compareAuthorizationRequests(
+        _ settings: ClientRegistration,
+        _ metadata: ProviderMetadata,
+        _ findings: inout Findings
+    ) {
+        if let methods = metadata.codeChallengeMethods, !methods.isEmpty, !methods.contains("S256") {
+            findings.bad("PKCE", "the provider does not support S256")
+        } else if settings.requiresAdvertisedPKCE, metadata.codeChallengeMethods?.contains("S256") != true {
+            findings.bad("PKCE", "the provider does not advertise S256, which \"announced_pkce\" requires")
+        }
+        if metadata.requiresPushedRequests, settings.pushedRequests == .never {
+            findings.bad(
+                "PAR",
+                "the provider accepts only pushed authorization requests (RFC 9126), but \"par\" is \"never\""
+            )
+        }
+        if metadata.requiresPushedRequests || settings.pushedRequests == .always,
+            metadata.pushedAuthorizationRequestEndpoint == nil
+        {
+            findings.bad("PAR", "the provider has no endpoint for pushed authorization requests (RFC 9126)")
         }
     }
 
@@ -331,7 +337,7 @@ struct DoctorCommand: AsyncParsableCommand {
             if metadata.jwksURI != nil, !endpointProblems.contains(where: { $0.name == "keys" }) {
                 findings.good("keys", "the provider's signing keys were fetched")
             }
-            Self.compare(client.registration, metadata, &findings)
+            Self.compare(client, metadata, &findings)
             // The provider's RFC 8414 document may have members that its OpenID Connect document lacks.
             let supplemented = try await client.client.server.metadata(with: \.deviceAuthorizationEndpoint)
             Self.examineFlows(client, supplemented, &findings)
