@@ -417,6 +417,20 @@ import Testing
         }
     }
 
+    /// The second request comes from this site, and its mark cannot be found in a query that cannot be decoded.
+    @Test(arguments: ["x=%zz", "x=%FF"])
+    func aCrossSiteLoginLinkWithAQueryThatCannotBeDecodedPreservesTheSession(_ query: String) async throws {
+        try await WebEnvironment.run { web in
+            let (server, browser) = (try web.process(), WebBrowser())
+            try await browser.signIn(web, at: server)
+            let page = try await WebBrowser().send(.get, "/login?\(query)", to: server, Self.fromElsewhere)
+            #expect(String(decoding: page.body, as: UTF8.self).contains("url=/login?\(query)&amp;resume=1\""))
+            let response = try await browser.send(.get, "/login?\(query)&resume=1", to: server, Self.navigation)
+            #expect(response.head.headerFields[.location] == "/")
+            #expect(try await browser.session(at: server) != nil)
+        }
+    }
+
     /// A page on another site could otherwise start a sign-in in two steps. The second step would be a request from this
     /// site, which needs no confirmation.
     @Test(arguments: [

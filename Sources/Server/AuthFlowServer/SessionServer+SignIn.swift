@@ -19,12 +19,14 @@ extension SessionServer {
     /// `provider` specifies the provider.
     func beginSignIn(_ query: String, _ request: HTTPRequest) async -> TransportResponse {
         guard isNavigation(request) else { return ServerResponse.plain(.forbidden) }
-        let parameters = FormURLEncoding.decode(query) ?? FormParameters()
+        let decoded = FormURLEncoding.decode(query)
+        let parameters = decoded ?? FormParameters()
         func single(_ name: String) -> String? {
             let values = parameters.values(for: name)
             return values.count == 1 ? values[0] : nil
         }
-        let isCrossOrigin = isCrossOriginNavigation(request) || parameters[Self.resumption] != nil
+        // A query that cannot be decoded may contain the mark of a resumed navigation.
+        let isCrossOrigin = isCrossOriginNavigation(request) || decoded == nil || parameters[Self.resumption] != nil
         if let response = continuation(of: request) { return response }
         var signIn = SessionSignInOptions(
             provider: providers.count == 1 ? nil : single("provider"),
