@@ -132,6 +132,29 @@ import Glibc
         #expect(sessions.withLock { $0 } == (isReplaced ? 2 : 1))
     }
 
+    /// The Python SDK uses the ID "server-error" for the errors of its transport.
+    @Test(arguments: [400, 404], ["7", "null", #""server-error""#])
+    func theHostReceivesTheIDOfItsRequestForAnUnknownMethod(_ status: Int, _ id: String) async throws {
+        let server = SessionServer { message, _ in
+            guard message["method"]?.string == "tools/list" else { return nil }
+            let error = #"{"jsonrpc":"2.0","id":\#(id),"error":{"code":-32601,"message":"Method not found"}}"#
+            return TransportResponse(
+                head: HTTPResponse(status: HTTPResponse.Status(code: status)),
+                body: Array(error.utf8)
+            )
+        }
+        let (bridge, lines) = try Self.bridge(to: server)
+        var answers = lines.makeAsyncIterator()
+        bridge.receive(Self.initialize)
+        _ = await answers.next()
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#.utf8))
+        let answer = try JSON(parsing: try #require(await answers.next()))
+        #expect(answer["id"]?.integer == 7)
+        #expect(answer["error"]?["code"]?.integer == -32601)
+        await bridge.close(within: .seconds(60))
+        #expect(server.received.count { $0.hasPrefix("initialize ") } == 1)
+    }
+
     struct Rejection: CustomTestStringConvertible {
         let name: String
         var hasSessions = true

@@ -66,7 +66,10 @@ extension MCPBridge {
             let body = try await collect(response.body)
             let answer = MCPMessage(body)
             let isOwnAnswer = status == 400 && answer.map { $0.answeredIDs != [.null] && $0.answers(id) } ?? false
-            if !isOwnAnswer, let answer, answer.errorCode == -32601 { return answered(answer, message, id) }
+            if !isOwnAnswer, let answer, answer.errorCode == -32601 {
+                // Some servers use an ID of their own for errors.
+                return answered(answer.answers(id) ? answer : answer.replacingID(by: id) ?? answer, message, id)
+            }
             let isReplaced =
                 !isOwnAnswer && Self.isLostSession(status, body) ? await replaceSession(session.number) : false
             guard isReplaced else {
