@@ -973,6 +973,29 @@ import Glibc
         await bridge.close()
     }
 
+    /// A host that parses the line would reject it.
+    @Test func forwardsMessagesWithoutTheirByteOrderMark() async throws {
+        let line = #"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#
+        let reply = #"{"jsonrpc":"2.0","id":7,"result":{"tools":[]}}"#
+        let mark = "\u{FEFF}"
+        let heard = Mutex<[UInt8]>([])
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, body in
+            heard.withLock { $0 = body }
+            return Self.json(mark + reply)
+        }
+        let answers = AsyncStream<[UInt8]>.makeStream()
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport) {
+            answers.continuation.yield($0)
+        }
+        bridge.receive(Array((mark + line).utf8))
+        for await answer in answers.stream {
+            #expect(answer == Array(reply.utf8))
+            break
+        }
+        #expect(heard.withLock { $0 } == Array(line.utf8))
+        await bridge.close()
+    }
+
     /// Only a tool list of revision 2026-07-28 is changed, and only if a tool must be removed from it.
     @Test(arguments: [
         ("tools/call", true, #"{"x-mcp-header":"A"}"#), ("tools/list", false, #"{"x-mcp-header":"A"}"#),

@@ -156,7 +156,8 @@ extension MCPBridge {
 
     static func fault(of body: [UInt8]) -> String {
         do throws(JSONError) {
-            _ = try JSON(parsing: ReadableJSON.bytes(body), limits: MCPMessage.limits)
+            let text = ReadableJSON.bytes(MCPMessage.withoutByteOrderMark(body))
+            _ = try JSON(parsing: text, limits: MCPMessage.limits)
         } catch {
             return "The server's response cannot be read as JSON: \(error)."
         }

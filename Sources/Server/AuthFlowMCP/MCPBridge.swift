@@ -4,8 +4,9 @@ import Synchronization
 
 /// Connects an MCP host that uses the stdio transport to a remote MCP server that requires a sign-in.
 ///
-/// Bodies pass through unchanged, except that missing or reformatted response IDs are corrected and invalid tools are removed. The bridge handles
-/// only the header fields for tokens, sessions and the transport. The host chooses the revision (2025-03-26 or later).
+/// Bodies pass through unchanged, except that missing or reformatted response IDs are corrected, and invalid tools and byte order marks are
+/// removed. The bridge handles only the header fields for tokens, sessions and the transport. The host chooses the revision (2025-03-26 or
+/// later).
 ///
 /// ```swift
 /// let bridge = MCPBridge(client: client) { line in output.write(Data(line)) }

@@ -27,12 +27,20 @@ struct MCPMessage: Sendable {
     /// Parses a message.
     /// - Returns: nil when the bytes are not a JSON-RPC message.
     init?(_ bytes: [UInt8]) {
+        let bytes = Self.withoutByteOrderMark(bytes)
         // The bytes pass through unchanged, unless an ID is replaced or a tool is removed: the message is then serialized from the parsed JSON.
         guard
             let json = (try? JSON(parsing: bytes, limits: Self.limits))
                 ?? (try? JSON(parsing: ReadableJSON.bytes(bytes), limits: Self.limits))
         else { return nil }
         self.init(json, bytes)
+    }
+
+    /// RFC 8259 section 8.1: a parser "MAY ignore the presence of a byte order mark rather than treating it as an error", but no message
+    /// may begin with one.
+    static func withoutByteOrderMark(_ bytes: [UInt8]) -> [UInt8] {
+        let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
+        return bytes.starts(with: mark) ? Array(bytes.dropFirst(mark.count)) : bytes
     }
 
     /// Creates a message from JSON.
