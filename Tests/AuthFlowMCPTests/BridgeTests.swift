@@ -533,6 +533,22 @@ import Glibc
         }
     }
 
+    @Test func a401ForANotificationInALostSessionRestartsTheSessionWithoutANewSignIn() async throws {
+        let settings = Self.settings { $0.rejectsUnknownSessions = true }
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+            let client = try environment.client()
+            let bridge = MCPBridge(client: client, transport: environment.transport) { line.yield($0) }
+            let parameters = #"{"protocolVersion":"2025-11-25","capabilities":{}}"#
+            bridge.receive(Array(#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":\#(parameters)}"#.utf8))
+            for await _ in lines { break }
+            environment.emulator.endSessions()
+            bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#.utf8))
+            await bridge.close(within: .seconds(60))
+            #expect(environment.emulator.authorizations.count == 1)
+        }
+    }
+
     @Test(.timeLimit(.minutes(1)), arguments: [HTTPResponse.Status.unauthorized, .forbidden])
     func aRejectedListeningStreamIsOpenedAgainAfterANewSignIn(_ rejection: HTTPResponse.Status) async throws {
         try await ResourceEnvironment.with(.inProcess, Self.settings { $0.refreshes = false }) { environment in

@@ -36,13 +36,21 @@ extension MCPBridge {
             if message.method == "notifications/initialized" { state.session.initialized = message }
             return state.session
         }
-        let response = try await endpoint.send(
-            .post,
-            fields(of: message, session),
-            body: message.bytes,
-            timeout: timeout,
-            pool: pool
-        )
+        var replace: (@Sendable () async -> Bool)?
+        if session.id != nil { replace = { await self.replaceSession(session.number) } }
+        let response: ResponseStream
+        do {
+            response = try await endpoint.send(
+                .post,
+                fields(of: message, session),
+                body: message.bytes,
+                timeout: timeout,
+                pool: pool,
+                replaceSession: replace
+            )
+        } catch is MCPEndpoint.SessionReplaced {
+            return try await sendInReplacement(of: session, message, timeout: timeout, pool: pool)
+        }
         listenAfterRejection()
         let status = response.head.status.code
         guard [400, 404].contains(status), session.id != nil else { return response }
@@ -60,6 +68,16 @@ extension MCPBridge {
             guard !isAnswer, Self.isLostSession(status, bytes) else { return whole }
         }
         guard await replaceSession(session.number) else { return whole }
+        return try await sendInReplacement(of: session, message, timeout: timeout, pool: pool)
+    }
+
+    /// Sends a message in the session that has replaced a lost session.
+    private func sendInReplacement(
+        of session: MCPSession,
+        _ message: MCPMessage,
+        timeout: Duration?,
+        pool: ConnectionPool
+    ) async throws -> ResponseStream {
         let replacement = state.withLock { $0.session }
         if message.method == "notifications/initialized" {
             // A session that was begun after the host's notification has already received it, and a session that the host itself has started
