@@ -33,6 +33,21 @@ import Testing
         }
     }
 
+    @Test(arguments: [("pt-PT", "pt-PT"), ("PT-br", "pt-BR"), ("pt-AO", "pt-BR"), ("fr, pt-PT;q=0.5", "pt-PT")])
+    func aPageUsesTheBrowsersPreferredRegion(_ languages: String, _ expected: String) async throws {
+        try await WebEnvironment.run { web in
+            let server = try web.process { options in
+                options.pages.texts = ["en", "pt-BR", "pt-PT"].map { language in
+                    var texts = PageTexts.english
+                    texts.language = language
+                    return texts
+                }
+            }
+            let (_, page) = try await stale(server, languages)
+            #expect(page.contains("<html lang=\"\(expected)\">"))
+        }
+    }
+
     @Test func aPageHasTheApplicationNameLinksAndSecurityHeaders() async throws {
         try await WebEnvironment.run { web in
             let server = try web.process(options: { $0.pages.applicationName = "Orders <&>" })

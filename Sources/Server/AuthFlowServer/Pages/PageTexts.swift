@@ -137,18 +137,16 @@ public struct PageTexts: Sendable {
         let ranges = field.lowercased().split(separator: ",").enumerated().map { place, range in
             let parts = range.split(separator: ";").map { $0.trimmingSpaces() }
             let weight = parts.dropFirst().first { $0.hasPrefix("q=") }.flatMap { Double($0.dropFirst(2)) } ?? 1
-            return (
-                language: parts.first?.split(separator: "-").first.map { String($0) } ?? "", weight: weight,
-                place: place
-            )
+            return (tag: parts.first ?? "", weight: weight, place: place)
         }
-        let wanted = ranges.filter { $0.weight > 0 }.sorted { ($1.weight, $0.place) < ($0.weight, $1.place) }
+        let wanted = ranges.filter { $0.weight > 0 && !$0.tag.isEmpty }
+            .sorted { ($1.weight, $0.place) < ($0.weight, $1.place) }
+        let tags = texts.map { $0.language.lowercased() }
+        func language(_ tag: String) -> Substring { tag.prefix { $0 != "-" } }
         for range in wanted {
-            if let found = texts.first(where: {
-                $0.language.lowercased().split(separator: "-").first.map { String($0) } == range.language
-            }) {
-                return found
-            }
+            // A language can have texts for several regions or scripts, such as pt-BR and pt-PT.
+            let index = tags.firstIndex(of: range.tag) ?? tags.firstIndex { language($0) == language(range.tag) }
+            if let index { return texts[index] }
         }
         return texts.first ?? .english
     }
