@@ -146,6 +146,33 @@ import Testing
         }
     }
 
+    @Test func frontChannelLogoutByATenantSucceedsDuringAnOutageOfAnotherProvider() async throws {
+        try await WebEnvironment.run { web in
+            let issuer = web.environment.emulator.issuer
+            let rule = try TokenIssuerTemplate("\(issuer)/{tenant}", claim: "tid", tenants: ["first"])
+            func provider(_ name: String, _ server: AuthorizationServer) throws -> SessionProvider {
+                var values = ClientRegistration.Values(clientID: WebEnvironment.client.id)
+                values.authentication = .clientSecretBasic(Secret(WebEnvironment.client.secret ?? ""))
+                values.redirectURIs = [try RedirectURI("\(WebEnvironment.origin)/callback/\(name)")]
+                let client = OAuthClient(server: server, registration: try ClientRegistration(values))
+                return SessionProvider(name, client: client)
+            }
+            let dead = AuthorizationServer(issuer: "https://dead.example.com", transport: DeadTransport())
+            let own = web.environment.server(OIDCProvider(issuer: issuer, tokenIssuer: rule))
+            var options = SessionServerOptions(origin: WebEnvironment.origin)
+            options.frontChannelLogoutPath = Self.frontChannel
+            let server = try SessionServer(
+                providers: [try provider("dead", dead), try provider("own", own)],
+                store: MemoryTokenStore(),
+                options: options
+            )
+            for (tenant, status) in [("first", 200), ("second", 503)] {
+                let target = "\(Self.frontChannel)?\(query("\(issuer)/\(tenant)", "session"))"
+                #expect(try await WebBrowser().send(.get, target, to: server).status == status, "\(tenant)")
+            }
+        }
+    }
+
     /// If the provider's clock is ahead, a sign-in appears to be later than a logout that followed it.
     @Test func frontChannelLogoutEndsASignInInProgressDespiteClockSkew() async throws {
         try await WebEnvironment.run { web in

@@ -40,10 +40,17 @@ extension SessionServer {
         let named = providers.filter { $0.client.server.issuer.isIdentical(to: issuer) }
         guard named.isEmpty else { return named }
         var ofTenant: [ProviderSessions] = []
+        var failure: (any Error)?
         for provider in providers {
-            let metadata = try await provider.client.server.metadata()
-            if metadata.tokenIssuer?.covers(issuer) == true { ofTenant.append(provider) }
+            do {
+                let metadata = try await provider.client.server.metadata()
+                if metadata.tokenIssuer?.covers(issuer) == true { ofTenant.append(provider) }
+            } catch {
+                failure = error
+            }
         }
+        // The outage of a provider does not prevent the logout at another.
+        if ofTenant.isEmpty, let failure { throw failure }
         return ofTenant
     }
 }
