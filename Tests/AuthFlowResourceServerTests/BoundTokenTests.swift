@@ -25,6 +25,17 @@ import Testing
         #expect(authorization.responseFields.isEmpty)
     }
 
+    /// Some clients send null instead of omitting a claim.
+    @Test func aNullClaimOfADPoPProofIsAbsent() async throws {
+        let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
+        let token = try bound(environment, key)
+        let proof = try key.proof(of: token, at: environment.now) { claims in
+            for name in ["exp", "nbf", "nonce"] { claims[name] = .null }
+        }
+        let request = ResourceServerEnvironment.request("DPoP \(token)", proof: proof)
+        #expect(try await environment.api().authorize(request).isDPoPBound)
+    }
+
     static let refusedClaims: [Case<Change>] = [
         Case("another method") { $0["htm"] = "POST" },
         Case("the method in lowercase") { $0["htm"] = "get" },

@@ -91,7 +91,9 @@ struct ProofVerification {
         for (claim, isAcceptable) in [
             ("exp", { now.timeIntervalSince1970 < $0 + window }), ("nbf", { $0 - window <= now.timeIntervalSince1970 }),
         ] as [(String, (Double) -> Bool)] {
-            guard claims[claim].map({ $0.number.map(isAcceptable) ?? false }) ?? true else {
+            // As in an access token, a null claim is absent.
+            guard let value = claims[claim], value != .null else { continue }
+            guard value.number.map(isAcceptable) ?? false else {
                 throw .invalidProof("it has expired or is not valid yet (\(claim))")
             }
         }
