@@ -410,6 +410,18 @@ import Testing
         #expect(try await refusal(environment.api(), request, clientCertificate: [1, 2]).error == "invalid_token")
     }
 
+    /// A binding without a method is rejected, because ignoring it would downgrade the token to a bearer token.
+    @Test func aNullMethodOfATokensBindingIsAbsent() async throws {
+        let environment = try ResourceServerEnvironment()
+        let thumbprint = Base64URL.encode(SHA256.hash(data: Self.certificate))
+        for (method, isAccepted) in [(JSON.string(thumbprint), true), (JSON.null, false)] {
+            let token = try environment.token { $0["cnf"] = ["x5t#S256": method, "jkt": .null] }
+            let request = ResourceServerEnvironment.request("Bearer \(token)")
+            let authorization = try? await environment.api().authorize(request, clientCertificate: Self.certificate)
+            #expect((authorization?.isCertificateBound ?? false) == isAccepted)
+        }
+    }
+
     /// A value that is not in the field's encoding, although it contains the client's certificate.
     struct UnreadableField: Sendable, CustomTestStringConvertible {
         let testDescription: String

@@ -48,7 +48,8 @@ struct IntrospectedToken {
         if let kind = members["typ"]?.string?.lowercased(), ["refresh", "offline", "id", "logout"].contains(kind) {
             throw .invalid("it is not an access token (typ)")
         }
-        guard members["token_type"]?.string?.lowercased() != "dpop" || members["cnf"]?["jkt"] != nil || isVerified
+        guard
+            members["token_type"]?.string?.lowercased() != "dpop" || members["cnf"]?["jkt"]?.string != nil || isVerified
         else {
             throw .invalid("the introspection response has no key binding (cnf.jkt)")
         }

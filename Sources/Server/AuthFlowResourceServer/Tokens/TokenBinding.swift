@@ -24,14 +24,14 @@ struct TokenBinding {
     /// - Throws: ``TokenFailure/invalid(_:)`` for an unsupported binding: ignoring it would downgrade the token to a
     ///   bearer token.
     init(_ claims: JSON) throws(TokenFailure) {
-        // Some servers send null instead of omitting a claim.
+        // Some servers send null instead of omitting a claim or a member.
         guard let confirmation = claims["cnf"], confirmation != .null else {
             (self.key, self.certificate) = (nil, nil)
             return
         }
         let key = confirmation["jkt"]?.string
         let certificate = confirmation["x5t#S256"]?.string
-        let count = confirmation.object?.count ?? 0
+        let count = (confirmation.object ?? [:]).count { $0.value != .null }
         guard count > 0, count == (key == nil ? 0 : 1) + (certificate == nil ? 0 : 1) else {
             throw .invalid("its confirmation method (cnf) is not supported")
         }
