@@ -83,6 +83,29 @@ import Testing
         #expect(issuer.introspector?.registration.signedIntrospection != nil)
     }
 
+    /// A client's leeway is at most 300 seconds.
+    @Test(arguments: [(5, 5), (600, 300)])
+    func theClockLeewayAlsoAppliesToSignedIntrospectionResponses(_ leeway: Int64, _ expected: Int64) throws {
+        let api = try api(
+            [
+                "resource": .string(Self.resource), "clock_leeway": .integer(leeway),
+                "issuers": [
+                    [
+                        "issuer": .string(ResourceServerEnvironment.issuer),
+                        "introspection": [
+                            "client_id": "orders-api", "client_secret": ["env": "SECRET"],
+                            "signed_introspection": true,
+                        ],
+                    ]
+                ],
+            ],
+            try ResourceServerEnvironment(),
+            environment: ["SECRET": "secret"]
+        )
+        let introspector = try #require(api.issuers.first?.introspector)
+        #expect(introspector.registration.clockLeeway == .seconds(expected))
+    }
+
     /// RFC 9701 section 5: a signed introspection response may also be encrypted.
     @Test func theDecryptionKeyOfAnIssuerAlsoDecryptsItsIntrospectionResponses() throws {
         let environment = try ResourceServerEnvironment()

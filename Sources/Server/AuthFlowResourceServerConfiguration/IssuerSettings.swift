@@ -84,10 +84,12 @@ struct IssuerSettings: Sendable {
     /// - Parameters:
     ///   - transport: Sends the requests to the issuer.
     ///   - certificate: The certificate that the transport presents; nil for none.
+    ///   - clockLeeway: The allowed clock skew.
     ///   - host: The clock and random number generator.
     func issuer(
         _ transport: any HTTPTransport,
         _ certificate: NetworkSettings.ClientCertificate?,
+        _ clockLeeway: Duration,
         _ host: HostServices
     ) throws(ConfigurationError) -> TrustedIssuer {
         guard let object else {
@@ -111,7 +113,7 @@ struct IssuerSettings: Sendable {
             tenants: tenants,
             decryptionKeys: decryptionKeys,
             requiresEncryption: requiresEncryption,
-            introspector: try introspection?.client(at: server, certificate, decryptionKeys),
+            introspector: try introspection?.client(at: server, certificate, decryptionKeys, clockLeeway),
             introspectsJWTs: try introspection?.introspectsJWTs ?? false,
             trustsIssuerToCheckAudience: try introspection?.trustsIssuer ?? false
         )
@@ -148,7 +150,8 @@ struct IntrospectionSettings: Sendable {
     func client(
         at server: AuthorizationServer,
         _ certificate: NetworkSettings.ClientCertificate?,
-        _ decryptionKeys: DecryptionKeySource?
+        _ decryptionKeys: DecryptionKeySource?,
+        _ clockLeeway: Duration
     ) throws(ConfigurationError) -> OAuthClient {
         let authentication = try ClientAuthentication(
             configuration: object,
@@ -167,6 +170,8 @@ struct IntrospectionSettings: Sendable {
             values.signedIntrospection = signed
             // RFC 9701 section 5: a signed response may also be encrypted.
             values.decryptionKeys = decryptionKeys
+            // Signed responses contain times. A client allows a skew of at most five minutes.
+            values.clockLeeway = min(clockLeeway, .seconds(300))
             values.certificate = certificate.map { .file(path: $0.file) }
             return try ClientRegistration(values)
         }

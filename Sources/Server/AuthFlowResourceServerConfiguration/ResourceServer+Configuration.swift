@@ -33,7 +33,7 @@ extension ResourceServer {
         var issuers: [TrustedIssuer] = []
         let certificate = try object[NetworkSettings.Keys.clientCertificate]
         for settings in try object[ResourceServerKeys.issuers] {
-            issuers.append(try settings.issuer(network, certificate, host))
+            issuers.append(try settings.issuer(network, certificate, rules.clockLeeway, host))
         }
         do throws(AuthError) {
             try self.init(resource, issuers: issuers, rules: rules, host: host, observer: observer)
