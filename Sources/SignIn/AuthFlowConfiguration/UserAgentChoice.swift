@@ -74,7 +74,13 @@ struct UserAgentChoice: Sendable {
                 "The user agent \"\(name)\" needs \(needed). Set the options in a profile, under \"user_agent\"."
             )
         }
-        return Choice(name: name, factory: factory, options: ConfigurationObject(empty: configuration))
+        // The options of `auto` are those of every agent that it may choose.
+        let automatic = choices.first { $0.name == auto }
+        return Choice(
+            name: name,
+            factory: factory,
+            options: automatic?.options ?? ConfigurationObject(empty: configuration)
+        )
     }
 
     /// The agent to use: the first that is known to work, otherwise the first that may work.

@@ -582,6 +582,24 @@ private final class SecretiveAgents: Sendable {
         #expect(choice?.details["passed_over"] == skipped)
     }
 
+    /// For example, a profile whose pages must open in a private window keeps that option with `--user-agent loopback`.
+    @Test func aUserAgentThatTheUserChoosesReceivesTheOptionsOfAuto() async throws {
+        let width = ConfigurationKey("width", .number(1...100), default: 80, "Its width.")
+        let received = Mutex<[Int]>([])
+        let agent = UserAgentFactory("window", keys: [width]) { options, _ in
+            let value = try options[width]
+            received.withLock { $0.append(value) }
+            return FakeUserAgent()
+        }
+        let client = try client(
+            "{\(Self.good), \"store\": \"memory\", \"user_agent\": {\"name\": \"auto\", \"width\": 5}}",
+            userAgents: [.absent, agent],
+            overrides: AuthClient.Overrides(userAgent: "window")
+        )
+        await expectError(.userAgentFailed) { try await client.signIn() }
+        #expect(received.withLock { $0 } == [5])
+    }
+
     @Test func triesTheDeviceGrantBeforeAUserAgentOfLastResort() async throws {
         let events = Mutex<[FlowEvent]>([])
         let flow = #""flow": ["authorization_code", "device"]"#
