@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowRedis
 import AuthFlowResourceServer
 import AuthFlowSQLite
 import AuthFlowTesting
@@ -7,6 +6,7 @@ import Expectations
 import Testing
 
 @testable import AuthFlowPostgreSQL
+@testable import AuthFlowRedis
 
 #if canImport(Darwin)
 import Darwin
@@ -317,6 +317,25 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         "http://localhost", "unix:relative", "rediss://cache.example.com",
     ]) func rejectsAnUnsafeOrInvalidRedisURL(_ url: String) throws {
         #expect(throws: AuthError.self) { try RedisTokenStore(url: Secret(url)) }
+    }
+
+    @Test func aMissingPermissionInRedisIsNotRetried() throws {
+        func link() throws -> RedisLink {
+            let url = try Database.address("AUTHFLOW_REDIS")
+            return try RedisLink(try RedisSettings(url: url, password: nil, prefix: "test", allowsPlainText: false))
+        }
+        let user = "test\(UInt64.random(in: 0..<UInt64.max))"
+        let administrator = try link()
+        try administrator.run("ACL", "SETUSER", user, "on", ">secret", "+auth")
+        defer { _ = try? administrator.run("ACL", "DELUSER", user) }
+        let limited = try link()
+        try limited.run("AUTH", user, "secret")
+        guard case .failure(let failure) = try limited.response(to: [Array("PING".utf8)]) else {
+            Issue.record("The command was executed without permission.")
+            return
+        }
+        #expect(failure.kind == .unusable)
+        #expect(!failure.isTemporary)
     }
 
     @Test func reportsAnUnreachableServerWithoutItsPassword() async throws {

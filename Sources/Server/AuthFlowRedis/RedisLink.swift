@@ -83,8 +83,9 @@ typealias RedisCommand = [[UInt8]]
     func response(to request: RedisCommand) throws(DatabaseFailure) -> Result<RedisValue, DatabaseFailure> {
         try append(request)
         let result = try nextReply()
-        // Throwing closes the connection, which is unusable if, for example, the server has become a replica.
-        if case .failure(let failure) = result, failure.kind != .refused { throw failure }
+        // Throwing closes the connection, which is unusable if, for example, the server has become a replica. A user without the permission
+        // has it on no other connection either, so the request is not retried.
+        if case .failure(let failure) = result, failure.kind == .unknownOutcome { throw failure }
         return result
     }
 
