@@ -72,9 +72,12 @@ extension OIDCProvider: ProviderAdapter {
         if let fixed { return fixed }
         let needed =
             switch identitySource {
-            case .userInfo: "\"userinfo\", and \"jwks\" if the openid scope is requested"
-            case .introspection: "\"introspection\", and \"jwks\" if the openid scope is requested"
-            case .idToken, .accessToken: "\"jwks\""
+            case .userInfo:
+                "\"authorization\", \"token\" and \"userinfo\", and \"jwks\" if the openid scope is requested"
+            case .introspection:
+                "\"authorization\", \"token\" and \"introspection\", and \"jwks\" if the openid scope is requested"
+            case .idToken: "\"authorization\" and \"token\", and \"jwks\" if the openid scope is requested"
+            case .accessToken: "\"authorization\", \"token\" and \"jwks\""
             }
         var metadata: ProviderMetadata
         do {
@@ -82,7 +85,7 @@ extension OIDCProvider: ProviderAdapter {
                 at: metadataURL,
                 tokenIssuer: tokenIssuer,
                 advice:
-                    "Check the issuer, or configure the endpoints explicitly (\"endpoints\", including \(needed))."
+                    "Check the issuer, or configure the endpoints explicitly (\"endpoints\": \(needed))\(metadataURL == nil ? "" : ", and remove \"metadata_url\"")."
             )
         } catch let error as AuthError where error.code == .issuerMismatch && metadataURL == nil {
             throw AuthError(

@@ -111,6 +111,22 @@ import Testing
         #expect(environment.emulator.requests.isEmpty == areSufficient)
     }
 
+    /// With some of these endpoints, or with the URL of a document, the document would still be requested.
+    @Test(arguments: [nil, "https://id.example.com/.well-known/other"] as [Endpoint?])
+    func theErrorForMissingMetadataNamesEverySettingThatReplacesIt(_ metadataURL: Endpoint?) async throws {
+        let environment = try environment()
+        let transport = ScriptedResponses(base: environment.transport) { call in
+            call.url.contains("/.well-known/") ? TransportResponse(head: HTTPResponse(status: .notFound)) : nil
+        }
+        let provider = OIDCProvider(issuer: "https://id.example.com", metadataURL: metadataURL)
+        let client = try environment.client(adapter: provider, transport: transport)
+        let error = await #expect(throws: AuthError.self) { try await client.metadata() }
+        #expect(error?.code == .discoveryFailed)
+        let message = error?.message ?? ""
+        for name in ["authorization", "token", "jwks"] { #expect(message.contains("\"\(name)\""), "\(message)") }
+        #expect(message.contains("metadata_url") == (metadataURL != nil), "\(message)")
+    }
+
     @Test func configuredEndpointsReplaceDiscoveredOnesAndChangeTheBinding() async throws {
         let environment = try environment()
         let store = MemoryTokenStore()
