@@ -388,6 +388,8 @@ import Testing
                 "0", nil
             ),
             ("<button name=d value=1>Zustimmen</button><button name=d value=0>Ablehnen</button>", "0", "1"),
+            // Portuguese shares the words for a permission with Spanish, but not the negation.
+            ("<button name=d value=1>Autorizar</button><button name=d value=0>Não autorizar</button>", "0", "1"),
             ("<button name=d value=1>Continue with Google</button>", nil, nil),
             ("<button name=d value=1>Change the password and continue</button>", nil, nil),
             ("<input type=hidden name=d value=allow><button>Deny</button>", nil, nil),

@@ -59,7 +59,9 @@ struct ButtonText {
         "abbrechen", "ablehnen", "abort", "annuler", "cancel", "cancelar", "decline", "denegar", "deny", "disagree",
         "disallow", "rechazar", "refuse", "refuser", "reject", "revoke", "verweigern",
     ]
-    private static let negations: Set<String> = ["dont", "kein", "ne", "never", "nicht", "not", "pas", "without"]
+    private static let negations: Set<String> = [
+        "dont", "kein", "nao", "não", "ne", "never", "nicht", "not", "pas", "without",
+    ]
     private static let decisive = grants.union(assents).union(proceeds).union(refusals).union(negations)
     private static let signIns: Set<String> = proceeds.union([
         "acceder", "and", "anmelden", "connecter", "connexion", "einloggen", "enter", "entrar", "in", "iniciar", "log",
