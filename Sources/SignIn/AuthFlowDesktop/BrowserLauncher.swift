@@ -25,7 +25,8 @@ public struct BrowserLauncher: Sendable {
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the URL is not an http or https URL, or no browser can be started.
     public func open(_ url: String, onFailure: @escaping FailureHandler = { _ in }) throws -> String {
         // A launcher passes URLs with other schemes to any program that claims them.
-        guard url.hasPrefix("https://") || url.hasPrefix("http://") else {
+        // A scheme is case-insensitive (RFC 3986 section 3.1), and an endpoint is sent as its provider writes it.
+        guard ["https://", "http://"].contains(where: url.lowercased().hasPrefix) else {
             throw AuthError(.userAgentFailed, "Only http and https URLs can be opened in a browser.")
         }
         return try opener(url, onFailure)

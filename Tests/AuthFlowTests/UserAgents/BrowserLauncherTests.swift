@@ -76,6 +76,12 @@ import Testing
         expectError(.userAgentFailed) { try BrowserLauncher.command(["true"]).open(url) }
     }
 
+    @Test func opensAnEndpointWhoseSchemeIsInUpperCase() async throws {
+        let environment = ["PATH": "/usr/local/bin:/usr/bin:/bin"]
+        let (note, _) = try await open("HTTPS://id.example.com/", [], environment: environment)
+        #expect(note.hasPrefix("HTTPS://id.example.com/\n"))
+    }
+
     @Test func reportsNoFailureOfAProgramThatSucceeds() async throws {
         /// Finishes the stream when the launcher can no longer report a failure.
         final class Reporter: Sendable {
