@@ -40,7 +40,7 @@ extension WebAuthenticationSessionUserAgent: UserAgent {
             RedirectSession(redirectURI: redirectURI.uri) { url in
                 options.reporter.report(.userAgentVisit, details: ["agent": "web-authentication-session"])
                 let visit = await WebAuthenticationVisit(anchor: anchor)
-                return try await visit.run(url, to: redirectURI, isEphemeral: isEphemeral)
+                return try await visit.run(url, to: redirectURI, isEphemeral: isEphemeral, options.purpose)
             }
         )
     }
@@ -80,7 +80,12 @@ extension UserAgentFactory {
 
     func presentationAnchor(for session: ASWebAuthenticationSession) -> ASPresentationAnchor { anchor() }
 
-    func run(_ url: String, to redirectURI: RedirectURI, isEphemeral: Bool) async throws -> String {
+    func run(
+        _ url: String,
+        to redirectURI: RedirectURI,
+        isEphemeral: Bool,
+        _ purpose: RedirectOptions.Purpose
+    ) async throws -> String {
         guard let address = URL(string: url), let redirect = URLComponents(string: redirectURI.uri) else {
             throw AuthError(.userAgentFailed, "The authorization URL is not a valid URL.")
         }
@@ -95,7 +100,7 @@ extension UserAgentFactory {
                 guard !Task.isCancelled else { return continuation.resume(throwing: CancellationError()) }
                 self.continuation = continuation
                 let session = ASWebAuthenticationSession(url: address, callback: callback) { url, error in
-                    let result = Self.result(url, error)
+                    let result = Self.result(url, error, purpose)
                     Task { @MainActor in self.finish(result) }
                 }
                 session.prefersEphemeralWebBrowserSession = isEphemeral
@@ -113,10 +118,22 @@ extension UserAgentFactory {
         }
     }
 
-    private nonisolated static func result(_ url: URL?, _ error: (any Error)?) -> Result<String, any Error> {
+    private nonisolated static func result(
+        _ url: URL?,
+        _ error: (any Error)?,
+        _ purpose: RedirectOptions.Purpose
+    ) -> Result<String, any Error> {
         if let url { return .success(url.absoluteString) }
         if let error = error as? ASWebAuthenticationSessionError, error.code == .canceledLogin {
-            return .failure(AuthError(.accessDenied, "The sign-in window was closed. No user is signed in."))
+            // A user may be signed in already: with another account, or before a step-up.
+            return .failure(
+                AuthError(
+                    .accessDenied,
+                    purpose == .signIn
+                        ? "The window was closed before the sign-in was complete."
+                        : "The window was closed before the sign-out was complete, so you may still be signed in at the provider."
+                )
+            )
         }
         return .failure(AuthError(.userAgentFailed, "The system's sign-in window failed.", underlyingError: error))
     }
