@@ -216,6 +216,22 @@ import Testing
         }
     }
 
+    @Test func aSignOutRemovesSharedCookiesThatCannotBeDecrypted() async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let store = MemoryTokenStore()
+            func cookies(_ byte: UInt8) throws -> SharedCookies {
+                let key = Secret(Base64URL.encode([UInt8](repeating: byte, count: 32)))
+                let keys = try EncryptionKeys([("key \(byte)", key)])
+                return try environment.cookies(EncryptedTokenStore(store, key: .keys(keys)))
+            }
+            _ = try await environment.client(acrValues: ["persistent-cookie"], cookies: try cookies(1)).signIn()
+            let key = RecordKey(name: "acme", issuer: environment.origin, clientID: "", kind: .shared)
+            #expect(await store.bytes(for: key) != nil)
+            try await cookies(2).remove()
+            #expect(await store.bytes(for: key) == nil)
+        }
+    }
+
     @Test func signsInWithoutSharedCookiesWhenTheirStoreIsDamaged() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             let store = MemoryTokenStore()

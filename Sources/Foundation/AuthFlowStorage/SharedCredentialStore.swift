@@ -49,6 +49,11 @@ public struct SharedCredentialStore: Sendable {
         }
     }
 
+    /// Removes the document for an issuer, even if it cannot be read.
+    package func remove(for issuer: String) async throws {
+        try await store.withLease(on: key(issuer)) { lease in try await store.write(nil, under: lease) }
+    }
+
     private func key(_ issuer: String) -> RecordKey {
         RecordKey(name: group, issuer: issuer, clientID: "", kind: .shared)
     }

@@ -64,10 +64,16 @@ public struct SharedCookies: Sendable {
         try await store.change(for: origin.origin) { $0 == old.document ? new : $0 }
     }
 
-    /// Deletes the cookies, for every app in the group. Cookies of any user other than the configured user remain.
+    /// Deletes the cookies, for every app in the group. Cookies of any user other than the configured user remain; cookies that cannot be
+    /// decrypted do not.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func remove() async throws {
-        try await store.change(for: origin.origin) { mayUse($0, for: .signOut) ? nil : $0 }
+        do {
+            try await store.change(for: origin.origin) { mayUse($0, for: .signOut) ? nil : $0 }
+        } catch let error as AuthError where error.code == .credentialUnusable {
+            // Otherwise, every later sign-out would fail, and no later sign-in could share its cookies.
+            try await store.remove(for: origin.origin)
+        }
     }
 
     /// Whether stored cookies may belong to this app's user. With another user's cookies, the provider would continue that user's session
