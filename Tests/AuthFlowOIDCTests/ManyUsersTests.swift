@@ -321,4 +321,65 @@ import Testing
         try await credentials.remove(CredentialKey("s"))
         #expect(await states.next() == .signedOut)
     }
+
+    // MARK: Removals
+
+    /// A store whose removals wait until a test releases them.
+    private final class SlowRemovalStore: SessionTokenStore {
+        private let base = MemoryTokenStore()
+        private let arrived = AsyncStream<Void>.makeStream()
+        private let released = AsyncStream<Void>.makeStream()
+
+        func arrival() async { for await _ in arrived.stream { break } }
+        func release() { released.continuation.finish() }
+
+        func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] {
+            arrived.continuation.yield()
+            for await _ in released.stream {}
+            return await base.remove(keys)
+        }
+        func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
+        func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws {
+            try await base.write(bytes, attributes, under: lease)
+        }
+        func withLease<Return: Sendable>(
+            on key: RecordKey,
+            _ body: (Lease) async throws -> Return
+        ) async throws -> Return { try await base.withLease(on: key, body) }
+        func touch(_ key: RecordKey) async throws -> Bool { await base.touch(key) }
+        func records(tagged tag: RecordTag) async throws -> [TaggedRecord] { await base.records(tagged: tag) }
+        func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
+            await base.claim(key, for: lifetime)
+        }
+        func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
+            await base.keys(after: digest, limit: limit)
+        }
+        func removeEnded() async throws -> Int { await base.removeEnded() }
+        func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {}
+    }
+
+    /// A user who signs out and closes the page is signed out, although other requests used the session in the meantime.
+    @Test func tokensThatWereCachedDuringACancelledRemovalAreNotReturnedAfterIt() async throws {
+        let time = self.time
+        let emulator = try OIDCEmulator(issuer: "https://id.example.com", users: users(1), now: { time.now })
+        let client = OAuthClient(
+            server: EmulatorEnvironment(emulator).server(host: time.host),
+            registration: try registration()
+        )
+        let store = SlowRemovalStore()
+        let credentials = CredentialManager(client: client, store: store)
+        let request = try await client.authorizationRequest()
+        let callback = try emulator.redirect(for: request.url, as: "user0")
+        try await credentials.save(try await client.exchange(callback, for: request), for: "s")
+        let key = credentials.recordKey(for: CredentialKey("s"))
+        let removal = Task { _ = try await credentials.remove([key]) }
+        await store.arrival()
+        removal.cancel()
+        await #expect(throws: CancellationError.self) { try await removal.value }
+        _ = try await credentials.freshTokens(for: "s")
+        store.release()
+        #expect(await credentials.drain())
+        await expectError(.loginRequired) { try await credentials.freshTokens(for: "s") }
+    }
 }

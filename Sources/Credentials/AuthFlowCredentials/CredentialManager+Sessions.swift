@@ -49,11 +49,12 @@ extension CredentialManager {
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
     package func remove(_ keys: [RecordKey]) async throws -> [TaggedCredential] {
-        defer { for key in keys { evict(key.digest) } }
         let store = try sessionStore
         // The removal completes even if the task is cancelled, because a user who signs out and closes the page must be
         // signed out.
         return try await unfinished.finish { [self] in
+            // Not earlier: a request that reads the record before its removal caches the tokens again.
+            defer { for key in keys { evict(key.digest) } }
             // If the response to a removal is lost, the removal is retried, and the retry no longer finds the record.
             let before = await withTaskGroup { group in
                 for key in keys { group.addTask { (key, try? await self.stored(key)?.credential) } }
