@@ -61,6 +61,24 @@ import Testing
         }
     }
 
+    /// The resource may have rejected the old token in the other process.
+    @Test func aTokenThatAnotherProcessHasReplacedIsNotReturnedOnceTheStoreWasRead() async throws {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let store = MemoryTokenStore()
+            let (here, elsewhere) = (
+                try environment.client(registration: try Self.registration(), store: store, host: time.host),
+                try environment.client(registration: try Self.registration(), store: store, host: time.host)
+            )
+            _ = try await here.signIn()
+            let rejected = try await here.freshTokens(for: Self.a)
+            let new = try await elsewhere.freshTokens(for: Self.a, replacing: rejected.accessToken)
+            #expect(new.accessToken != rejected.accessToken)
+            time.advance(by: .seconds(11))
+            for _ in 0..<2 { #expect(try await here.freshTokens(for: Self.a).accessToken == new.accessToken) }
+        }
+    }
+
     @Test func aTokenThatHasNotExpiredIsUsedDuringAnOutage() async throws {
         let time = VirtualTime()
         try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in

@@ -410,10 +410,11 @@ package final class CachedTokens: Sendable {
             && !isRefreshed.exchange(true, ordering: .relaxed)
     }
 
-    /// Whether another credential has the same access token and the same application data.
+    /// Whether another credential has the same access token, the same tokens for resources and the same application data.
     func isSame(as other: Credential) -> Bool {
         credential.tokens.accessToken == other.tokens.accessToken
             && credential.tokens.expiresAt == other.tokens.expiresAt
+            && credential.resourceTokens == other.resourceTokens
             && credential.applicationData == other.applicationData
     }
 
