@@ -105,6 +105,46 @@ import Testing
         }
     }
 
+    @Test func aFreshTokenInMemoryIsUsedWhileTheStoreCannotBeRead() async throws {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let store = FaultyStore()
+            let client = try environment.client(registration: try Self.registration(), store: store, host: time.host)
+            _ = try await client.signIn()
+            let tokens = try await client.freshTokens(for: Self.a)
+            time.advance(by: .seconds(11))
+            store.fault.withLock { $0 = .reads }
+            #expect(try await client.freshTokens(for: Self.a) == tokens)
+            await expectError(.storageFailed) { try await client.freshTokens(for: Self.b) }
+            await expectError(.storageFailed) {
+                try await client.freshTokens(for: Self.a, replacing: tokens.accessToken)
+            }
+            store.fault.withLock { $0 = nil }
+            #expect(try await client.freshTokens(for: Self.a) == tokens)
+        }
+    }
+
+    /// A store that cannot be read, or whose leases are held by another process.
+    private final class FaultyStore: TokenStore {
+        enum Fault { case reads, leases }
+
+        private let base = MemoryTokenStore()
+        let fault = Mutex<Fault?>(nil)
+
+        func bytes(for key: RecordKey) async throws -> [UInt8]? {
+            if fault.withLock({ $0 }) == .reads { throw AuthError(.storageFailed, "The store cannot be read.") }
+            return await base.bytes(for: key)
+        }
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
+        func withLease<Return: Sendable>(
+            on key: RecordKey,
+            _ body: (Lease) async throws -> Return
+        ) async throws -> Return {
+            if fault.withLock({ $0 }) == .leases { throw AuthError(.leaseBusy, "Another process holds the lease.") }
+            return try await base.withLease(on: key, body)
+        }
+    }
+
     private final class OutageTransport: HTTPTransport {
         let isDown = Mutex(false)
         private let base: any HTTPTransport

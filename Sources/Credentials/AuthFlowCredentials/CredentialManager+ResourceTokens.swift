@@ -83,7 +83,16 @@ extension ManagedCredential {
             return tokens
         }
         if let known = checkedCredential(), let tokens = fresh(known) { return tokens }
-        if let tokens = fresh(try await lastCredential()) { return tokens }
+        let stored: StoredAccounts
+        do {
+            stored = try await self.accounts()
+        } catch {
+            try Task.checkCancellation()
+            // As for the main token, a failed read does not mean that the tokens were removed.
+            guard let known = cachedCredential, let tokens = fresh(known) else { throw error }
+            return tokens
+        }
+        if let tokens = fresh(try signedIn(in: stored)) { return tokens }
         return try await unfinished.finish { [self] in
             // This object must remain in memory even if the caller is cancelled.
             beginUse()
