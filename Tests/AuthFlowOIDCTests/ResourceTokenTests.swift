@@ -124,6 +124,27 @@ import Testing
         }
     }
 
+    @Test func aTokenThatHasNotExpiredIsUsedWhileTheStoreCannotBeReadOrLocked() async throws {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let store = FaultyStore()
+            let client = try environment.client(registration: try Self.registration(), store: store, host: time.host)
+            _ = try await client.signIn()
+            let tokens = try await client.freshTokens(for: Self.a)
+            let lifetime = try #require(tokens.expiresAt).timeIntervalSince(time.now)
+            time.advance(by: .seconds(lifetime - 30))
+            for fault in [FaultyStore.Fault.reads, .leases] {
+                store.fault.withLock { $0 = fault }
+                #expect(try await client.freshTokens(for: Self.a) == tokens)
+            }
+            await expectError(.leaseBusy) {
+                try await client.freshTokens(for: Self.a, replacing: tokens.accessToken)
+            }
+            time.advance(by: .seconds(31))
+            await expectError(.leaseBusy) { try await client.freshTokens(for: Self.a) }
+        }
+    }
+
     /// A store that cannot be read, or whose leases are held by another process.
     private final class FaultyStore: TokenStore {
         enum Fault { case reads, leases }

@@ -82,6 +82,13 @@ extension ManagedCredential {
             guard let tokens = (stored ?? only)?.tokens, tokens.accessToken != rejected else { return nil }
             return tokens
         }
+        /// A token that is no longer fresh but has not expired, for a caller whose request has failed.
+        @Sendable func unexpired(_ credential: Credential) -> TokenSet? {
+            guard let token = credential.tokens(for: resource, scopes),
+                token.isFresh(at: client.host.now(), margin: .zero), token.tokens.accessToken != rejected
+            else { return nil }
+            return token.tokens
+        }
         if let known = checkedCredential(), let tokens = fresh(known) { return tokens }
         let stored: StoredAccounts
         do {
@@ -89,32 +96,35 @@ extension ManagedCredential {
         } catch {
             try Task.checkCancellation()
             // As for the main token, a failed read does not mean that the tokens were removed.
-            guard let known = cachedCredential, let tokens = fresh(known) else { throw error }
+            guard let known = cachedCredential, let tokens = fresh(known) ?? unexpired(known) else { throw error }
             return tokens
         }
         if let tokens = fresh(try signedIn(in: stored)) { return tokens }
-        return try await unfinished.finish { [self] in
-            // This object must remain in memory even if the caller is cancelled.
-            beginUse()
-            return try await withUse {
-                try await withRefreshLease { lease in
-                    let epoch = state.withLock { $0.machine.epoch }
-                    var accounts = try await latestAccounts(lease)
-                    let credential = try signedIn(in: accounts)
-                    // Another task or process may have obtained the token in the meantime.
-                    if let tokens = fresh(credential) { return tokens }
-                    do {
-                        return try await exchange(credential, for: resource, scopes, in: &accounts, lease, epoch)
-                    } catch let error as AuthError where error.isTransient || error.code == .storageFailed {
-                        // As for the main token, a token that has not expired is used during an outage.
-                        guard let stored = credential.tokens(for: resource, scopes),
-                            stored.isFresh(at: client.host.now(), margin: .zero),
-                            stored.tokens.accessToken != rejected
-                        else { throw error }
-                        return stored.tokens
+        do {
+            return try await unfinished.finish { [self] in
+                // This object must remain in memory even if the caller is cancelled.
+                beginUse()
+                return try await withUse {
+                    try await withRefreshLease { lease in
+                        let epoch = state.withLock { $0.machine.epoch }
+                        var accounts = try await latestAccounts(lease)
+                        let credential = try signedIn(in: accounts)
+                        // Another task or process may have obtained the token in the meantime.
+                        if let tokens = fresh(credential) { return tokens }
+                        do {
+                            return try await exchange(credential, for: resource, scopes, in: &accounts, lease, epoch)
+                        } catch let error as AuthError where error.isTransient || error.code == .storageFailed {
+                            // As for the main token, a token that has not expired is used during an outage.
+                            guard let tokens = unexpired(credential) else { throw error }
+                            return tokens
+                        }
                     }
                 }
             }
+        } catch let error as AuthError where error.code == .leaseBusy {
+            // Also as for the main token: another process holds the lease, for example because the provider does not respond to it.
+            guard let tokens = unexpired(try await lastCredential()) else { throw error }
+            return tokens
         }
     }
 
