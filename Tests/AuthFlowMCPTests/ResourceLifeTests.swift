@@ -1037,6 +1037,22 @@ import Testing
         }
     }
 
+    @Test func aTokenWithMoreScopesFromAnotherProcessIsUsedWithoutASignIn() async throws {
+        try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
+            let store = MemoryTokenStore()
+            var options = ResourceClient.Options()
+            options.signsInOnDemand = false
+            let client = try environment.client(store: store, options: options)
+            let other = try environment.client(store: store)
+            _ = try await other.signIn()
+            #expect(try await listTools(client) == 200)
+            environment.emulator.settings.toolScopes = ["mcp:write"]
+            #expect(try await callTool(other) == 200)
+            // The first client has cached the old token.
+            #expect(try await callTool(client) == 200)
+        }
+    }
+
     /// Another sign-in would request the same scopes.
     @Test func aRejectedTokenThatHasTheRequiredScopesDoesNotRequireASignIn() async throws {
         let scenario = try #require(ResourceScenario.named("12"))

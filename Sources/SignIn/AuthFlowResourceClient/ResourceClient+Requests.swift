@@ -225,9 +225,10 @@ extension ResourceClient {
                 if rejected == nil { break }
                 return false
             }
-            let known = try await known()?.scopes ?? []
+            // Another process may already have obtained a token with the scopes. This process may have cached the old token less than ten
+            // seconds ago.
+            let known = try await known(reading: true)?.scopes ?? []
             let wanted = Set(known).union(demanded)
-            // Another process may already have obtained a token with the scopes.
             if !attempt.round.hasLookedForScopes, Set(known).isSuperset(of: demanded) {
                 attempt.round.hasLookedForScopes = true
                 if let newer = try await client()?.credential(),
