@@ -155,10 +155,10 @@ package final class ManagedCredential: Sendable {
             let (task, isOwn) = sharedRefresh(account, margin, rejected)
             do {
                 let credential = try await task.value()
-                let isWanted =
-                    credential.tokens.accessToken != rejected
-                    && credential.isFresh(at: client.host.now(), margin: margin)
-                if isWanted || isOwn || attempt > 0 { return credential }
+                let isRejected = credential.tokens.accessToken == rejected
+                let isWanted = !isRejected && credential.isFresh(at: client.host.now(), margin: margin)
+                // During an outage, other callers' refreshes may all return the rejected token, which has not expired.
+                if isWanted || isOwn || attempt > 0 && !isRejected { return credential }
             } catch is Outdated {
                 continue
             } catch  where !isOwn && attempt == 0 && !Task.isCancelled {
