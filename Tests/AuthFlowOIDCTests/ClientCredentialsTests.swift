@@ -293,6 +293,20 @@ import Testing
         #expect(a.accessToken != b.accessToken)
     }
 
+    @Test func refreshingWithoutAUserObtainsTokensEvenIfThereAreNone() async throws {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        let client = OAuthClient(server: environment.server(), registration: try ClientRegistration(registration()))
+        let credentials = CredentialManager(
+            client: client,
+            store: MemoryTokenStore(),
+            renewal: { client, _ in try await client.clientCredentials() }
+        )
+        let first = try await credentials.refresh(CredentialKey("service"))
+        let second = try await credentials.refresh(CredentialKey("service"))
+        #expect(first.tokens.accessToken != second.tokens.accessToken)
+        #expect(try await credentials.freshTokens(for: "service").accessToken == second.tokens.accessToken)
+    }
+
     @Test func aRejectedTokenRequestIsNotRetriedImmediately() async throws {
         let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: []))
         let client = try environment.client(registration: registration(), flows: [.clientCredentials])

@@ -225,12 +225,17 @@ public final class CredentialManager: Sendable {
         try await using(key) { try await $0.accounts().entry(nil)?.credential }
     }
 
-    /// Exchanges the refresh token for new tokens, even if the old ones are still valid, and stores them.
+    /// Exchanges the refresh token for new tokens, even if the old ones are still valid, and stores them. With a renewal, new tokens are
+    /// obtained even if there are none yet.
     /// - Throws: The same errors as ``freshTokens(for:)``.
     @discardableResult
     public func refresh(_ key: CredentialKey) async throws -> Credential {
         try await using(key) { managed in
-            try await managed.credential(rejected: try await managed.lastCredential().tokens.accessToken)
+            // Without a user, there may be no tokens yet.
+            let known =
+                renewal == nil
+                ? try await managed.lastCredential() : try await managed.accounts().entry(nil)?.credential
+            return try await managed.credential(rejected: known?.tokens.accessToken)
         }
     }
 
