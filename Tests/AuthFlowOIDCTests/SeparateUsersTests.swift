@@ -83,6 +83,17 @@ import Testing
         #expect(identity?.subject == bob)
     }
 
+    @Test func statesReportTheNewCurrentAccountAfterItsSelection() async throws {
+        let (client, bob) = try await aliceAndBob()
+        var states = try await client.states().makeAsyncIterator()
+        _ = await states.next()
+        try await client.selectAccount(bob)
+        // Without the selection, this state would be the next one.
+        _ = try await client.signOut()
+        guard case .signedIn(let identity)? = await states.next() else { return #expect(Bool(false)) }
+        #expect(identity?.subject == bob)
+    }
+
     @Test func aFailedRefreshOfOneAccountDoesNotBlockAnotherAccount() async throws {
         let (client, bob) = try await aliceAndBob()
         time.advance(by: .seconds(3600))

@@ -318,6 +318,12 @@ package final class ManagedCredential: Sendable {
         }
     }
 
+    /// Another account is the current one now, unless this object is limited to one account.
+    package func didSelectAccount(in accounts: StoredAccounts) {
+        beginEpoch()
+        if account == nil { publish(currentState(in: accounts)) }
+    }
+
     /// Publishes a state, unless it is the state of another account.
     func publish(_ new: CredentialState, of other: AccountID? = nil) {
         let observers = state.withLock { state in

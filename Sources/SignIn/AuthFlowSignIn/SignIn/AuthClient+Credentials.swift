@@ -37,7 +37,8 @@ extension AuthClient {
     /// - Throws: ``AuthError`` with `login_required` when the account is not signed in, `invalid_configuration` when several accounts have the
     ///   subject, at different issuers; `storage_failed` or `credential_unusable`.
     public func selectAccount(_ name: String) async throws {
-        try await current().change { accounts in
+        let current = try await current()
+        let accounts = try await current.change { accounts in
             guard let entry = accounts.entry(name) else {
                 try accounts.requireUnambiguous(name)
                 throw AuthError(
@@ -46,8 +47,9 @@ extension AuthClient {
                 )
             }
             accounts.select(entry.account)
+            return accounts
         }
-        try await current().beginEpoch()
+        current.didSelectAccount(in: accounts)
     }
 
     /// The states of the credential, starting with the current one: signed in, refreshed, expired, or ended with a reason.
