@@ -490,10 +490,11 @@ public final class ResourceClient: Sendable {
     /// See ``AuthClient/drain(within:)``.
     public func drain(within waitTimeout: Duration = .seconds(3)) async -> Bool {
         let elapsed = host.clock.stopwatch()
-        var isDone = true
-        for client in state.withLock({ $0.clients })
-        where await !client.drain(within: max(.zero, waitTimeout - elapsed())) {
-            isDone = false
+        let clients = state.withLock { $0.clients }
+        // Run concurrently, so that a slow server of one client does not use up the time in which the tokens of the others are stored.
+        let isDone = await withTaskGroup(of: Bool.self) { group in
+            for client in clients { group.addTask { await client.drain(within: waitTimeout) } }
+            return await group.reduce(true) { $0 && $1 }
         }
         guard isDone, state.withLock({ !$0.pendingSignIns.isEmpty }) else { return isDone }
         try? await withDeadline(max(.zero, waitTimeout - elapsed()), clock: host.clock) {
