@@ -145,7 +145,12 @@ extension ManagedCredential {
         let request = ResourceRequest(resource: resource, scopes: scopes.map(Set.init))
         let subject = Backoffs.Subject(credential, request)
         if let backoffError = refreshBackoffError(subject) { throw backoffError }
-        try await reserveSpace(for: accounts, lease)
+        do {
+            try await reserveSpace(for: accounts, lease)
+        } catch {
+            outage.use { $0.notSent(at: client.host.now()) }
+            throw error
+        }
         try unfinished.beginSending()
         defer { unfinished.endSending() }
         var decisions = decisions(for: credential.account.subject, freshnessMargin, nil)

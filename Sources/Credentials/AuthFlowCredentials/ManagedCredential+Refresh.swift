@@ -101,6 +101,7 @@ extension ManagedCredential {
             try await reserveSpace(for: accounts, lease)
         } catch let error as AuthError where error.code == .storageFailed {
             // There is no backoff, because no request was sent.
+            outage.use { $0.notSent(at: client.host.now()) }
             return try refresh.answer(credential, after: error, at: client.host.now()).get()
         }
         try unfinished.beginSending()

@@ -67,8 +67,8 @@ struct ProviderOutage: Sendable {
             // retries instead.
             if error.status != nil || Self.rejectedResponseCodes.contains(error.code) {
                 answered()
-            } else if wait?.isProbed == true {
-                wait?.until = now
+            } else {
+                notSent(at: now)
             }
             return
         }
@@ -91,6 +91,11 @@ struct ProviderOutage: Sendable {
     private static let rejectedResponseCodes: Set<AuthError.Code> = [
         .invalidResponse, .invalidIDToken, .invalidUserInfo, .insufficientUserAuthentication,
     ]
+
+    /// A refresh that was admitted was not sent, so the next caller retries instead.
+    mutating func notSent(at now: Date) {
+        if wait?.isProbed == true { wait?.until = now }
+    }
 
     /// The provider has responded.
     mutating func answered() { (failed, wait) = ([], nil) }

@@ -49,6 +49,19 @@ import Testing
         }
     }
 
+    /// The store had no space for the response, for example.
+    @Test func anotherCallerRetriesIfTheAdmittedRefreshIsNotSent() {
+        var outage = outage(after: 5)
+        #expect(outage.admitRefresh(at: Self.start + 6) == nil)
+        outage.notSent(at: Self.start + 7)
+        #expect(outage.admitRefresh(at: Self.start + 8) == nil)
+        #expect(outage.admitRefresh(at: Self.start + 8) != nil)
+        // Before a retry is due, nothing changes.
+        var waiting = self.outage(after: 5)
+        waiting.notSent(at: Self.start + 1)
+        #expect(waiting.admitRefresh(at: Self.start + 2) != nil)
+    }
+
     @Test func theFailureOfAnEarlierRequestIsNotCountedAsTheRetry() {
         var outage = outage(after: 5)
         #expect(outage.admitRefresh(at: Self.start + 6) == nil)
