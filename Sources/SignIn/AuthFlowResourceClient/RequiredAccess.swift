@@ -27,8 +27,10 @@ package struct RequiredAuthentication: Sendable, Hashable {
 
     /// Whether a sign-in that requested this authentication also satisfies another requirement.
     func covers(_ other: RequiredAuthentication) -> Bool {
-        Set(acrValues).isSuperset(of: other.acrValues)
-            && other.maxAge.map { limit in maxAge.map { $0 <= limit } ?? false } ?? true
+        // RFC 9470 section 3: "The protected resource requires one of these values". The sign-in may have satisfied any value that it requested.
+        let isAccepted =
+            other.acrValues.isEmpty || !acrValues.isEmpty && Set(other.acrValues).isSuperset(of: acrValues)
+        return isAccepted && other.maxAge.map { limit in maxAge.map { $0 <= limit } ?? false } ?? true
     }
 
     /// This requirement, with its missing values taken from an earlier challenge, because a sign-in must satisfy both requirements.

@@ -173,6 +173,22 @@ import Testing
         #expect(record.names(Self.known, signedInAt: Self.now + 1)?.signIn.authentication == RequiredAuthentication())
     }
 
+    /// RFC 9470 section 3: one of the required classes is sufficient, and the user may have used any of the requested ones.
+    @Test(
+        arguments: [
+            (["mfa"], ["mfa", "key"], true), (["mfa", "key"], ["mfa"], false), (["mfa"], ["mfa"], true),
+            (["mfa"], [], true), ([], ["mfa"], false), (["mfa"], ["key"], false), ([], [], true),
+        ] as [([String], [String], Bool)]
+    )
+    func aSignInSatisfiesARequirementIfEveryClassThatItRequestedIsAccepted(
+        _ requested: [String],
+        _ required: [String],
+        _ isCovered: Bool
+    ) {
+        let signIn = RequiredAuthentication(acrValues: requested)
+        #expect(signIn.covers(RequiredAuthentication(acrValues: required)) == isCovered)
+    }
+
     struct Outcome: CustomTestStringConvertible {
         let testDescription: String
         let hasTokens: Bool
