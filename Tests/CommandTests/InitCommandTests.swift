@@ -215,7 +215,8 @@ import Testing
     @Test func registersAClientWithTheScopesOfThePreset() async throws {
         try await newcomer(at: "/realms/dev") { emulator, folder, tool in
             let written = try await tool([
-                "init", "--preset", "keycloak", "--set", "url=\(emulator.origins[0])", "--set", "realm=dev", "--register",
+                "init", "--preset", "keycloak", "--set", "url=\(emulator.origins[0])", "--set", "realm=dev",
+                "--register",
                 "--no-login",
             ])
             #expect(written.status == 0, "\(written.standardError)")

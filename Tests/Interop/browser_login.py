@@ -106,8 +106,11 @@ class Browser:
         self.act(selector, "click")
 
     def check(self, *selectors):
-        """Selects checkboxes, and selects them again if the page was re-rendered and has reset them."""
+        """Selects checkboxes, and selects them again if the page was re-rendered and has reset them, until they stay selected."""
+        selected = 0
+
         def attempt():
+            nonlocal selected
             clicked = False
             for selector in selectors:
                 found = self.command("POST", "/element", {"using": "css selector", "value": selector})
@@ -115,7 +118,8 @@ class Browser:
                 if not self.command("GET", f"/element/{element}/selected"):
                     self.command("POST", f"/element/{element}/click")
                     clicked = True
-            return not clicked
+            selected = 0 if clicked else selected + 1
+            return selected == 5
         self.wait(attempt)
 
     def url(self):

@@ -36,12 +36,18 @@ enum AttachedProcess {
         _ command: [String],
         _ environment: [String: String]
     ) -> ([UnsafeMutablePointer<CChar>?], [UnsafeMutablePointer<CChar>?]) {
-        var arguments: [UnsafeMutablePointer<CChar>?] = []
-        var variables: [UnsafeMutablePointer<CChar>?] = []
+        var arguments: [UnsafeMutablePointer<CChar>?] = unsafe []
+        var variables: [UnsafeMutablePointer<CChar>?] = unsafe []
         // The program's arguments are the last arguments of this process.
         let first = Int(CommandLine.argc) - command.count
-        for (index, text) in command.enumerated() { unsafe arguments.append(argument(text, at: first + index)) }
-        for (name, value) in environment { unsafe variables.append(variable(name, value)) }
+        for (index, text) in command.enumerated() {
+            let argument = unsafe argument(text, at: first + index)
+            unsafe arguments.append(argument)
+        }
+        for (name, value) in environment {
+            let variable = unsafe variable(name, value)
+            unsafe variables.append(variable)
+        }
         return unsafe (arguments + [nil], variables + [nil])
     }
 
