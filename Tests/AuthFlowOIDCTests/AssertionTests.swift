@@ -395,7 +395,7 @@ import Testing
     }
 
     /// An assertion with scopes determines what its access token is for.
-    @Test func anAssertionWithScopesNeedsNoneOfTheRegisteredResourcesAndAuthorizationDetails() async throws {
+    @Test func withAnAssertionThatHasScopesNoRegisteredResourcesAndAuthorizationDetailsAreRequested() async throws {
         let environment = try Environment()
         var values = ClientRegistration.Values(clientID: "robot")
         values.resources = ["https://api.example.com/"]
@@ -408,7 +408,8 @@ import Testing
             assertions: source
         ).client
         let assertion = try Assertion(Secret(try environment.assertion()), scopes: ["reports"])
-        #expect(try await client.jwtBearer(assertion).resources == [])
+        // The assertion was obtained for them.
+        #expect(try await client.jwtBearer(assertion).resources == values.resources)
         let sent = environment.environment.emulator.receivedRequests.last { $0.path == "/token" }
         #expect(sent?.form["resource"] == nil && sent?.form["authorization_details"] == nil)
     }

@@ -6,7 +6,8 @@
 STORE is "postgresql", "redis" or "sqlite"; Tests/Databases/databases.sh starts the first two, and provides a directory for the third. Access tokens
 live for a few seconds, refresh tokens are single-use, and a reused refresh token revokes the session. Every second, a process is killed
 with SIGKILL. Occasionally, a process is stopped for longer than its lease, and the database is restarted once. With --gentle, nothing is
-killed; with --terminate, processes are terminated with SIGTERM, as by a service manager, and no session may be lost.
+killed; with --terminate, processes are terminated with SIGTERM, as by a service manager, and no session may be lost, unless the database was
+away for longer than a lease.
 
 Fails if a refresh token was reused or a session was lost, unless a process was killed between sending a refresh and writing its result,
 which loses the provider's response. Such sessions are counted by the provider (a used token was sent again) and by the store (the lease
@@ -161,7 +162,9 @@ def main():
     isCounted = options.gentle or options.terminate
     fault = fault or total["requests"] < (seen["refreshes"] / 2 if isCounted else 1)
     fault = fault or left["ended_in_window"] > (kills + stops) * options.tasks
-    if fault or isCounted and (seen["reuses"] or left["ended"]):
+    # A refresh that could not be written before the end of its lease.
+    excused = total["late"] if max(server.totals["slowest"] for server in servers) > 5 else 0
+    if fault or isCounted and max(seen["reuses"], left["ended"]) > excused:
         sys.exit(f"{options.store}: sessions were lost: {seen}, {left}")
 
 

@@ -121,9 +121,13 @@ extension ManagedCredential {
                     }
                 }
             }
-        } catch let error as AuthError where error.code == .leaseBusy {
-            // Also as for the main token: another process holds the lease, for example because the provider does not respond to it.
-            guard let tokens = unexpired(try await lastCredential()) else { throw error }
+        } catch let error as AuthError where [.leaseBusy, .storageFailed].contains(error.code) {
+            // Also as for the main token: another process holds the lease, for example because the provider does not respond to it, or the store
+            // cannot be written.
+            let known =
+                error.code == .leaseBusy
+                ? try await lastCredential() : try signedIn(in: (try? await accounts()) ?? stored)
+            guard let tokens = unexpired(known) else { throw error }
             return tokens
         }
     }

@@ -103,6 +103,9 @@ extension ManagedCredential {
             // There is no backoff, because no request was sent.
             outage.use { $0.notSent(at: client.host.now()) }
             return try refresh.answer(credential, after: error, at: client.host.now()).get()
+        } catch {
+            outage.use { $0.notSent(at: client.host.now()) }
+            throw error
         }
         try unfinished.beginSending()
         defer { unfinished.endSending() }

@@ -246,9 +246,9 @@ package struct PrivateFile {
     /// A rename or removal is durable only after fsync(2) on the directory.
     private func syncDirectory() throws(AuthError) {
         let descriptor = unsafe open(FilePath.directory(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw failure("cannot be made durable") }
+        guard descriptor >= 0 else { throw failure("cannot be synced to disk") }
         defer { close(descriptor) }
-        guard fsync(descriptor) == 0 else { throw failure("cannot be made durable") }
+        guard fsync(descriptor) == 0 else { throw failure("cannot be synced to disk") }
     }
 
     func failure(_ what: String) -> AuthError {

@@ -49,7 +49,7 @@ public struct CertificateBinding: Sendable {
         // Section 3.1: "represented using the x5t#S256 confirmation method member". An access token that is not a JWT is
         // opaque to the client.
         guard let token = try? JWS(accessToken) else { return }
-        guard let bound = token.payload["cnf"]?["x5t#S256"] else {
+        guard let bound = token.payload["cnf"]?["x5t#S256"], bound != .null else {
             guard !isRequired else {
                 throw AuthError(
                     .invalidResponse,

@@ -111,7 +111,7 @@ public struct SchemeHandler: Sendable {
             guard isInstalled else {
                 throw AuthError(
                     .userAgentFailed,
-                    "The desktop still opens \(scheme): with \(handler ?? "nothing"). Is XDG_CONFIG_HOME writable?"
+                    "The desktop's handler for \(scheme): URLs is still \(handler ?? "not set"). Is XDG_CONFIG_HOME writable?"
                 )
             }
         } catch {

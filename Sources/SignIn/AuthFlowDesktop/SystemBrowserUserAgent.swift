@@ -91,7 +91,7 @@ extension UserAgentFactory {
                 let handler = SchemeHandler(scheme: scheme, environment: context.launchEnvironment.environment)
                 // Querying the desktop as well would start a process even for commands that do not sign in a user.
                 guard handler.hasEntry else {
-                    return .unavailable(reason: "this program is not registered for \(scheme): on this system")
+                    return .unavailable(reason: "this program is not registered for \(scheme): URLs on this system")
                 }
             }
             do throws(AuthError) {

@@ -64,14 +64,15 @@ public struct SharedCookies: Sendable {
         try await store.change(for: origin.origin) { $0 == old.document ? new : $0 }
     }
 
-    /// Deletes the cookies, for every app in the group. Cookies of any user other than the configured user remain; cookies that cannot be
-    /// decrypted do not.
+    /// Deletes the cookies, for every app in the group. Cookies of any user other than the configured user remain; without a
+    /// configured user, cookies that cannot be decrypted are deleted, too.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func remove() async throws {
         do {
             try await store.change(for: origin.origin) { mayUse($0, for: .signOut) ? nil : $0 }
-        } catch let error as AuthError where error.code == .credentialUnusable {
-            // Otherwise, every later sign-out would fail, and no later sign-in could share its cookies.
+        } catch let error as AuthError where error.code == .credentialUnusable && user == nil {
+            // Otherwise, every later sign-out would fail, and no later sign-in could share its cookies. With a configured user, they may be
+            // another user's.
             try await store.remove(for: origin.origin)
         }
     }

@@ -270,6 +270,9 @@ import Testing
         response.head.headerFields[.date] = HTTPDate.text(Self.now - 1800)
         response.head.headerFields[.age] = age
         #expect(response.clockOffset(at: Self.now) == TimeInterval(ahead))
+        // Some caches replace the Date.
+        response.head.headerFields[.date] = HTTPDate.text(Self.now)
+        #expect(response.clockOffset(at: Self.now) == 0)
     }
 
     @Test func aStateIsAcceptedOnlyOnceEvenAfterThousandsOfOtherStates() {

@@ -6,7 +6,7 @@ import Testing
 
 /// Files that another user could have written or replaced.
 @Suite struct TrustedFileTests {
-    /// A change to a directory with `shared/folder/file`, and a link to `folder` in `shared`.
+    /// A change to the mode of a path in the directory that `withFolder(_:)` creates, and the path of the file to read.
     struct Change: CustomTestStringConvertible {
         let testDescription: String
         /// The path that is made world-writable; nil for none.

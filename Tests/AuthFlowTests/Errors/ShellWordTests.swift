@@ -17,7 +17,7 @@ import Testing
         let script = "printf '%s' \(ShellWord.quoted(word))"
         #expect(try await CommandHarness.run(["-c", script], program: "/bin/sh").output == word)
         #expect(ShellWord.quoted("=ls") == "'=ls'")
-        // In Bash, also after "=" and ":".
+        // Bash also expands a tilde after "=" and ":".
         #expect(ShellWord.quoted("a=~root") == "'a=~root'")
     }
 }

@@ -145,7 +145,7 @@ import Testing
     #if os(Linux)
     /// fsync(2) fails for the directories of procfs.
     @Test func aRemovalThatCannotBeMadeDurableIsReported() {
-        expectFailures([("cannot be made durable", { try PrivateFile("/proc/authflow-none").remove() })])
+        expectFailures([("cannot be synced to disk", { try PrivateFile("/proc/authflow-none").remove() })])
     }
     #endif
 }

@@ -123,7 +123,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("stubborn", "The desktop still opens com.example.app: with nothing"), ("broken", "exited with status 4"),
+        ("stubborn", "The desktop's handler for com.example.app: URLs is still not set"),
+        ("broken", "exited with status 4"),
     ])
     func reportsThatTheDesktopDidNotRegisterTheScheme(_ fault: String, _ message: String) throws {
         try withDesktop { home, handler in

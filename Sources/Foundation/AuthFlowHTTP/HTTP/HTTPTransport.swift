@@ -196,9 +196,10 @@ public struct TransportResponse: Sendable {
     /// - Parameter now: The time at which the response was received.
     package func clockOffset(at now: Date) -> TimeInterval? {
         guard let date = head.headerFields[.date].flatMap({ HTTPDate.date($0, now: now) }) else { return nil }
-        // RFC 9111 section 5.1: a cache sends the original Date, and in Age the number of seconds since then.
+        // RFC 9111 section 5.1: a cache sends the original Date, and in Age the number of seconds since then. Some caches replace the Date.
         let age = head.headerFields[.age].flatMap { UInt32($0) } ?? 0
-        return now.timeIntervalSince(date) - TimeInterval(age)
+        let offset = now.timeIntervalSince(date)
+        return [offset, offset - TimeInterval(age)].min { abs($0) < abs($1) }
     }
 
     /// `Retry-After` (RFC 9110 section 10.2.3): the delay before a retry; nil when the response does not specify one.

@@ -31,8 +31,7 @@ extension OAuthClient {
         if assertion.scopes == nil || scopes != nil, !wanted.isEmpty {
             request.parameters["scope"] = wanted.joined(separator: " ")
         }
-        let resources = resources ?? (assertion.scopes == nil ? registration.resources : [])
-        request.addResources(resources)
+        request.addResources(resources ?? (assertion.scopes == nil ? registration.resources : []))
         let details = assertion.scopes == nil ? registration.authorizationDetails : nil
         if details != nil { try request.addAuthorizationDetails(of: registration, at: metadata) }
         let key = try await newDPoPKey(at: metadata)
@@ -44,7 +43,13 @@ extension OAuthClient {
             )
         }
         let response = try await sendTokenRequest(request, scopes: wanted, key: assertion.key ?? key)
-        return try machineToMachineCredential(response, resources: resources, details: details, metadata)
+        // An assertion with scopes was obtained for the registration's resources.
+        return try machineToMachineCredential(
+            response,
+            resources: resources ?? registration.resources,
+            details: details,
+            metadata
+        )
     }
 
     /// The scopes of a request that involves no user: the registration's, without `openid`.

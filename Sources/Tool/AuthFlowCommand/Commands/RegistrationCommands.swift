@@ -50,7 +50,8 @@ enum RegistrationCommands {
 
         /// The registrations with an issuer for the resources at an origin: the current registration, and earlier registrations
         /// that signed-in resources use.
-        /// - Parameter skipsUnreadable: Whether read errors are reported in the result; an unusable current registration always is.
+        /// - Parameter skipsUnreadable: Whether read errors are reported in the result instead of being thrown; an unusable current registration
+        ///   is always reported there.
         func stored(
             at issuer: String,
             for origin: String,
@@ -377,7 +378,7 @@ enum RegistrationCommands {
                         "No registration was found, but the list of registrations is incomplete, so a registration may remain. A sign-in to the resource adds it to the list again. If this URL is the resource's, run: \(choice.loginCommand)"
                     )
                 }
-                // The registrations of its origin belong to other resources, or to a sign-in whose record is missing.
+                // Any registrations for the URL's origin belong to other resources, or to a sign-in whose record is missing.
                 Terminal.printMessage(
                     hasOthers
                         ? "No sign-in to \(Redaction.url(address)) uses a registration. \(Context.others(of: address, config))"
