@@ -140,7 +140,7 @@ public struct SchemeHandler: Sendable {
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)
         let left = lines.compactMap { line -> String? in
             let entries = line.dropFirst(mimeType.count + 1).split(separator: ";")
-            // A line of other programs may lack the last semicolon, which is no reason to write the file.
+            // A line of other programs may lack the last semicolon. It remains as it is.
             guard line.hasPrefix("\(mimeType)="), entries.contains(where: { $0 == entryName }) else {
                 return String(line)
             }

@@ -58,7 +58,7 @@ import Testing
         #expect(response.code.exposed == "4/WQ-jL")
     }
 
-    /// As in the body of a response, an empty `error` is no error code.
+    /// As in the body of a response, an empty `error` is treated as absent.
     @Test func anEmptyErrorInAnAuthorizationResponseIsAbsent() throws {
         let response = try check("http://127.0.0.1:8400/callback?state=z634l182&code=1&error=", to: pending())
         #expect(response.code.exposed == "1")

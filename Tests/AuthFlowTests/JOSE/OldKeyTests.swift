@@ -8,73 +8,72 @@ import HTTPTypes
 import Synchronization
 import Testing
 
+/// A cache of a key set that a test can make unavailable.
+private final class CachedKeys: Sendable {
+    let time = VirtualTime()
+    let isDown = Mutex(false)
+    /// The number of requests for the key set.
+    let fetches = Mutex(0)
+    private let source: KeySource
+    private let body: [UInt8]
+    private let token: JWS
+
+    init() throws {
+        let keys = try EmulatorKeys()
+        self.source = KeySource(now: { [time] in time.now })
+        self.body = try keys.jwks().serialized()
+        let header: JSON = ["alg": "ES256", "kid": .string(keys.keyID(for: .es256))]
+        self.token = try JWS(Secret(try keys.sign(["sub": "alice"], header: header, with: .es256)))
+    }
+
+    func verdict() async throws -> SignatureVerdict {
+        try await source.verdict(on: token, at: Endpoint("https://id.example.com/jwks")) { [self] _ in
+            fetches.withLock { $0 += 1 }
+            if isDown.withLock({ $0 }) { throw AuthError(.networkFailed, "The network is down.") }
+            return TransportResponse(head: HTTPResponse(status: .ok), body: body)
+        }
+    }
+}
+
 /// Cached keys that cannot be fetched again.
 @Suite struct OldKeyTests {
     @Test func keysOlderThanADayAreNotUsedWhileTheyCannotBeFetched() async throws {
-        let keys = try EmulatorKeys()
-        let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
-        let isDown = Mutex(false)
-        let source = KeySource(now: { time.withLock { $0 } })
-        let body = try keys.jwks().serialized()
-        let header: JSON = ["alg": "ES256", "kid": .string(keys.keyID(for: .es256))]
-        let token = try JWS(Secret(try keys.sign(["sub": "alice"], header: header, with: .es256)))
-        let place = Endpoint("https://id.example.com/jwks")
-        func verdict() async throws -> SignatureVerdict {
-            try await source.verdict(on: token, at: place) { _ in
-                if isDown.withLock({ $0 }) { throw AuthError(.networkFailed, "The network is down.") }
-                return TransportResponse(head: HTTPResponse(status: .ok), body: body)
-            }
-        }
-        #expect(try await verdict() == .verified)
-        isDown.withLock { $0 = true }
+        let keys = try CachedKeys()
+        #expect(try await keys.verdict() == .verified)
+        keys.isDown.withLock { $0 = true }
         // The keys are valid until they are a day old, whether or not they can be fetched.
-        time.withLock { $0 += 80_000 }
-        for _ in 0..<3 { #expect(try await verdict() == .verified) }
-        time.withLock { $0 += 10_000 }
+        keys.time.advance(by: .seconds(80_000))
+        for _ in 0..<3 { #expect(try await keys.verdict() == .verified) }
+        keys.time.advance(by: .seconds(10_000))
         for _ in 0..<3 {
-            let error = await #expect(throws: AuthError.self) { _ = try await verdict() }
+            let error = await #expect(throws: AuthError.self) { _ = try await keys.verdict() }
             #expect(error?.code == .networkFailed)
         }
-        isDown.withLock { $0 = false }
-        time.withLock { $0 += 10 }
-        #expect(try await verdict() == .verified)
+        keys.isDown.withLock { $0 = false }
+        keys.time.advance(by: .seconds(10))
+        #expect(try await keys.verdict() == .verified)
     }
 
     /// After a renewal, the clock is set back by an hour.
     @Test func afterTheClockWasSetBackKeysAreRenewedWhenTheyExpireAndFailedFetchesAreNotRepeatedImmediately()
         async throws
     {
-        let keys = try EmulatorKeys()
-        let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
-        let isDown = Mutex(false)
-        let fetches = Mutex(0)
-        let source = KeySource(now: { time.withLock { $0 } })
-        let body = try keys.jwks().serialized()
-        let header: JSON = ["alg": "ES256", "kid": .string(keys.keyID(for: .es256))]
-        let token = try JWS(Secret(try keys.sign(["sub": "alice"], header: header, with: .es256)))
-        let place = Endpoint("https://id.example.com/jwks")
-        func verdict() async throws -> SignatureVerdict {
-            try await source.verdict(on: token, at: place) { _ in
-                fetches.withLock { $0 += 1 }
-                if isDown.withLock({ $0 }) { throw AuthError(.networkFailed, "The network is down.") }
-                return TransportResponse(head: HTTPResponse(status: .ok), body: body)
-            }
-        }
-        #expect(try await verdict() == .verified)
-        time.withLock { $0 += 700 }
-        #expect(try await verdict() == .verified)
-        #expect(fetches.withLock { $0 } == 2)
+        let keys = try CachedKeys()
+        #expect(try await keys.verdict() == .verified)
+        keys.time.advance(by: .seconds(700))
+        #expect(try await keys.verdict() == .verified)
+        #expect(keys.fetches.withLock { $0 } == 2)
 
-        time.withLock { $0 -= 3600 }
-        isDown.withLock { $0 = true }
-        for _ in 0..<3 { await #expect(throws: AuthError.self) { _ = try await verdict() } }
-        #expect(fetches.withLock { $0 } == 3)
+        keys.time.advance(by: .seconds(-3600))
+        keys.isDown.withLock { $0 = true }
+        for _ in 0..<3 { await #expect(throws: AuthError.self) { _ = try await keys.verdict() } }
+        #expect(keys.fetches.withLock { $0 } == 3)
 
-        isDown.withLock { $0 = false }
-        time.withLock { $0 += 10 }
-        #expect(try await verdict() == .verified)
-        time.withLock { $0 += 700 }
-        #expect(try await verdict() == .verified)
-        #expect(fetches.withLock { $0 } == 5)
+        keys.isDown.withLock { $0 = false }
+        keys.time.advance(by: .seconds(10))
+        #expect(try await keys.verdict() == .verified)
+        keys.time.advance(by: .seconds(700))
+        #expect(try await keys.verdict() == .verified)
+        #expect(keys.fetches.withLock { $0 } == 5)
     }
 }
