@@ -13,7 +13,8 @@ cleanup() {
   rm -rf "$folder"
 }
 trap cleanup EXIT
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+ports_script=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../Tests" && pwd)/ports.py
+free_port() { "$ports_script"; }
 await() { # the pattern to wait for, the output file, the process ID
   for _ in $(seq 400); do
     ! grep -q "$1" "$2" 2>/dev/null || return 0

@@ -19,7 +19,6 @@ Environment:
 import base64
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from ports import free_port
+
 PATIENCE = 60  # seconds
 
 
@@ -35,9 +37,7 @@ class Browser:
     """A Chromium that is always closed."""
 
     def __enter__(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.home = tempfile.TemporaryDirectory()
         self.driver = subprocess.Popen(
             ["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -38,11 +38,7 @@ cleanup() {
 trap cleanup EXIT
 
 # Free ports for the providers, and for the redirect URI, which this provider compares exactly.
-read -r port tls_port header_port proxy_port redirect_port < <(python3 -c '
-import socket
-sockets = [socket.socket() for _ in range(5)]
-for s in sockets: s.bind(("127.0.0.1", 0))
-print(*(s.getsockname()[1] for s in sockets))')
+read -r port tls_port header_port proxy_port redirect_port < <("$here/../ports.py" 5)
 origin=http://127.0.0.1:$port
 export AUTHFLOW_GLEWLWYD_ISSUER=$origin/api/oidc
 export AUTHFLOW_GLEWLWYD_TLS_ISSUER=https://127.0.0.1:$tls_port/api/oidc

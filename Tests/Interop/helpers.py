@@ -23,16 +23,13 @@ import time
 import urllib.error
 import urllib.request
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from ports import free_port
+
 tool, cloud = sys.argv[1], sys.argv[2]
 work = pathlib.Path(tempfile.mkdtemp())
 # Twenty concurrent programs take several seconds on a busy machine; their token must not expire meanwhile.
 LIFETIME = 20
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @contextlib.contextmanager

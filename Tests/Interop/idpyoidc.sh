@@ -18,11 +18,7 @@ cleanup() {
   rm -rf "$work"
 }
 trap cleanup EXIT
-read -r port redirect_port < <(python3 -c '
-import socket
-sockets = [socket.socket() for _ in range(2)]
-for s in sockets: s.bind(("127.0.0.1", 0))
-print(*(s.getsockname()[1] for s in sockets))')
+read -r port redirect_port < <("$here/../ports.py" 2)
 export AUTHFLOW_IDPYOIDC_ISSUER=http://127.0.0.1:$port AUTHFLOW_IDPYOIDC_REDIRECT=http://127.0.0.1:$redirect_port/callback
 export AUTHFLOW_IDPYOIDC_KEY=$work/client.json
 (umask 077 && rnbyc -j -g EC256 -k interop-client -a ES256 >"$AUTHFLOW_IDPYOIDC_KEY")

@@ -15,6 +15,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 AUTHFLOW, PACKAGES, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from ports import free_port
 failures = []
 
 browser = FOLDER / "browser"
@@ -33,9 +35,7 @@ class Server:
     """A server on a free port, which is stopped at the end of the block."""
 
     def __init__(self, *command):
-        with socket.socket() as place:
-            place.bind(("127.0.0.1", 0))
-            self.port = place.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         self.command = [str(part).replace("PORT", str(self.port)) for part in command]
 

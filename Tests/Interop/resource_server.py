@@ -34,6 +34,9 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 from requests_oauth2client import DPoPKey, DPoPToken
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from ports import free_port
+
 warnings.simplefilter("ignore")
 everything = list(JWSRegistry.algorithms)
 keys = {"RS256": RSAKey.generate_key(2048, {"kid": "rsa"}), "ES256": ECKey.generate_key("P-256", {"kid": "p256"}),
@@ -63,9 +66,7 @@ class Provider(http.server.BaseHTTPRequestHandler):
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Provider)
 issuer = f"http://127.0.0.1:{server.server_port}"
 threading.Thread(target=server.serve_forever, daemon=True).start()
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
+port = free_port()
 api = f"http://127.0.0.1:{port}/api"
 orders = f"{api}/orders"
 folder = tempfile.TemporaryDirectory()
@@ -154,9 +155,7 @@ def certificate(name):
 def nginx():
     """nginx in front of the API: it requests a certificate, and forwards the certificate that the client presented."""
     file, key, _ = certificate("server")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        front = free.getsockname()[1]
+    front = free_port()
     path = os.path.join(folder.name, "nginx.conf")
     paths = "".join(f"{kind}_temp_path {folder.name}/{kind}; " for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     with open(path, "w") as config:

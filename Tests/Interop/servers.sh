@@ -58,12 +58,8 @@ cp client.pem client-once-more.pem
 openssl pkcs8 -topk8 -passout pass:secret -in client.key -out client-locked.key
 
 names=(good expired other-name sha1 small-key self-signed no-names mail-only client plain-proxy password-proxy refusing-proxy cut dead)
-python3 - "${names[@]}" >ports <<'PYTHON'
-import socket, sys
-sockets = [socket.socket() for _ in sys.argv[1:]]
-for s in sockets: s.bind(("127.0.0.1", 0))
-for name, s in zip(sys.argv[1:], sockets): print(name, s.getsockname()[1])
-PYTHON
+read -ra numbers < <("$here/../ports.py" ${#names[@]})
+for index in "${!names[@]}"; do echo "${names[index]} ${numbers[index]}"; done >ports
 port() { awk -v name="$1" '$1 == name { print $2 }' ports; }
 
 {

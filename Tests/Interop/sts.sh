@@ -15,7 +15,7 @@ cleanup() {
   rm -rf "$work"
 }
 trap cleanup EXIT
-port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$("$here/../ports.py")
 "$python/bin/moto_server" -H 127.0.0.1 -p "$port" >"$work/log" 2>&1 & server=$!
 for _ in $(seq 300); do
   curl --silent --output /dev/null "http://127.0.0.1:$port/" && break

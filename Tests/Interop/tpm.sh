@@ -34,16 +34,8 @@ cleanup() {
 }
 trap cleanup EXIT
 mkdir "$work/state" "$work/store"
-read -r port control < <(python3 -c '
-import socket
 # The library uses the port after the TPM port as the control port.
-while True:
-    try:
-        first = socket.create_server(("127.0.0.1", 0))
-        second = socket.create_server(("127.0.0.1", first.getsockname()[1] + 1))
-        break
-    except OSError: pass
-print(first.getsockname()[1], second.getsockname()[1])')
+port=$(PYTHONPATH="$here/.." python3 -c 'import ports; print(ports.free_port(consecutive=2))') control=$((port + 1))
 swtpm socket --tpm2 --tpmstate "dir=$work/state" --server "type=tcp,port=$port,bindaddr=127.0.0.1" \
   --ctrl "type=tcp,port=$control,bindaddr=127.0.0.1" --flags not-need-init,startup-clear >"$work/swtpm.log" 2>&1 & started+=($!)
 for _ in $(seq 100); do python3 -c "import socket; socket.create_connection(('127.0.0.1', $control))" 2>/dev/null && break; sleep 0.05; done

@@ -22,16 +22,12 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from ports import free_port
 BROWSER = """#!/bin/sh
 echo tab >> "TABS"
 exec curl -sL -o /dev/null --max-time 20 "$1"
 """
-
-
-def free_port():
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return place.getsockname()[1]
 
 
 class Bridge:

@@ -25,14 +25,11 @@ import time
 import urllib.parse
 import urllib.request
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from ports import free_port
+
 LIFETIME, DELAY = 3, 150
 MODULES = "mpm_event authn_core authz_core authz_user dir".split()
-
-
-def free_port():
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return place.getsockname()[1]
 
 
 def await_port(port, process):
