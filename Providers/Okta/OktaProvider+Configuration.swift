@@ -37,11 +37,9 @@ extension ProviderFactory {
                 )
             }
         } make: { profile in
-            let issuer = try profile[issuer]
-            let known = issuer.hasSuffix("/oauth2/default") ? "api://default" : nil
-            return OktaProvider(
-                issuer: issuer,
-                audience: try profile[audience] ?? known,
+            OktaProvider(
+                issuer: try profile[issuer],
+                audience: try profile[audience],
                 secretType: try profile[secretType],
                 signOut: try profile[signOut]
             )

@@ -30,7 +30,8 @@ public struct OktaProvider: Sendable {
     /// - Parameters:
     ///   - issuer: The issuer: `https://example.okta.com` for the org authorization server,
     ///     `https://example.okta.com/oauth2/ID` for a custom authorization server, which native SSO requires.
-    ///   - audience: The audience of the authorization server, for native SSO; nil to send none.
+    ///   - audience: The audience of the authorization server, for native SSO; default: `api://default` for the server named `default`,
+    ///     none for any other server.
     ///   - secretType: The token type of a device secret; default: ``deviceSecretType``.
     ///   - signOut: The extent of a sign-out.
     public init(
@@ -40,7 +41,8 @@ public struct OktaProvider: Sendable {
         signOut: SignOut = .allApps
     ) {
         self.issuer = issuer
-        self.audience = audience
+        // "Configure Native SSO": the exchange request contains the audience of the authorization server.
+        self.audience = audience ?? (issuer.hasSuffix("/oauth2/default") ? "api://default" : nil)
         self.secretType = secretType
         self.signOut = signOut
     }

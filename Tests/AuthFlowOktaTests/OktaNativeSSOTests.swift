@@ -151,13 +151,21 @@ import Testing
 
     @Test func sendsTheTokenTypeOfTheNativeSSODraftWhenConfigured() async throws {
         try await OktaEnvironment.with(.inProcess) { environment in
-            environment.emulator.custom.nativeSSO?.audience = nil
             _ = try await environment.app("mail", user: .alice).signIn()
             let draft = OktaProvider(issuer: environment.issuer, secretType: .deviceSecret)
             _ = try await environment.app("calendar", provider: draft).signIn()
             let form = environment.emulator.custom.receivedRequests.last { $0.form["subject_token"] != nil }?.form
             #expect(form?["actor_token_type"] == "urn:openid:params:token-type:device-secret")
-            #expect(form?["audience"] == nil)
+        }
+    }
+
+    @Test func signsInOnceForAllAppsWithTheDefaultAudience() async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let provider = OktaProvider(issuer: environment.issuer)
+            _ = try await environment.app("mail", provider: provider, user: .alice).signIn()
+            _ = try await environment.app("calendar", provider: provider).signIn()
+            let form = environment.emulator.custom.receivedRequests.last { $0.form["subject_token"] != nil }?.form
+            #expect(form?["audience"] == "api://default")
         }
     }
 
