@@ -172,6 +172,20 @@ import Testing
         #expect((claims["exp"]?.number ?? 0) - (claims["nbf"]?.number ?? 0) == 330)
     }
 
+    @Test(arguments: [PushedRequests.always, .never], [false, true])
+    func anAdapterConformsIfItsRequestsArePushedOrSigned(_ pushes: PushedRequests, _ isSigned: Bool) async throws {
+        let values = try registration {
+            $0.scopes.append("offline_access")
+            $0.pushedRequests = pushes
+            if isSigned { $0.requestObjectKey = SigningKeySource(key) }
+        }
+        try await ProviderConformance(
+            adapter: OIDCProvider(issuer: environment.emulator.issuer),
+            client: try environment.client(registration: values),
+            other: try environment.client(registration: values, user: .bob)
+        ).run()
+    }
+
     /// RFC 9126 section 5: "the authorization server accepts authorization request data only via PAR".
     @Test(arguments: [(PushedRequests.automatic, false, 200), (.always, false, 400), (.automatic, true, 400)])
     func aRequestObjectFromTheClientsServerIsNotAPushedRequest(

@@ -250,8 +250,7 @@ public struct ProviderConformance: Sendable {
     // MARK: Requests and responses
 
     private func protectsTheRequest() async throws {
-        let pending = try await client.beginSignIn()
-        let query = FormURLEncoding.decode(String(pending.url.drop { $0 != "?" }.dropFirst())) ?? [:]
+        guard let query = parameters(of: try await client.beginSignIn()) else { return }
         for name in ["state", "code_challenge", "client_id", "redirect_uri"] {
             try require(query.values(for: name).count == 1, "\(name) must be sent exactly once.")
         }
@@ -273,6 +272,26 @@ public struct ProviderConformance: Sendable {
             !asked.contains("openid") || query["nonce"]?.isEmpty == false,
             "An OpenID request must have a nonce."
         )
+    }
+
+    /// The parameters of an authorization request: those in its URL, in the pushed request (RFC 9126), or in the signed request object (RFC
+    /// 9101); nil if the request object is encrypted, or fetched by the provider.
+    private func parameters(of request: AuthorizationRequest) -> FormParameters? {
+        var parameters = FormURLEncoding.decode(String(request.url.drop { $0 != "?" }.dropFirst())) ?? [:]
+        if parameters["request_uri"] != nil {
+            let forms = transports[0].requests.map(\.body.form)
+            guard let pushed = forms.last(where: { $0["code_challenge"] != nil || $0["request"] != nil }) else {
+                return nil
+            }
+            parameters = pushed
+        }
+        guard let object = parameters["request"] else { return parameters }
+        guard let claims = (try? JWS(Secret(object)))?.payload.object else { return nil }
+        var signed = FormParameters()
+        for (name, value) in claims {
+            if let text = value.string { signed.append(name, text) }
+        }
+        return signed
     }
 
     /// RFC 6749 section 5.2: `invalid_grant` ends a session, so an adapter must pass it on.
