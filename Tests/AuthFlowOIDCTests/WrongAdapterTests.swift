@@ -306,6 +306,23 @@ import Testing
         ).run()
     }
 
+    @Test func anAdapterOfAServerWithSeveralTenantsConforms() async throws {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        let template = "https://id.example.com/{tenant}"
+        environment.emulator.tenancy = .init(template: template, claim: "tid", tenant: "first")
+        let adapter = OIDCProvider(
+            issuer: environment.emulator.issuer,
+            tokenIssuer: try TokenIssuerTemplate(template, claim: "tid")
+        )
+        var values = try EmulatorEnvironment.registration()
+        values.scopes.append("offline_access")
+        try await ProviderConformance(
+            adapter: adapter,
+            client: try environment.client(registration: values, adapter: adapter),
+            other: try environment.client(registration: values, adapter: adapter, user: .bob)
+        ).run()
+    }
+
     @Test func aProviderThatCannotRevokeTokensConforms() async throws {
         try await suite(.dropsTheEndpoint, revokesTokens: false).run()
     }

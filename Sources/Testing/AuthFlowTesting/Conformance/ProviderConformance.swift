@@ -93,10 +93,10 @@ public struct ProviderConformance: Sendable {
     // MARK: Users
 
     private func identifiesTheUser(_ credential: Credential) async throws {
-        let issuer = try await client.metadata().issuer
+        let metadata = try await client.metadata()
         try require(
-            issuer.isIdentical(to: adapter.issuer),
-            "The metadata must name the adapter's issuer \(adapter.issuer), not \(issuer)."
+            metadata.issuer.isIdentical(to: adapter.issuer),
+            "The metadata must name the adapter's issuer \(adapter.issuer), not \(metadata.issuer)."
         )
         guard let identity = credential.identity else {
             return try require(
@@ -105,6 +105,9 @@ public struct ProviderConformance: Sendable {
             )
         }
         try require(!identity.subject.isEmpty, "An identified user must have a subject.")
+        // If users of several tenants sign in, the issuer of the ID Token is the tenant's.
+        let tenant = metadata.tokenIssuer == nil ? nil : credential.tokens.verifiedIDToken?.issuer
+        let issuer = tenant ?? metadata.issuer
         try require(
             identity.issuer.isIdentical(to: issuer),
             "The identity's issuer must match the metadata: \(issuer), not \(identity.issuer)."
