@@ -14,7 +14,8 @@ public struct ForgeRockProvider: Sendable {
     ///   - issuer: The issuer, if it differs from the realm's URL: older servers omit `/realms/root`.
     ///   - acrValues: `acr_values`: names that the server maps to trees, in order of preference.
     ///   - requiresACR: Whether one of these values is required (an essential claim). If so, the server signs the user
-    ///     in again when necessary, and an ID Token with another `acr`, or none, is rejected.
+    ///     in again when necessary, and an ID Token with another `acr`, or none, is rejected. A request with its own `acr_values` requires one of
+    ///     those that are among these values.
     ///   - minimumAuthLevel: The minimum `auth_level` of a sign-in; nil for no minimum. It is read from the ID Token, or else from
     ///     an access token that is a JWT; a sign-in whose level cannot be read is rejected.
     public init(
@@ -99,7 +100,13 @@ extension ForgeRockProvider: ProviderAdapter {
         // against it.
         var claims = try request.parameters["claims"].map { try JSON(parsing: Array($0.utf8)).object ?? [:] } ?? [:]
         var idToken = claims["id_token"]?.object ?? [:]
-        idToken["acr"] = ["essential": true, "values": .array(acrValues.map(JSON.string))]
+        // The values that this request requires, for a step-up, take precedence: some of the configured values may be weaker.
+        let acr = idToken["acr"]
+        guard acr?["essential"]?.bool != true || acr?["values"] == nil && acr?["value"] == nil else { return }
+        let requested = (request.parameters["acr_values"] ?? "").split(separator: " ").map(String.init)
+            .filter { acrValues.containsIdentical($0) }
+        let values = requested.isEmpty ? acrValues : requested
+        idToken["acr"] = ["essential": true, "values": .array(values.map(JSON.string))]
         claims["id_token"] = .object(idToken)
         request.parameters["claims"] = String(decoding: try JSON.object(claims).serialized(), as: UTF8.self)
     }

@@ -41,6 +41,27 @@ import Testing
         }
     }
 
+    /// The configured values are "basic" and "mfa".
+    @Test(
+        arguments: [
+            (["mfa"], nil, ["mfa"]), (["other", "mfa"], nil, ["mfa"]), (["other"], nil, ["basic", "mfa"]),
+            ([], ["essential": true, "values": ["mfa"]], ["mfa"]), ([], ["essential": true], ["basic", "mfa"]),
+            ([], ["values": ["mfa"]], ["basic", "mfa"]),
+        ] as [([String], JSON?, [String])]
+    ) func aStepUpRequiresItsOwnACRValues(_ acrValues: [String], _ claim: JSON?, _ required: [String]) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(acrValues: ["basic", "mfa"], requiresACR: true)
+            var options = AuthorizationOptions()
+            options.acrValues = acrValues
+            options.claims = claim.map { ["id_token": ["acr": $0]] }
+            let request = try await client.client.authorizationRequest(options)
+            let query = FormURLEncoding.decode(request.url.drop { $0 != "?" }.dropFirst())
+            let claims = try JSON(parsing: Array((query?["claims"] ?? "").utf8))
+            #expect(claims["id_token"]?["acr"]?["values"]?.strings == required)
+            #expect(claims["id_token"]?["acr"]?["essential"] == true)
+        }
+    }
+
     @Test func rejectsASignInWithoutTheRequiredACR() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             let good = try await environment.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
