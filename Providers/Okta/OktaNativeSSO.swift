@@ -193,7 +193,7 @@ extension OktaProvider: SharedSignIn {
 
 extension OktaProvider: TokenRevoking {
     /// Revokes the device secret, if the sign-out applies to all apps, and then this app's tokens. The device secret of
-    /// another user, who has since signed in to another app, remains valid.
+    /// another user, who has since signed in to another app, remains valid. A shared record that is damaged or cannot be decrypted is removed.
     public func revoke(_ credential: Credential, in context: ProviderContext) async throws {
         let own = credential.revocableTokens(at: context.host.now())
         guard signOut != .thisApp, isShared(context.registration) else { return try await context.revoke(own) }
@@ -220,12 +220,17 @@ extension OktaProvider: TokenRevoking {
             subject: subject,
             unrevoked: isUnrevoked ? shared?.deviceSecret ?? credential.tokens.deviceSecret : nil
         )
-        try await context.sharedCredentials?.change(for: issuer) { old in
-            let current = old.flatMap { SharedSecret($0.exposed) }
-            let isAnother = current.map { !secrets.contains($0.deviceSecret) } ?? false
-            // The sign-out page must still revoke the secret in the existing record, so the record is retained.
-            let isAwaited = old.flatMap { SharedSignOut($0.exposed) }?.unrevoked != nil
-            return isAnother || isAwaited ? old : RedactedJSON(sharedSignOut.json)
+        do {
+            try await context.sharedCredentials?.change(for: issuer) { old in
+                let current = old.flatMap { SharedSecret($0.exposed) }
+                let isAnother = current.map { !secrets.contains($0.deviceSecret) } ?? false
+                // The sign-out page must still revoke the secret in the existing record, so the record is retained.
+                let isAwaited = old.flatMap { SharedSignOut($0.exposed) }?.unrevoked != nil
+                return isAnother || isAwaited ? old : RedactedJSON(sharedSignOut.json)
+            }
+        } catch let error as AuthError where error.code == .credentialUnusable {
+            // Otherwise, every later sign-out would fail, and no later sign-in could be shared.
+            try await context.sharedCredentials?.remove(for: issuer)
         }
         if let failure { throw failure }
     }

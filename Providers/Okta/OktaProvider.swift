@@ -60,7 +60,8 @@ extension OktaProvider: ProviderAdapter {
             try requireNativeSSO(registration)
         }
         guard request.purpose == .endSession, signOut == .allAppsWithSecretInAddress else { return }
-        request.parameters["device_secret"] = try await deviceSecret(endedBy: request.tokens, in: context)?.exposed
+        // If the shared record cannot be read, the page still ends the browser's session.
+        request.parameters["device_secret"] = try? await deviceSecret(endedBy: request.tokens, in: context)?.exposed
     }
 
     private func requireNativeSSO(_ registration: ClientRegistration) throws {

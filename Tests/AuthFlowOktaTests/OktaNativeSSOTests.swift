@@ -430,11 +430,30 @@ import Testing
                 Issue.record("The shared record could not be read.")
                 return
             }
-            #expect(error.code == .storageFailed)
+            #expect(error.code == .credentialUnusable)
             let revoked = environment.emulator.custom.receivedRequests.filter { $0.path.hasSuffix("/revoke") }
                 .compactMap { $0.form["token"] }
             let own = [tokens.deviceSecret, tokens.refreshToken, tokens.accessToken].compactMap { $0?.exposed }
             #expect(Set(revoked).isSuperset(of: own))
+            // The record has been removed, so the next sign-in is shared.
+            #expect(try await mail.signIn().sharingError == nil)
+            _ = try await environment.app("calendar").signIn()
+            #expect(try await mail.signOut().revocation == .done)
+        }
+    }
+
+    @Test func aDamagedSharedRecordDoesNotKeepTheLogoutRequestFromBeingSent() async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            _ = try await environment.app("mail", user: .alice).signIn()
+            let provider = environment.provider(.allAppsWithSecretInAddress)
+            let calendar = try environment.app("calendar", provider: provider)
+            let credential = try await calendar.signIn().credential
+            try await environment.shared.set(
+                Array("{".utf8),
+                for: RecordKey(name: "acme", issuer: environment.issuer, clientID: "", kind: .shared)
+            )
+            let page = try await calendar.client.endSessionRequest(for: credential).url
+            #expect(page.contains("id_token_hint=") && !page.contains("device_secret="))
         }
     }
 
@@ -446,7 +465,7 @@ import Testing
             )
             let provider = environment.provider(.allAppsWithSecretInAddress)
             let signIn = try await environment.app("mail", provider: provider, user: .alice).signIn()
-            #expect(signIn.sharingError?.code == .storageFailed)
+            #expect(signIn.sharingError?.code == .credentialUnusable)
         }
     }
 

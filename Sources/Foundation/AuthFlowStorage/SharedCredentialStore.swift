@@ -22,7 +22,7 @@ public struct SharedCredentialStore: Sendable {
     }
 
     /// The shared document for an issuer; nil when there is none.
-    /// - Throws: ``AuthError`` with `storage_failed`.
+    /// - Throws: ``AuthError`` with `storage_failed`, or `credential_unusable` when the document is damaged or cannot be decrypted.
     public func value(for issuer: String) async throws -> RedactedJSON? {
         try await store.bytes(for: key(issuer)).map { try decode($0) }.map(RedactedJSON.init)
     }
@@ -31,7 +31,7 @@ public struct SharedCredentialStore: Sendable {
     /// - Parameters:
     ///   - issuer: The issuer.
     ///   - body: Receives the old document, and returns the new document; nil means no document.
-    /// - Throws: The errors of ``TokenStore/withLease(on:_:)`` and ``TokenStore/write(_:under:)``, or any error thrown by `body`.
+    /// - Throws: The errors of ``value(for:)``, ``TokenStore/withLease(on:_:)`` and ``TokenStore/write(_:under:)``, or any error thrown by `body`.
     public func change(
         for issuer: String,
         _ body: nonisolated(nonsending) (RedactedJSON?) async throws -> RedactedJSON?
@@ -50,7 +50,8 @@ public struct SharedCredentialStore: Sendable {
     }
 
     /// Removes the document for an issuer, even if it cannot be read.
-    package func remove(for issuer: String) async throws {
+    /// - Throws: The errors of ``TokenStore/withLease(on:_:)`` and ``TokenStore/write(_:under:)``.
+    public func remove(for issuer: String) async throws {
         try await store.withLease(on: key(issuer)) { lease in try await store.write(nil, under: lease) }
     }
 
@@ -63,7 +64,7 @@ public struct SharedCredentialStore: Sendable {
             return try JSON(parsing: bytes)
         } catch {
             throw AuthError(
-                .storageFailed,
+                .credentialUnusable,
                 "The shared document of the group \"\(DisplayText.sanitized(group, limit: 60))\" is damaged: \(error).",
                 underlyingError: error
             )

@@ -65,7 +65,7 @@ public struct SharedCookies: Sendable {
     }
 
     /// Deletes the cookies, for every app in the group. Cookies of any user other than the configured user remain; without a
-    /// configured user, cookies that cannot be decrypted are deleted, too.
+    /// configured user, cookies that are damaged or cannot be decrypted are deleted, too.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func remove() async throws {
         do {
