@@ -230,6 +230,8 @@ import Testing
             words: "The 'subject_token' issuer isn't a trusted authorization server.",
             status: 403
         ),
+        // This error can occur for as long as the shared record exists.
+        ExchangeError(error: "server_error", words: "The exchange failed.", status: 500),
     ]
 
     @Test(arguments: exchangeErrors) func promptsTheUserWhenTheTokenExchangeFails(

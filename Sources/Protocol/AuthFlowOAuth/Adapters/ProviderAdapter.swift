@@ -131,7 +131,8 @@ extension TokenRevoking {
 /// A provider at which the apps of one vendor can share a sign-in, through ``ProviderContext/sharedCredentials``.
 public protocol SharedSignIn: ProviderAdapter {
     /// Returns a token exchange that signs the user in without user interaction, based on data that another app has shared; nil when there
-    /// is nothing to exchange. Called before any other sign-in method; when the provider rejects the exchange, the next method is used.
+    /// is nothing to exchange. Called before any other sign-in method; when the provider rejects the exchange, or responds with an internal
+    /// error (500), the next method is used.
     func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange?
 
     /// Shares a sign-in with the vendor's other apps. Called at each sign-in, after the credential has been stored, and at each refresh that

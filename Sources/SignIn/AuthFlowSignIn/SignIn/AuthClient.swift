@@ -259,12 +259,18 @@ public final class AuthClient: Sendable {
             let credential: Credential
             do {
                 credential = try await client.signIn(by: exchange, reporter: reporter)
-            } catch let error as AuthError where !error.isTransient {
+            } catch let error as AuthError where !error.isTransient || Self.mayRecur(error) {
                 reportSkipped(FlowEvent.Step.tokenExchange.rawValue, error, reporter)
                 return nil
             }
             return try await save(credential, [:], .sameAccount, reporter)
         }
+    }
+
+    /// Whether a server error may recur for as long as the shared credential exists, so that the user could never sign in. RFC 9110 section
+    /// 15.6.1: 500 is for "an unexpected condition", which, unlike 503, need not be temporary.
+    private static func mayRecur(_ error: AuthError) -> Bool {
+        error.status == 500 || error.providerError?.error == "server_error"
     }
 
     /// Whether to try the next sign-in method after one has failed with this error.
