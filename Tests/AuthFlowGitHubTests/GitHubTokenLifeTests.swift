@@ -31,13 +31,16 @@ import Testing
     }
 
     /// The emulator accepts scopes separated by spaces or commas.
-    @Test(arguments: [["gist", "offline_access"], ["gist,offline_access"]])
-    func requestsExpiringTokensWithTheOfflineAccessScope(_ scopes: [String]) async throws {
-        try await GitHubEnvironment.with(.inProcess) { environment in
+    @Test(arguments: [["gist", "offline_access"], ["gist,offline_access"]], [SignInFlow.authorizationCode, .device])
+    func requestsExpiringTokensWithTheOfflineAccessScope(_ scopes: [String], _ flow: SignInFlow) async throws {
+        let time = VirtualTime()
+        try await GitHubEnvironment.with(.inProcess, now: { time.now }) { environment in
             let settings = try environment.settings(scopes: scopes)
-            let tokens = try await environment.client(registration: settings).signIn().credential.tokens
+            let client = try environment.client(registration: settings, flows: [flow], host: time.host)
+            let tokens = try await client.signIn().credential.tokens
             #expect(tokens.refreshToken != nil)
             #expect(tokens.scopes == ["gist"])
+            _ = try await client.refresh()
         }
     }
 

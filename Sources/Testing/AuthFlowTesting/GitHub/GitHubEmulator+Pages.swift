@@ -81,7 +81,12 @@ extension GitHubEmulator {
         let isAllowed = form["decision"] == "allow"
         let scopes = scopes(of: request).filter { !settings.refusedScopes.contains($0) }
         let grant = Grant(user: user, appID: request.appID)
-        let token = Token(grant: grant, scopes: scopes, isOfDevice: request.deviceCode != nil)
+        let token = Token(
+            grant: grant,
+            scopes: scopes,
+            isOfDevice: request.deviceCode != nil,
+            isRefreshable: Self.scopes(in: request.parameters["scope"] ?? "").contains("offline_access")
+        )
         if isAllowed { state.withLock { $0.grants[grant] = scopes } }
         if let deviceCode = request.deviceCode {
             state.withLock { $0.deviceCodes.decide(deviceCode, isAllowed ? .approved(token) : .denied) }
@@ -120,9 +125,9 @@ extension GitHubEmulator {
         let isGitHubApp = app(code.clientID)?.kind == .gitHubApp
         return show(
             Request(
-                parameters: [:],
+                parameters: code.parameters,
                 appID: code.clientID,
-                scopes: isGitHubApp ? [] : Self.normalized(code.scope.split(separator: " ").map(String.init)),
+                scopes: isGitHubApp ? [] : Self.normalized(Self.scopes(in: code.scope)),
                 user: user,
                 deviceCode: deviceCode
             )
@@ -139,12 +144,17 @@ extension GitHubEmulator {
             guard let index = users.firstIndex(where: { $0.id == user?.id }) else {
                 return state.deviceCodes.decide(deviceCode, .denied)
             }
-            let scopes =
-                app(code.clientID)?.kind == .gitHubApp
-                ? [] : Self.normalized(code.scope.split(separator: " ").map(String.init))
+            let asked = Self.scopes(in: code.scope)
+            let scopes = app(code.clientID)?.kind == .gitHubApp ? [] : Self.normalized(asked)
             let grant = Grant(user: index, appID: code.clientID)
             state.grants[grant] = scopes
-            state.deviceCodes.decide(deviceCode, .approved(Token(grant: grant, scopes: scopes, isOfDevice: true)))
+            let token = Token(
+                grant: grant,
+                scopes: scopes,
+                isOfDevice: true,
+                isRefreshable: asked.contains("offline_access")
+            )
+            state.deviceCodes.decide(deviceCode, .approved(token))
         }
     }
 

@@ -64,8 +64,7 @@ extension GitHubEmulator {
         guard users[code.token.grant.user].hasVerifiedEmail else {
             return error("unverified_user_email", "The user must have a verified primary email.", to: request)
         }
-        let wishes = Self.scopes(in: asked["scope"] ?? "").contains("offline_access")
-        return issue(code.token, app, expiring: app.kind != .oauthApp || wishes, to: request)
+        return issue(code.token, app, to: request)
     }
 
     private func refresh(_ form: FormParameters, _ app: App, hasSecret: Bool, _ request: HTTPRequest)
@@ -86,11 +85,12 @@ extension GitHubEmulator {
             $0.refreshTokens[used] = nil
             $0.tokens[token.accessToken] = nil
         }
-        return issue(token, app, expiring: true, to: request)
+        return issue(token, app, to: request)
     }
 
-    private func issue(_ token: Token, _ app: App, expiring: Bool, to request: HTTPRequest) -> TransportResponse {
+    private func issue(_ token: Token, _ app: App, to request: HTTPRequest) -> TransportResponse {
         let settings = settings
+        let expiring = app.kind != .oauthApp || token.isRefreshable
         let prefix = app.kind == .gitHubApp ? "ghu_" : "gho_"
         var token = token
         token.accessToken = prefix + Self.randomText(36)
@@ -176,7 +176,7 @@ extension GitHubEmulator {
                 ["interval": .integer(interval)],
                 to: request
             )
-        case .approved(let token): return issue(token, app, expiring: app.kind != .oauthApp, to: request)
+        case .approved(let token): return issue(token, app, to: request)
         }
     }
 }

@@ -169,6 +169,8 @@ public final class GitHubEmulator: ProviderEmulator {
         let grant: Grant
         let scopes: [String]
         let isOfDevice: Bool
+        /// Whether the app requested `offline_access`.
+        let isRefreshable: Bool
         var expiresAt: Date?
         var accessToken = ""
         var number = 0
