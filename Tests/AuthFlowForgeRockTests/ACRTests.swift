@@ -62,6 +62,32 @@ import Testing
         }
     }
 
+    /// A customized sign-in URL can name the tree with the parameters of the REST API instead of `service`.
+    @Test func walksTheTreeThatTheSignInPageNamesWithItsLongerParameters() async throws {
+        struct CustomSignInPage: HTTPTransport {
+            let base: any HTTPTransport
+            func send(_ call: TransportRequest) async throws -> TransportResponse {
+                var response = try await base.send(call)
+                guard let location = response.head.headerFields[.location] else { return response }
+                response.head.headerFields[.location] = location.replacing(
+                    "service=",
+                    with: "authIndexType=service&authIndexValue="
+                )
+                return response
+            }
+        }
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let transport = CustomSignInPage(base: environment.transport)
+            let client = try environment.client(
+                acrValues: ["persistent-cookie"],
+                requiresACR: true,
+                transport: transport
+            )
+            let signIn = try await client.signIn()
+            #expect(signIn.credential.tokens.verifiedIDToken?.claims["acr"] == "persistent-cookie")
+        }
+    }
+
     @Test func rejectsASignInWithoutTheRequiredACR() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             let good = try await environment.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
