@@ -100,6 +100,29 @@ import Testing
         #expect(try await stored(clientID) == nil)
     }
 
+    /// A sign-in with another key cannot decrypt the current registration, and replaces it.
+    @Test func aSignInWithAnotherKeyDoesNotAffectTheSessionOfAnotherResource() async throws {
+        let encrypted = try [1, 2].map { (byte: UInt8) in
+            let key = Secret(Base64URL.encode([UInt8](repeating: byte, count: 32)))
+            let keys = try EncryptionKeys([("key \(byte)", key)])
+            return EncryptedTokenStore(store, key: .keys(keys))
+        }
+        _ = try await environment.client(store: encrypted[0], host: time.host).signIn()
+        let other = try ResourceClient(
+            "https://api.example.com/two",
+            methods: [.userAgent(try environment.userAgent())],
+            store: encrypted[1],
+            transport: interceptor,
+            host: time.host
+        )
+        _ = try await other.signIn()
+        #expect(environment.emulator.registrations == 2)
+        #expect(try await environment.client(store: encrypted[0], host: time.host).status()?.credential != nil)
+        // The current registration can now be read only with the other key.
+        _ = try await environment.client(store: encrypted[0], host: time.host).renewRegistration()
+        #expect(environment.emulator.registrations == 3)
+    }
+
     @Test func renewingARetiredRegistrationRegistersOnce() async throws {
         let clientID = try await mistake()
         let (new, old, _) = try await first.renewRegistration()

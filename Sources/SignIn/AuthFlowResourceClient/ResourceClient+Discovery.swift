@@ -233,7 +233,7 @@ extension ResourceClient {
         let challenge = try await requestChallenge()
         let found = try await find(challenge)
         let scopes = try await scopes(for: challenge, found)
-        let old = try await registrations.registration(at: found.server.issuer, for: redirectURI)
+        let old = try await registrations.readable(at: found.server.issuer, for: redirectURI)
         // If the store fails, or the record of this resource cannot be read, the renewal stops before it registers a client.
         if let old { _ = try await isUsed(clientID: old.clientID, at: old.issuer) }
         _ = try await hasSignIn()

@@ -197,13 +197,23 @@ public struct StoredRegistrations: Sendable {
         for redirectURI: RedirectURI = .loopback,
         clientID: String? = nil
     ) async throws -> StoredRegistration? {
-        if let present = try await read(key(issuer, redirectURI)),
-            clientID.map({ present.clientID.isIdentical(to: $0) }) ?? true
-        {
-            return present
-        }
-        guard let clientID else { return nil }
+        guard let clientID else { return try await read(key(issuer, redirectURI)) }
+        let present = try await readable(key(issuer, redirectURI))
+        if let present, present.clientID.isIdentical(to: clientID) { return present }
         return try await read(key(issuer, redirectURI, clientID))
+    }
+
+    /// - Returns: nil for a damaged record, and for a record that cannot be decrypted, for example because the store's key was lost.
+    func readable(at issuer: String, for redirectURI: RedirectURI) async throws -> StoredRegistration? {
+        try await readable(key(issuer, redirectURI))
+    }
+
+    private func readable(_ key: RecordKey) async throws -> StoredRegistration? {
+        do {
+            return try await read(key)
+        } catch let error as AuthError where error.code == .credentialUnusable {
+            return nil
+        }
     }
 
     private func read(_ key: RecordKey) async throws -> StoredRegistration? {
@@ -219,7 +229,7 @@ public struct StoredRegistrations: Sendable {
         return stored
     }
 
-    /// The current registration, and whether it is stored, but damaged. A sign-in replaces a damaged registration.
+    /// The current registration, and whether it is stored, but damaged. A sign-in replaces a registration that is damaged or cannot be decrypted.
     package func current(
         at issuer: String,
         for redirectURI: RedirectURI
@@ -242,7 +252,7 @@ public struct StoredRegistrations: Sendable {
     ) async throws -> StoredRegistration {
         let key = self.key(issuer, redirectURI)
         return try await store.withLease(on: key) { lease in
-            if let stored = try await read(key), isWanted(stored) {
+            if let stored = try await readable(key), isWanted(stored) {
                 // The list may have been damaged since the registration was stored.
                 await KnownResources(store: store).add(issuer: issuer, origin: origin)
                 return stored
@@ -272,9 +282,8 @@ public struct StoredRegistrations: Sendable {
     func retire(at issuer: String, for redirectURI: RedirectURI, clientID: String) async throws {
         let key = self.key(issuer, redirectURI)
         try await store.withLease(on: key) { lease in
-            guard var stored = try await read(key), stored.clientID.isIdentical(to: clientID), !stored.isRetired else {
-                return
-            }
+            guard var stored = try await readable(key), stored.clientID.isIdentical(to: clientID), !stored.isRetired
+            else { return }
             stored.isRetired = true
             try await write(stored, for: redirectURI, lease)
         }
@@ -306,10 +315,7 @@ public struct StoredRegistrations: Sendable {
                 try await store.withLease(on: own) { lease in try await store.write(nil, under: lease) }
             }
             // A current registration that cannot be read is removed only if no client ID is given.
-            var present: StoredRegistration?
-            do {
-                if clientID != nil { present = try await read(key) }
-            } catch let error as AuthError where error.code == .credentialUnusable {}
+            let present = try await clientID == nil ? nil : readable(key)
             if clientID == nil || present?.clientID == clientID {
                 try await store.write(nil, under: lease)
                 await KnownResources(store: store).remove(issuer: issuer, origin: origin)
