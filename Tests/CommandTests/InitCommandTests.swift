@@ -117,6 +117,20 @@ import Testing
         }
     }
 
+    /// Bash separates the option and its value, and no shell expands the words.
+    @Test(arguments: [["--config=all.json"], ["--config", "=", "all.json"], ["-c", "~/all.json"]])
+    func profileNamesOfTheSpecifiedFileAreCompleted(_ option: [String]) async throws {
+        try await newcomer { _, folder, tool in
+            let text = #"{"profiles": {"work": {"provider": "oidc", "issuer": "https://a.example", "client_id": "a"}}}"#
+            try Data(text.utf8).write(to: URL(fileURLWithPath: "\(folder)/all.json"))
+            let line = ["authflow", "status"] + option + ["--profile", ""]
+            let completed = try await tool(
+                ["---completion", "status", "--", "--profile", "\(line.count - 1)", "0"] + line
+            )
+            #expect(completed.output.split(separator: "\n") == ["work"], "\(completed)")
+        }
+    }
+
     @Test func aProfileNameWithALineBreakIsRejected() async throws {
         try await newcomer { _, folder, tool in
             let text =

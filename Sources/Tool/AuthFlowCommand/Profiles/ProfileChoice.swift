@@ -49,9 +49,22 @@ struct ProfileChoice: Hashable {
     /// The profiles of the file that a command line names, for shell completion; none if the file cannot be read. The shells' completion
     /// scripts expand the names, so names with characters that are special in a shell are omitted.
     static func profileNames(in words: [String]) -> [String] {
-        let config = zip(words, words.dropFirst()).first { ["-c", "--config"].contains($0.0) }?.1
-        let names = (try? ProfileChoice(config: config).file())?.profileNames ?? []
+        let names = (try? ProfileChoice(config: config(in: words)).file())?.profileNames ?? []
         return names.filter { $0.utf8.allSatisfy { $0.isLetterOrDigit || "._-+@".utf8.contains($0) } }
+    }
+
+    /// The value of `--config` in the words of a command line, as shells pass them to completion scripts: before expansion, and in bash with the
+    /// option, "=" and the value as separate words.
+    private static func config(in words: [String]) -> String? {
+        for (index, word) in words.enumerated() {
+            if word.hasPrefix("--config=") { return String(word.dropFirst("--config=".count)) }
+            guard ["-c", "--config"].contains(word) else { continue }
+            let rest = words[(index + 1)...]
+            guard let value = rest.first != "=" ? rest.first : rest.dropFirst().first else { return nil }
+            let home = HomeDirectory.path(environment: ToolEnvironment.host.environment)
+            return value.hasPrefix("~/") ? home + value.dropFirst() : value
+        }
+        return nil
     }
 
     func file() throws -> ConfigurationFile {
