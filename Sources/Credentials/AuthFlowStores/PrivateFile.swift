@@ -135,6 +135,16 @@ package struct PrivateFile {
         try replace(with: bytes, in: TemporaryFile(for: self))
     }
 
+    /// Replaces the file like ``replace(with:)``, but preserves its group and permissions, except write permissions for others: another account may
+    /// read it.
+    package func replacePreservingAccess(with bytes: [UInt8]) throws(AuthError) {
+        try? removeLeftovers()
+        let temporary = try TemporaryFile(for: self)
+        // Set before the file is renamed, because a program may read it at any time.
+        temporary.adoptAccess()
+        try replace(with: bytes, in: temporary)
+    }
+
     /// Replaces the file with a temporary file, in which space for the new bytes may already be reserved.
     func replace(with bytes: [UInt8], in temporary: TemporaryFile) throws(AuthError) {
         try temporary.write(bytes)

@@ -24,6 +24,14 @@ final class TemporaryFile: Sendable {
         unsafe unlink(path)
     }
 
+    /// Sets the group and the permissions of the file that will be replaced, except write permissions for others. If the group cannot be set, its
+    /// permissions would apply to another group, so the file remains private.
+    func adoptAccess() {
+        var status = stat()
+        guard unsafe stat(target.path, &status) == 0, fchown(descriptor, uid_t.max, status.st_gid) == 0 else { return }
+        _ = fchmod(descriptor, status.st_mode & 0o755)
+    }
+
     /// Reserves space for later content by writing zeros, because posix_fallocate(3) is not available on every platform.
     func reserve(_ size: Int) throws(AuthError) {
         guard SystemCall.write([UInt8](repeating: 0, count: size), to: descriptor) else {

@@ -42,6 +42,22 @@ import Testing
         }
     }
 
+    /// A service may read the file with another account.
+    @Test func aReplacementPreservesTheGroupAndThePermissionsExceptWriteAccessForOthers() throws {
+        try withDirectory { directory in
+            let file = PrivateFile("\(directory)/file")
+            #expect(try file.create(with: [1]))
+            if geteuid() == 0 { try #require(unsafe chown(file.path, 0, 65_534) == 0) }
+            try #require(unsafe chmod(file.path, 0o664) == 0)
+            try file.replacePreservingAccess(with: mark)
+            var status = stat()
+            try #require(unsafe stat(file.path, &status) == 0)
+            #expect(status.st_mode & 0o777 == 0o644)
+            if geteuid() == 0 { #expect(status.st_gid == 65_534) }
+            #expect(FileManager.default.contents(atPath: file.path) == Data(mark))
+        }
+    }
+
     @Test(.enabled(if: geteuid() == 0, "Only root can give a file to another user."))
     func filesAndDirectoriesOfAnotherUserAreNotUsed() throws {
         try withDirectory { directory in

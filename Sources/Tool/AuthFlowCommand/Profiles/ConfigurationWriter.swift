@@ -73,22 +73,12 @@ struct ConfigurationWriter {
                     "\(DisplayText.sanitized(path)) was changed in the meantime, and was not overwritten."
                 )
             }
-            try replace(with: text)
+            try PrivateFile(path).replacePreservingAccess(with: text)
         }
         // A file that this command has just created, or that was trusted before it added a profile, needs no review; an untrusted file stays untrusted.
         if isTrusted, URL(fileURLWithPath: path).lastPathComponent == ConfigurationChoice.localName {
             _ = try ConfigurationTrust().trust(path, content: text)
         }
-    }
-
-    /// Replaces the file, and preserves its group and permissions: a service may read it with another account.
-    private func replace(with text: [UInt8]) throws {
-        var status = stat()
-        let isKnown = unsafe stat(path, &status) == 0
-        try PrivateFile(path).replace(with: text)
-        // If the group cannot be preserved, its permissions would apply to another group.
-        guard isKnown, unsafe chown(path, uid_t.max, status.st_gid) == 0 else { return }
-        _ = unsafe chmod(path, status.st_mode & 0o755)
     }
 
     /// Locks the directory of a file, and waits up to five seconds for other commands.
