@@ -255,6 +255,36 @@ import Testing
         }
     }
 
+    /// The secret would be ignored without notice.
+    @Test func noClientIsRegisteredInsteadOfTheClientWhoseSecretIsGiven() async throws {
+        try await newcomer { emulator, folder, _ in
+            try Data("secret".utf8).write(to: URL(fileURLWithPath: "\(folder)/secret"))
+            // Presses Enter at the first prompt, for the client ID.
+            let script = """
+                import os, pty, sys
+                process, terminal = pty.fork()
+                if process == 0:
+                    os.execv(sys.argv[1], sys.argv[1:])
+                os.write(terminal, b"\\n")
+                try:
+                    while data := os.read(terminal, 1024):
+                        sys.stdout.buffer.write(data)
+                except OSError:
+                    pass
+                sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+                """
+            let program = CommandHarness.folder.appendingPathComponent("authflow").path
+            let outcome = try await CommandHarness.run(
+                ["-c", script, program, "init", "--issuer", emulator.issuer, "--client-secret-file", "secret"],
+                program: "/usr/bin/python3",
+                environment: ["HOME": folder],
+                folder: folder
+            )
+            #expect(outcome.status == 2 && outcome.output.contains("A client ID is required"), "\(outcome.output)")
+            #expect(!emulator.requests.contains("POST /register"))
+        }
+    }
+
     @Test func requiresAClientIDIfTheProviderDoesNotRegisterClients() async throws {
         try await newcomer { emulator, folder, tool in
             emulator.fault = .metadata(.member("registration_endpoint", nil))

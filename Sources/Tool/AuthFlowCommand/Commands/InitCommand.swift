@@ -150,7 +150,8 @@ struct InitCommand: AsyncParsableCommand {
         var identifier = clientID
         if identifier == nil, !register {
             provider.explain(redirectURI)
-            let canRegister = metadata.registrationEndpoint != nil
+            // The secret in the file belongs to an existing client.
+            let canRegister = metadata.registrationEndpoint != nil && clientSecretFile == nil
             let question = canRegister ? "Client ID (leave empty to register a client now)" : "Client ID"
             identifier = try await InitProvider.ask(question, option: "--client-id")
             if identifier?.isEmpty == true, !canRegister {
