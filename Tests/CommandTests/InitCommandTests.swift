@@ -255,6 +255,20 @@ import Testing
         }
     }
 
+    /// A command that was killed during the request leaves an empty file.
+    @Test func anEmptyRegistrationIsReportedAsInterrupted() async throws {
+        try await newcomer { emulator, folder, tool in
+            let path = "\(folder)/all.json.default.registration"
+            try Data().write(to: URL(fileURLWithPath: path))
+            let arguments = ["init", "--issuer", emulator.issuer, "--register", "--output", "all.json", "--no-login"]
+            let outcome = try await tool(arguments)
+            #expect(outcome.status == 2, "\(outcome.standardError)")
+            #expect(outcome.standardError.contains("remove the file, and try again"), "\(outcome.standardError)")
+            try FileManager.default.removeItem(atPath: path)
+            #expect(try await tool(arguments).status == 0)
+        }
+    }
+
     /// The secret would be ignored without notice.
     @Test func noClientIsRegisteredInsteadOfTheClientWhoseSecretIsGiven() async throws {
         try await newcomer { emulator, folder, _ in

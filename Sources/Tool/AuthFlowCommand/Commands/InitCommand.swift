@@ -175,15 +175,21 @@ struct InitCommand: AsyncParsableCommand {
         }
         let registrationFile = PrivateFile("\(writer.path).\(profile).registration")
         let secretFile = PrivateFile("\(writer.path).\(profile).client-secret")
-        // Reserved before the request, because several commands may register a client for the same profile.
+        // Reserved before the request, because several commands may register a client for the same profile. It is empty until the response is stored.
+        let isReserved = { FileManager.default.contents(atPath: registrationFile.path)?.isEmpty == true }
         guard !secretFile.exists, try registrationFile.create(with: []) else {
+            guard secretFile.exists || !isReserved() else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "\(registrationFile.path) is empty: another command is registering a client, or was interrupted. If it was interrupted, remove the file, and try again."
+                )
+            }
             throw AuthError(
                 .invalidConfiguration,
                 "\(secretFile.exists ? secretFile.path : registrationFile.path) already exists. Move it, or choose another --profile."
             )
         }
-        var isRegistered = false
-        defer { if !isRegistered { try? registrationFile.remove() } }
+        defer { if isReserved() { try? registrationFile.remove() } }
         let server = AuthorizationServer(issuer: metadata.issuer, transport: ToolEnvironment.transport)
         let registered = try await DynamicRegistration(server: server).register(
             DynamicRegistration.Request(
@@ -192,7 +198,6 @@ struct InitCommand: AsyncParsableCommand {
                 scopes: scopes
             )
         )
-        isRegistered = true
         // The response is needed to change or remove the registration (RFC 7592).
         try registrationFile.replace(with: try registered.metadata.exposed.serialized(indented: true))
         Terminal.printMessage(
