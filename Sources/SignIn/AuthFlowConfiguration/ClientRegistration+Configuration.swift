@@ -56,11 +56,13 @@ extension ClientRegistration {
             values.certificate = .file(path: certificate.file)
         }
         values.signedIntrospection = try configuration[keys.signedIntrospection]
-        let key = try configuration[keys.clientKey]
         // An unusable key file is a configuration error, and is reported before the first request.
-        if let key, !key.source.isInHardwareToken {
-            try configuration.located(keys.clientKey) { () throws(AuthError) in _ = try key.source.key() }
+        func requireUsable(_ key: ClientKey, at place: any AnyConfigurationKey) throws(ConfigurationError) {
+            guard !key.source.isInHardwareToken else { return }
+            try configuration.located(place) { () throws(AuthError) in _ = try key.source.key() }
         }
+        let key = try configuration[keys.clientKey]
+        if let key { try requireUsable(key, at: keys.clientKey) }
         guard key?.certificate == nil || authentication.method == .privateKeyJWT else {
             throw configuration.error(
                 "\"certificate\" requires \"client_authentication\": \"private_key_jwt\"",
@@ -68,6 +70,7 @@ extension ClientRegistration {
             )
         }
         if let dpopKey = try configuration[keys.dpopKey] {
+            try requireUsable(dpopKey, at: keys.dpopKey)
             values.dpopKey = dpopKey.source
             values.dpopAlgorithm = dpopKey.algorithm
             values.usesDPoP = true

@@ -364,6 +364,12 @@ private final class SecretiveAgents: Sendable {
             keyPath: "profiles.work.flow",
             words: "does not sign in a user"
         ),
+        Fault(
+            more: #", "dpop_key": "/nowhere/key.pem""#,
+            place: "3:88",
+            keyPath: "profiles.work.dpop_key",
+            words: "/nowhere/key.pem"
+        ),
         Fault(more: #", "user_agent": []"#, place: "3:88", keyPath: "profiles.work.user_agent", words: "at least one"),
         Fault(
             more: #", "store": "keyring""#,
