@@ -11,7 +11,7 @@ extension ProviderPreset {
         ],
         members: [
             "provider": "oidc", "issuer": "https://{tenant}.{region}.authz.cloudentity.io/{tenant}/{workspace}",
-            "client_authentication": "none", "scopes": ["openid", "profile", "email"],
+            "scopes": ["openid", "profile", "email"],
             "redirect_uri": "http://127.0.0.1:8456/callback",
         ],
         registration: [

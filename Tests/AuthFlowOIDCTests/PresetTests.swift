@@ -168,6 +168,12 @@ private struct KeyIssuerServer: ProviderEmulator {
         #expect(request.query["response_mode"] == item.preset.members["response_mode"]?.string)
     }
 
+    /// `authflow init --client-secret-file` adds the secret to any preset.
+    @Test(arguments: cases.filter(\.members.isEmpty)) func aPresetAcceptsAClientSecret(_ item: Case) throws {
+        let client = try client(item, try emulator(item), members: #""client_secret": {"env": "SECRET"},"#)
+        #expect(client.registration.authentication.method != .none)
+    }
+
     @Test func everyPresetHasATestCaseAndASourceURL() {
         #expect(Set(Self.cases.map(\.preset.name)) == Set(ProviderPreset.all.map(\.name)))
         for preset in ProviderPreset.all {
