@@ -117,6 +117,29 @@ import Testing
         }
     }
 
+    @Test(arguments: [["status", "--config"], ["init", "--output"], ["config", "check"], ["keys", "jwks"]])
+    func pathsAreCompletedInBash(_ words: [String]) async throws {
+        try await newcomer { _, folder, tool in
+            try Data().write(to: URL(fileURLWithPath: "\(folder)/all.json"))
+            let script = try await tool(["--generate-completion-script", "bash"]).output
+            try Data(script.utf8).write(to: URL(fileURLWithPath: "\(folder)/completions"))
+            // Bash sets these variables and passes these arguments when the user presses Tab.
+            let completion = """
+                source completions
+                COMP_WORDS=(authflow "$@" a) COMP_CWORD=$(($# + 1)) COMP_LINE="authflow $* a"
+                COMP_POINT=${#COMP_LINE}
+                _authflow authflow a "${@: -1}"
+                printf '%s\\n' "${COMPREPLY[@]}"
+                """
+            let outcome = try await CommandHarness.run(
+                ["bash", "-c", completion, "bash"] + words,
+                program: "/usr/bin/env",
+                folder: folder
+            )
+            #expect(outcome.output == "all.json\n", "\(outcome)")
+        }
+    }
+
     /// Bash separates the option and its value, and no shell expands the words.
     @Test(arguments: [["--config=all.json"], ["--config", "=", "all.json"], ["-c", "~/all.json"]])
     func profileNamesOfTheSpecifiedFileAreCompleted(_ option: [String]) async throws {

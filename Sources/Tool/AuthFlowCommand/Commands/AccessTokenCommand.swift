@@ -24,7 +24,8 @@ struct AccessTokenCommand: AsyncParsableCommand {
 
         @Option(
             name: [.short, .long],
-            help: "The configuration file with \"resource_server\". Default: the same as for the other commands."
+            help: "The configuration file with \"resource_server\". Default: the same as for the other commands.",
+            completion: .file()
         )
         var config: String?
 

@@ -51,7 +51,7 @@ struct ClientMetadataCommand: AsyncParsableCommand {
         @Argument(help: "The URL of the document, which is also the client_id.")
         var url: String
 
-        @Option(help: "A file that contains the document, to check it before it is served.")
+        @Option(help: "A file that contains the document, to check it before it is served.", completion: .file())
         var file: String?
 
         func run() async throws {

@@ -19,7 +19,10 @@ struct ConfigCommand: AsyncParsableCommand {
                 "Check every profile, or a single profile, without sending a request. Referenced secrets must exist, and programs that print secrets are run."
         )
 
-        @Argument(help: "The file. An authflow.json must be trusted first. Default: as with --config.")
+        @Argument(
+            help: "The file. An authflow.json must be trusted first. Default: as with --config.",
+            completion: .file()
+        )
         var path: String?
 
         @OptionGroup var options: ProfileOptions
@@ -191,7 +194,7 @@ struct ConfigCommand: AsyncParsableCommand {
                 """
         )
 
-        @Argument(help: "The file.")
+        @Argument(help: "The file.", completion: .file())
         var path = ConfigurationChoice.localName
 
         @Flag(help: "List the trusted files.")
@@ -218,7 +221,7 @@ struct ConfigCommand: AsyncParsableCommand {
             abstract: "Stop trusting a configuration file."
         )
 
-        @Argument(help: "The file.")
+        @Argument(help: "The file.", completion: .file())
         var path = ConfigurationChoice.localName
 
         func run() async throws {

@@ -39,7 +39,8 @@ struct DevIDPCommand: AsyncParsableCommand {
 
     @Option(
         help:
-            "A file with the public keys of a machine-to-machine client, as printed by authflow keys new. Its client_id is \"robot\"."
+            "A file with the public keys of a machine-to-machine client, as printed by authflow keys new. Its client_id is \"robot\".",
+        completion: .file()
     )
     var machineClient: String?
 

@@ -33,7 +33,7 @@ struct InitCommand: AsyncParsableCommand {
     @Option(help: "The client ID at the provider.")
     var clientID: String?
 
-    @Option(help: "A file with the client secret, for confidential clients.")
+    @Option(help: "A file with the client secret, for confidential clients.", completion: .file())
     var clientSecretFile: String?
 
     @Flag(help: "Register a client, if the provider supports dynamic client registration (RFC 7591).")
@@ -48,7 +48,11 @@ struct InitCommand: AsyncParsableCommand {
     @Option(name: [.short, .long], help: "The name of the profile.")
     var profile = "default"
 
-    @Option(name: [.short, .long], help: "The file. Default: authflow/config.json in your configuration directory.")
+    @Option(
+        name: [.short, .long],
+        help: "The file. Default: authflow/config.json in your configuration directory.",
+        completion: .file()
+    )
     var output: String?
 
     @Flag(

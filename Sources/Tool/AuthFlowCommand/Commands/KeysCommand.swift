@@ -34,7 +34,7 @@ struct KeysCommand: AsyncParsableCommand {
             abstract: "Write a new private key that only you can read, and print its public key set."
         )
 
-        @Argument(help: "The file to write. An existing file is never overwritten.")
+        @Argument(help: "The file to write. An existing file is never overwritten.", completion: .file())
         var path: String
 
         @Option(
@@ -86,7 +86,10 @@ struct KeysCommand: AsyncParsableCommand {
             abstract: "Show the key ID (kid) and the algorithms of a key."
         )
 
-        @Argument(help: "A PEM, JWK or JWK Set file, or the PKCS #11 URI of a key in a hardware token.")
+        @Argument(
+            help: "A PEM, JWK or JWK Set file, or the PKCS #11 URI of a key in a hardware token.",
+            completion: .file()
+        )
         var path: String
 
         @OptionGroup var token: TokenPIN
@@ -117,7 +120,10 @@ struct KeysCommand: AsyncParsableCommand {
             abstract: "Print the public key set of key files, to register or to publish."
         )
 
-        @Argument(help: "The key files, or PKCS #11 URIs of keys; during a rotation, the new key first.")
+        @Argument(
+            help: "The key files, or PKCS #11 URIs of keys; during a rotation, the new key first.",
+            completion: .file()
+        )
         var paths: [String]
 
         @OptionGroup var token: TokenPIN

@@ -53,7 +53,7 @@ struct LoginCommand: AsyncParsableCommand {
     @Option(help: "With a URL: the maximum age of the user's authentication, in seconds (RFC 9470).")
     var maxAge: Int?
 
-    @Option(help: "Write a trace of the login to this file, as an HTML page without secrets.")
+    @Option(help: "Write a trace of the login to this file, as an HTML page without secrets.", completion: .file())
     var trace: String?
 
     func validate() throws {

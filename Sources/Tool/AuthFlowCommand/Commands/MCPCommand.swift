@@ -96,7 +96,7 @@ struct MCPCommand: AsyncParsableCommand {
                 "List the protected resources that you are signed in to without a profile, and the expiry of their tokens. Sends no requests."
         )
 
-        @Option(name: [.short, .long], help: "The configuration file, which names the store.")
+        @Option(name: [.short, .long], help: "The configuration file, which names the store.", completion: .file())
         var config: String?
 
         @Flag(help: "Print the list as JSON.")

@@ -35,7 +35,7 @@ extension RegisterCommand {
         @Argument(help: "The issuer, or an account such as joe@example.com (WebFinger).")
         var issuer: String
 
-        @Option(name: [.short, .long], help: "The configuration file to write.")
+        @Option(name: [.short, .long], help: "The configuration file to write.", completion: .file())
         var output = "authflow.json"
 
         @Option(name: [.short, .long], help: "The name of the profile in this file.")
@@ -56,7 +56,10 @@ extension RegisterCommand {
         )
         var authentication: Authentication?
 
-        @Option(help: "A file with the provider's initial access token, if registration requires one.")
+        @Option(
+            help: "A file with the provider's initial access token, if registration requires one.",
+            completion: .file()
+        )
         var initialAccessTokenFile: String?
 
         func run() async throws {

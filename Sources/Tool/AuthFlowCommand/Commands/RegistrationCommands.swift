@@ -170,7 +170,7 @@ enum RegistrationCommands {
         @Argument(help: "The URL of a protected resource or an issuer; default: all.")
         var address: String?
 
-        @Option(name: [.short, .long], help: "The configuration file, which names the store.")
+        @Option(name: [.short, .long], help: "The configuration file, which names the store.", completion: .file())
         var config: String?
 
         @Flag(help: "Print the registrations as JSON.")
@@ -234,7 +234,7 @@ enum RegistrationCommands {
         @Argument(help: "The URL of the protected resource.")
         var address: String
 
-        @Option(name: [.short, .long], help: "The configuration file.")
+        @Option(name: [.short, .long], help: "The configuration file.", completion: .file())
         var config: String?
 
         func run() async throws {
@@ -267,7 +267,7 @@ enum RegistrationCommands {
         @Argument(help: "The URL of a protected resource or an issuer.")
         var address: String
 
-        @Option(name: [.short, .long], help: "The configuration file, which names the store.")
+        @Option(name: [.short, .long], help: "The configuration file, which names the store.", completion: .file())
         var config: String?
 
         @Flag(help: "Remove the registration from this machine only.")

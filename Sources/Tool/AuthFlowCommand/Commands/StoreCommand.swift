@@ -34,7 +34,7 @@ struct StoreCommand: AsyncParsableCommand {
             abstract: "Write a new key for \"encryption_keys\" to a file that only you can read."
         )
 
-        @Argument(help: "The file to write. An existing file is left unchanged.")
+        @Argument(help: "The file to write. An existing file is left unchanged.", completion: .file())
         var path: String
 
         func run() async throws {
