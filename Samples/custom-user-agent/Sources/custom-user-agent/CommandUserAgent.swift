@@ -63,7 +63,7 @@ struct CommandUserAgent: UserAgent {
 extension UserAgentFactory {
     /// `command`: another program shows the page.
     static var command: UserAgentFactory {
-        let command = ConfigurationKey("command", required: .list(.text), "The program and its arguments.")
+        let command = ConfigurationKey("command", required: .command, "The program and its arguments.")
         return UserAgentFactory("command", keys: [command]) { options, context in
             context.launchEnvironment.environment["PATH"] == nil
                 ? .unavailable(reason: "PATH is not set") : .available(because: "the profile names a program")
