@@ -79,6 +79,23 @@ import Testing
         }
     }
 
+    /// The profile would name a pipe that exists only while the command runs.
+    @Test func aClientSecretFileMustBeARegularFile() async throws {
+        try await newcomer { emulator, folder, _ in
+            let program = CommandHarness.folder.appendingPathComponent("authflow").path
+            let outcome = try await CommandHarness.run(
+                [
+                    "bash", "-c", #"exec "$0" "$@" --client-secret-file <(echo secret)"#, program,
+                    "init", "--issuer", emulator.issuer, "--client-id", "c", "--no-login",
+                ],
+                program: "/usr/bin/env",
+                environment: ["HOME": folder]
+            )
+            #expect(outcome.status == 2, "\(outcome)")
+            #expect(outcome.standardError.contains("is not a regular file"), "\(outcome)")
+        }
+    }
+
     @Test func commandsThatWriteOneFileAtTheSameTimeLoseNoProfile() async throws {
         try await newcomer { emulator, folder, tool in
             let names = (0..<4).map { "p\($0)" }

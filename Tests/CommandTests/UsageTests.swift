@@ -56,7 +56,7 @@ import Testing
         ),
         Line(arguments: ["init", "--scope", "a b"] + client, words: "--scope takes one scope"),
         Line(arguments: ["init", "--redirect-uri", "foo"] + client, words: "--redirect-uri: "),
-        Line(arguments: ["init", "--client-secret-file", "nope"] + client, words: "nope is empty, or cannot be read"),
+        Line(arguments: ["init", "--client-secret-file", "nope"] + client, words: "nope is empty, cannot be read"),
         Line(arguments: ["access-token", "check", "--max-age=-1"], words: "--max-age must be a number of seconds"),
         Line(arguments: ["config", "check", "a.json", "--config", "b.json"], words: "but not both"),
         Line(

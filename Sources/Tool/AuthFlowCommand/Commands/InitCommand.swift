@@ -78,10 +78,13 @@ struct InitCommand: AsyncParsableCommand {
         if let redirectURI {
             do { _ = try RedirectURI(redirectURI) } catch { throw ValidationError("--redirect-uri: \(error)") }
         }
+        // The profile names the file, so a pipe, such as <(command) in a shell, would not exist when the secret is read.
         if let clientSecretFile,
-            BoundedFile.contents(atPath: clientSecretFile, maximumSize: 64 * 1024)?.isEmpty != false
+            BoundedFile.contents(ofPlainFile: clientSecretFile, maximumSize: 64 * 1024)?.isEmpty != false
         {
-            throw ValidationError("--client-secret-file: \(clientSecretFile) is empty, or cannot be read.")
+            throw ValidationError(
+                "--client-secret-file: \(clientSecretFile) is empty, cannot be read, or is not a regular file."
+            )
         }
         guard !register || clientID == nil && clientSecretFile == nil else {
             throw ValidationError("--register cannot be combined with --client-id or --client-secret-file.")
