@@ -25,12 +25,14 @@ import Testing
         #expect(authorization.responseFields.isEmpty)
     }
 
-    /// Some clients send null instead of omitting a claim.
-    @Test func aNullClaimOfADPoPProofIsAbsent() async throws {
+    /// Some clients send null instead of omitting a claim or a header parameter.
+    @Test func aNullMemberOfADPoPProofIsAbsent() async throws {
         let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
         let token = try bound(environment, key)
         let proof = try key.proof(of: token, at: environment.now) { claims in
             for name in ["exp", "nbf", "nonce"] { claims[name] = .null }
+        } header: {
+            $0["crit"] = .null
         }
         let request = ResourceServerEnvironment.request("DPoP \(token)", proof: proof)
         #expect(try await environment.api().authorize(request).isDPoPBound)

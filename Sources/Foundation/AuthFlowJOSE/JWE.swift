@@ -39,7 +39,7 @@ package struct JWE: Sendable {
         // RFC 7516 section 4.1.13: a critical extension that is not understood makes a token invalid. With jku or x5u,
         // the sender would choose the URL of a key. Compressed content can expand without limit, and its length can
         // reveal a secret that it contains (RFC 8725 section 3.6).
-        for name in ["crit", "zip", "jku", "x5u", "p2c", "p2s"] where header[name] != nil {
+        for name in ["crit", "zip", "jku", "x5u", "p2c", "p2s"] where header.headerParameter(name) != nil {
             throw Self.rejection("its header has \"\(name)\", which is not accepted")
         }
         let name = header["alg"]?.string ?? ""
@@ -71,7 +71,7 @@ package struct JWE: Sendable {
     ///   difference would reveal something about the key to an attacker (RFC 7516 section 11.5).
     package func decrypted(with keys: [DecryptionKey], mayBeUnsigned: Bool = false) throws(AuthError) -> Secret {
         // RFC 7519 section 5.2: a nested JWT has cty "JWT"; some servers omit it. The node-oidc-provider library sends "json" with unsigned claims.
-        if let type = header["cty"] {
+        if let type = header.headerParameter("cty") {
             // RFC 7515 section 4.1.10: "application/" is prepended to a value without a slash.
             let name = type.string?.lowercased()
             let subtype = name.map { $0.hasPrefix("application/") ? String($0.dropFirst("application/".count)) : $0 }
@@ -124,7 +124,7 @@ package struct JWE: Sendable {
             // RFC 7518 section 4.6: epk is REQUIRED, and is a public key on the same curve.
             let secret = try key.agreement(with: header["epk"] ?? .null)
             func partyInfo(_ name: String) throws -> [UInt8] {
-                guard let value = header[name] else { return [] }
+                guard let value = header.headerParameter(name) else { return [] }
                 guard let bytes = value.string.flatMap({ Base64URL.decode($0) }) else {
                     throw CryptoKitError.incorrectParameterSize
                 }

@@ -78,3 +78,8 @@ public struct JWSHeader: Sendable, Hashable {
         self.json = json
     }
 }
+
+extension JSON {
+    /// The value of a header parameter of a token; nil if it is absent, or null, which some issuers send instead of omitting it.
+    package func headerParameter(_ name: String) -> JSON? { self[name] == .null ? nil : self[name] }
+}

@@ -109,14 +109,14 @@ package struct JWTVerifier: Sendable {
         let header = jws.header.json
         // RFC 7515 section 4.1.11: "If any of the listed extension Header Parameters are not understood and supported by the
         // recipient, then the JWS is invalid." No extension is supported.
-        guard header["crit"] == nil else {
+        guard header.headerParameter("crit") == nil else {
             throw profile.rejection("its header has \"crit\", but no critical extensions are supported")
         }
         // RFC 7515 section 4.1.4: "The structure of the kid value is unspecified. Its value MUST be a case-sensitive string."
-        guard header["kid"] == nil || jws.header.keyID != nil else {
+        guard header.headerParameter("kid") == nil || jws.header.keyID != nil else {
             throw profile.rejection("its header has a \"kid\" that is not a string")
         }
-        try checkType(header["typ"])
+        try checkType(header.headerParameter("typ"))
         // RFC 8725 section 3.1: "Libraries MUST enable the caller to specify a supported set of algorithms and MUST NOT use any other
         // algorithms when performing cryptographic operations."
         guard algorithms.contains(jws.header.algorithm) else {

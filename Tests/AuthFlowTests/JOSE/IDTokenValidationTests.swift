@@ -181,6 +181,11 @@ import Testing
         expectError(.invalidIDToken) { try validate(Self.good, header: ["alg": "ES256", "kid": 5]) }
     }
 
+    /// Some issuers send null instead of omitting a header parameter.
+    @Test(arguments: ["kid", "typ", "crit"]) func aNullHeaderParameterIsAbsent(_ name: String) throws {
+        _ = try validate(Self.good, header: ["alg": "ES256", name: .null])
+    }
+
     /// OIDC Core section 3.1.3.8, with hashes computed by another tool: SHA-256, SHA-384 and SHA-512 of "access".
     @Test(arguments: [
         (SignatureAlgorithm.es256, "oFYf1knNtrqnhAVfBRuteQ"),

@@ -230,6 +230,19 @@ import Testing
         try expectUndecryptable(text, with: key)
     }
 
+    /// Some servers send null instead of omitting a header parameter.
+    @Test(arguments: ["kid", "cty", "crit", "zip", "jku", "apu", "apv"])
+    func aNullHeaderParameterOfAnEncryptedTokenIsAbsent(_ name: String) throws {
+        let key = try DecryptionKey(generatedFor: .ecdhES)
+        let text = try #require(EncryptionKey(key.publicJWK)).encrypted(
+            EncryptedTokens.content,
+            .ecdhES,
+            .a256GCM,
+            header: { $0[name] = .null }
+        )
+        #expect(try JWE(Secret(text)).decrypted(with: [key]).exposed == EncryptedTokens.content)
+    }
+
     private func expectUndecryptable(_ text: String, with key: DecryptionKey) throws {
         let token = try JWE(Secret(text))
         let error = #expect(throws: AuthError.self) { try token.decrypted(with: [key]) }

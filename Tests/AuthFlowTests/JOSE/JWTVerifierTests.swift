@@ -51,7 +51,9 @@ import Testing
     }
 
     @Test func reportsThatTheRequiredTypeIsMissing() throws {
-        let message = try rejection(["alg": "ES256"], .invalidLogoutToken, type: .required(["logout+jwt"]))
-        #expect(message.contains("no type (typ)"))
+        for header: JSON in [["alg": "ES256"], ["alg": "ES256", "typ": .null]] {
+            let message = try rejection(header, .invalidLogoutToken, type: .required(["logout+jwt"]))
+            #expect(message.contains("no type (typ)"))
+        }
     }
 }

@@ -47,7 +47,9 @@ struct ProofVerification {
         else { throw .invalidProof("a required claim is missing or invalid (jti, htm, htu, iat)") }
         // "4. The typ JOSE Header Parameter has the value dpop+jwt."
         guard header["typ"]?.string == "dpop+jwt" else { throw .invalidProof("its type is not dpop+jwt (typ)") }
-        guard header["crit"] == nil else { throw .invalidProof("its \"crit\" header parameter is not supported") }
+        guard header.headerParameter("crit") == nil else {
+            throw .invalidProof("its \"crit\" header parameter is not supported")
+        }
         // "5. The alg JOSE Header Parameter indicates a registered asymmetric digital signature algorithm, is not none, is supported by
         // the application, and is acceptable per local policy."
         guard algorithms.contains(jws.header.algorithm), SignatureAlgorithm.asymmetric.contains(jws.header.algorithm)
