@@ -1,12 +1,17 @@
 import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
+import Expectations
+import Foundation
 import Testing
 
 /// Invalid claims of logout tokens (OpenID Connect Back-Channel Logout 1.0 section 2.6), in addition to the rows of the
 /// conformance table.
 @Suite struct LogoutTokenTests {
-    private func verify(_ changes: [String: JSON]) async throws -> LogoutToken {
+    private func verify(
+        _ changes: [String: JSON],
+        _ options: LogoutTokenOptions = LogoutTokenOptions()
+    ) async throws -> LogoutToken {
         let time = TestTime()
         let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
         let token = try environment.emulator.logoutToken(
@@ -14,7 +19,7 @@ import Testing
             subject: "alice",
             sessionID: "session"
         ) { _, claims in claims.merge(changes) { $1 } }
-        return try await environment.client(host: time.host).client.verify(logoutToken: Secret(token))
+        return try await environment.client(host: time.host).client.verify(logoutToken: Secret(token), options)
     }
 
     struct Invalid: Sendable, CustomTestStringConvertible {
@@ -50,5 +55,12 @@ import Testing
         let identifier = String(repeating: "j", count: 1024)
         let token = try await verify(["jti": .string(identifier)])
         #expect(token.subject == "alice" && token.sessionID == "session" && token.identifier == identifier)
+    }
+
+    /// Some servers send null instead of omitting a claim.
+    @Test func aNullExpiryOfALogoutTokenIsAbsent() async throws {
+        await expectError(.invalidLogoutToken) { try await verify(["exp": .null]) }
+        let token = try await verify(["exp": .null], LogoutTokenOptions(maximumAgeWithoutExpiry: .seconds(120)))
+        #expect(token.acceptedUntil == token.issuedAt + 180)
     }
 }

@@ -105,7 +105,7 @@ extension OAuthClient {
         _ = try rules.requireAudience(registration.clientID, trusting: registration.trustedAudiences)
         let issuedAt: Double
         let acceptedUntil: Double
-        if claims["exp"] == nil, let age = options.maximumAgeWithoutExpiry {
+        if rules["exp"] == nil, let age = options.maximumAgeWithoutExpiry {
             let age = min(age.seconds, Self.maximumLogoutTokenAge)
             issuedAt = try rules.requireIssuedAt(within: age)
             acceptedUntil = issuedAt + age + leeway
