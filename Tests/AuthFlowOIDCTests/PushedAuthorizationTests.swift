@@ -293,7 +293,8 @@ import Testing
     }
 
     /// RFC 9396 section 6: a refresh request without `authorization_details` requests those of the grant.
-    @Test func aRefreshKeepsTheAuthorizationDetailsOfTheGrant() async throws {
+    @Test(arguments: [nil, .null] as [JSON?])
+    func aRefreshKeepsTheAuthorizationDetailsOfTheGrant(_ refreshed: JSON?) async throws {
         environment.emulator.fault = .tokenResponse(.member("authorization_details", Self.payment))
         var values = try registration()
         values.scopes.append("offline_access")
@@ -301,10 +302,10 @@ import Testing
         let client = try environment.client(registration: values)
         let first = try await client.signIn().credential
         #expect(client.coversAuthorizationDetails(first) == true)
-        environment.emulator.fault = nil
-        let refreshed = try await client.refresh()
-        #expect(refreshed.tokens.accessToken != first.tokens.accessToken)
-        #expect(client.coversAuthorizationDetails(refreshed) == true)
+        environment.emulator.fault = .tokenResponse(.member("authorization_details", refreshed))
+        let second = try await client.refresh()
+        #expect(second.tokens.accessToken != first.tokens.accessToken)
+        #expect(client.coversAuthorizationDetails(second) == true)
     }
 
     /// Some servers also require the pushed parameters in the authorization request; otherwise they show an error page.

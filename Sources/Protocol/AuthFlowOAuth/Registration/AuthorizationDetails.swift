@@ -122,7 +122,10 @@ package enum AuthorizationDetails {
 extension TokenSet {
     /// `authorization_details` as granted (RFC 9396 section 7); nil when the response has none. The server may have granted less
     /// than requested, or more: ``AuthorizationRequest/missingAuthorizationDetails(in:)`` compares the two.
-    public var authorizationDetails: JSON? { parameters.exposed[AuthorizationDetails.name] }
+    public var authorizationDetails: JSON? {
+        // Some servers send null instead of omitting the member.
+        parameters.exposed[AuthorizationDetails.name].flatMap { $0 == .null ? nil : $0 }
+    }
 }
 
 extension ProviderRequest {
