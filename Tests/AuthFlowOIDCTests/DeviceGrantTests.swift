@@ -148,6 +148,48 @@ import Testing
         }
     }
 
+    /// A configured requirement applies to every sign-in, but a device authorization request cannot express it.
+    @Test(
+        arguments: [
+            ["max_age": "300"], ["claims": #"{"id_token":{"acr":{"essential":true,"value":"mfa"}}}"#],
+            ["claims": #"{"id_token":{"auth_time":{"essential":true}}}"#],
+        ] as [FormParameters]
+    )
+    func aDeviceSignInRejectsAConfiguredAuthenticationRequirement(_ configured: FormParameters) async throws {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let client = try environment.client(
+                registration: Self.settings { $0.parameters[.authorization] = configured },
+                devicePresenter: DecidingPresenter { _ in Issue.record("A code was shown.") },
+                flows: [.device],
+                host: time.host
+            )
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .unsupported)
+            #expect(error?.message.contains("max_age") == true)
+            #expect(!environment.emulator.requests.contains { $0.contains("device") })
+        }
+    }
+
+    /// `parameters.authorization` often has other parameters, such as `prompt=consent` for a refresh token.
+    @Test func aDeviceSignInIgnoresConfiguredParametersOfAuthorizationRequestsThatRequireNothing() async throws {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
+            let client = try environment.client(
+                registration: Self.settings {
+                    $0.parameters[.authorization] = [
+                        "prompt": "consent", "acr_values": "mfa", "claims": #"{"userinfo":{"picture":null}}"#,
+                    ]
+                },
+                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                flows: [.device],
+                host: time.host
+            )
+            #expect(try await client.signIn().identity?.displayName == "Alice Example")
+        }
+    }
+
     @Test func aDeviceSignInRequestsTheScopesOfTheOptions() async throws {
         let time = VirtualTime()
         try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
