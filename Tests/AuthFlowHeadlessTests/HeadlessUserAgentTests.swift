@@ -79,6 +79,17 @@ import Testing
         #expect(posted == "\(uri)?code=1")
     }
 
+    /// Some providers build the redirect with a URL library, which normalizes the redirect URI as browsers do.
+    @Test func stopsAtARedirectURIThatTheProviderHasNormalized() async throws {
+        let (uri, sent) = ("https://App.example.com:443/cb", "https://app.example.com/cb")
+        let response = try await visit(redirectURI: uri) { _, _ in Self.redirect("\(sent)?code=1") }
+        #expect(response == "\(sent)?code=1")
+        let posted = try await visit(redirectURI: uri, responseMode: .formPost) { _, _ in
+            Self.html("<form method=post action='\(sent)'><input type=hidden name=code value=1></form>")
+        }
+        #expect(posted == "\(uri)?code=1")
+    }
+
     /// Comparing the data of every button takes quadratic time.
     @Test(.timeLimit(.minutes(1))) func pressesNoButtonOfAPageWithThousandsOfButtons() async throws {
         let buttons = (0..<10_000).map { "<button name=b\($0) value=\($0)>Go</button>" }.joined()

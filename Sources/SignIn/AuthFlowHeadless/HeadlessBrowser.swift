@@ -202,15 +202,9 @@ public actor HeadlessBrowser {
         // A URI contains only ASCII characters; in other text, a character that looks like a separator is not
         // necessarily a separator.
         guard url.utf8.allSatisfy({ $0 < 0x80 }) else { return false }
-        return spellings(of: redirectURI).contains { uri in
-            url == uri || url.hasPrefix("\(uri)?") || url.hasPrefix("\(uri)#")
-                || uri.contains("?") && url.hasPrefix("\(uri)&")
-        }
-    }
-
-    /// The redirect URI, and, if its path is empty, the equivalent URI with the path "/" (RFC 3986 section 6.2.3).
-    static func spellings(of redirectURI: String) -> [String] {
-        RedirectResponse.hasEmptyPath(redirectURI) ? [redirectURI, "\(redirectURI)/"] : [redirectURI]
+        let (target, uri) = (RedirectResponse.normalized(url), RedirectResponse.normalized(redirectURI))
+        return target == uri || target.hasPrefix("\(uri)?") || target.hasPrefix("\(uri)#")
+            || uri.contains("?") && target.hasPrefix("\(uri)&")
     }
 
     /// The URL that a page or a redirect refers to, without its fragment.

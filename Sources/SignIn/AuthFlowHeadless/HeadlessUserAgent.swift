@@ -140,8 +140,10 @@ extension HeadlessUserAgent: UserAgent {
     /// redirect URI (OAuth 2.0 Form Post Response Mode section 2); nil for any other page.
     private static func respond(on page: HeadlessPage, to redirectURI: String) async throws -> String? {
         let forms = try HTMLPage.read(page).forms
-        let actions = HeadlessBrowser.spellings(of: redirectURI)
-        guard let form = forms.first(where: { actions.contains($0.action) && $0.method == "post" }) else { return nil }
+        let target = RedirectResponse.normalized(redirectURI)
+        guard
+            let form = forms.first(where: { RedirectResponse.normalized($0.action) == target && $0.method == "post" })
+        else { return nil }
         var parameters = FormParameters()
         for field in form.fields where field.type == "hidden" { parameters.append(field.name, field.value) }
         let separator = redirectURI.contains("?") ? "&" : "?"

@@ -72,6 +72,23 @@ import Testing
         #expect((RedirectResponse.encoded(in: url, at: redirectURI, .query) == "code=1") == isAccepted)
     }
 
+    /// RFC 3986 sections 6.2.2.1 and 6.2.3: browsers send a host in lower case and omit the default port, however the redirect URI is registered.
+    @Test(arguments: [
+        ("https://App.example.com/cb", "https://app.example.com/cb?code=1", true),
+        ("https://App.example.com/cb", "https://App.example.com/cb?code=1", true),
+        ("https://app.example.com:443/cb", "https://app.example.com/cb?code=1", true),
+        ("https://app.example.com/cb", "https://app.example.com:443/cb?code=1", true),
+        ("https://app.example.com?x=1", "https://app.example.com/?x=1&code=1", true),
+        ("https://app.example.com/Cb", "https://app.example.com/cb?code=1", false),
+        ("https://app.example.com:443/cb", "https://app.example.com:8443/cb?code=1", false),
+        ("https://app.example.com:80/cb", "https://app.example.com/cb?code=1", false),
+        ("https://app.example.com/cb", "https://app.example.com:443@evil.example/cb?code=1", false),
+        ("com.example.app://Cb/", "com.example.app://cb/?code=1", false),
+    ])
+    func theHostOfARedirectIsComparedAsBrowsersSendIt(_ redirectURI: String, _ url: String, _ isAccepted: Bool) {
+        #expect((RedirectResponse.encoded(in: url, at: redirectURI, .query) == "code=1") == isAccepted)
+    }
+
     /// RFC 3986 section 6.2.2.1: browsers send a scheme in lower case.
     @Test(arguments: [
         ("com.Example.App:/cb", "com.example.app:/cb?code=1", true),

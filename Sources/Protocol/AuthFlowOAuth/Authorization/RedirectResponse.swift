@@ -108,19 +108,15 @@ package struct RedirectResponse: Sendable {
 
     /// The parameters in a redirect, still encoded; nil when the URL is not the redirect URI followed by parameters.
     ///
-    /// RFC 9700 section 4.1.3: "exact string matching". Only a query or a fragment can follow the redirect URI.
+    /// RFC 9700 section 4.1.3: "exact string matching", apart from the normalization by browsers. Only a query or a fragment can follow the
+    /// redirect URI.
     package static func encoded(in url: String, at redirectURI: String, _ mode: ResponseMode) -> Substring? {
         // RFC 3986 section 2: a URI consists of printable ASCII. When Swift compares `Character`s, a combining mark can
         // hide a separator.
-        // RFC 3986 section 6.2.2.1: a scheme is case-insensitive. Browsers send it in lower case, however it is registered.
-        let scheme = redirectURI.prefix { $0 != ":" }
-        guard url.utf8.allSatisfy({ (0x21...0x7E).contains($0) }),
-            url.prefix(scheme.count).lowercased() == scheme.lowercased(),
-            url.utf8.dropFirst(scheme.utf8.count).starts(with: redirectURI.utf8.dropFirst(scheme.utf8.count))
-        else { return nil }
-        var rest = url.utf8.dropFirst(redirectURI.utf8.count)
-        // RFC 3986 section 6.2.3: an empty path is equivalent to "/", which browsers always send.
-        if rest.first == UInt8(ascii: "/"), hasEmptyPath(redirectURI) { rest = rest.dropFirst() }
+        guard url.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { return nil }
+        let (received, expected) = (normalized(url), normalized(redirectURI))
+        guard received.utf8.starts(with: expected.utf8) else { return nil }
+        let rest = received.utf8.dropFirst(expected.utf8.count)
         guard rest.starts(with: separator(after: redirectURI, mode).utf8) else { return nil }
         let encoded = Substring(rest.dropFirst())
         // RFC 3986 section 3.5: a number sign starts a fragment. Some providers append an empty fragment or "#_=_"; both are harmless.
@@ -129,14 +125,20 @@ package struct RedirectResponse: Sendable {
         return encoded.dropLast(ignorableSuffix?.utf8.count ?? 0)
     }
 
-    /// Whether a redirect URI ends with the host or port, as `https://app.example.com` does.
-    package static func hasEmptyPath(_ redirectURI: String) -> Bool {
-        guard let scheme = ["https://", "http://"].first(where: { redirectURI.utf8.starts(with: $0.utf8) }) else {
-            return false
+    /// A URI as browsers send it, however it is registered: the scheme in lower case (RFC 3986 section 6.2.2.1) and, for http and https, the
+    /// host as well, without the default port, and with the path "/" if it is empty (section 6.2.3).
+    package static func normalized(_ uri: String) -> String {
+        let scheme = uri.prefix { $0 != ":" }
+        let rest = uri[scheme.endIndex...]
+        let name = scheme.lowercased()
+        guard let defaultPort = ["https": ":443", "http": ":80"][name], rest.hasPrefix("://") else {
+            return "\(name)\(rest)"
         }
-        return !redirectURI.utf8.dropFirst(scheme.utf8.count).contains {
-            [UInt8(ascii: "/"), UInt8(ascii: "?")].contains($0)
-        }
+        let authority = rest.dropFirst(3).prefix { !"/?#".contains($0) }
+        let target = uri[authority.endIndex...]
+        var host = authority.lowercased()
+        if host.hasSuffix(defaultPort) { host.removeLast(defaultPort.count) }
+        return "\(name)://\(host)\(target.hasPrefix("/") ? "" : "/")\(target)"
     }
 
     private static func separator(after redirectURI: String, _ mode: ResponseMode) -> String {
