@@ -272,9 +272,13 @@ import Testing
         let client = OAuthClient(server: environment.server(), registration: try ClientRegistration(values))
         await expectError(.unsupported) { try await client.authorizationRequest() }
         environment.emulator.pushedRequests = .never
-        environment.emulator.fault = .metadata(.member("request_uri_parameter_supported", false))
-        let other = OAuthClient(server: environment.server(), registration: try ClientRegistration(values))
-        await expectError(.unsupported) { try await other.authorizationRequest() }
+        for member: (String, JSON) in [
+            ("request_uri_parameter_supported", false), ("require_signed_request_object", true),
+        ] {
+            environment.emulator.fault = .metadata(.member(member.0, member.1))
+            let other = OAuthClient(server: environment.server(), registration: try ClientRegistration(values))
+            await expectError(.unsupported) { try await other.authorizationRequest() }
+        }
     }
 
     // MARK: Rich requests

@@ -53,6 +53,13 @@ extension OAuthClient {
         _ metadata: ProviderMetadata
     ) async throws -> String {
         try endpoint.requireNone(of: parameters, name: "authorization endpoint")
+        let source = registration.requestObjectKey
+        guard source != nil || metadata.json["require_signed_request_object"]?.bool != true else {
+            throw AuthError(
+                .unsupported,
+                "The provider \(metadata.issuer) requires signed authorization requests (RFC 9101). Configure a signing key for the client."
+            )
+        }
         if let reference = registration.requestObjectReference {
             // RFC 9126 section 2.1: a pushed request must not contain request_uri.
             guard !metadata.requiresPushedRequests else {
@@ -62,13 +69,6 @@ extension OAuthClient {
                 )
             }
             return endpoint.url(adding: try await requestByReference(parameters, reference, metadata))
-        }
-        let source = registration.requestObjectKey
-        guard source != nil || metadata.json["require_signed_request_object"]?.bool != true else {
-            throw AuthError(
-                .unsupported,
-                "The provider \(metadata.issuer) requires signed authorization requests (RFC 9101). Configure a signing key for the client."
-            )
         }
         guard let pushEndpoint = try pushEndpoint(metadata) else {
             guard let source else { return endpoint.url(adding: parameters) }
