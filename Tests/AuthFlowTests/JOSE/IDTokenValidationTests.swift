@@ -155,6 +155,20 @@ import Testing
         if case .failure(let error) = result { #expect((error as? AuthError)?.code == .invalidIDToken) }
     }
 
+    /// A backend receives ID Tokens from its mobile app, which is a client of its own: Google's have the app in azp, and the backend in aud.
+    @Test func aPresentedIDTokenMayHaveBeenRequestedByAnotherClient() throws {
+        func present(_ change: [String: JSON]) throws -> IDTokenClaims {
+            try validate(Self.good.merging(change) { $1 }, Self.expectation(.presented(nonce: nil)))
+        }
+        #expect(try present(["azp": "mobile-app"]).audience == ["client"])
+        for change: [String: JSON] in [
+            ["azp": 1], ["azp": "client", "aud": "mobile-app"],
+            ["azp": "mobile-app", "aud": ["client", "mobile-app"]],
+        ] {
+            expectError(.invalidIDToken) { try present(change) }
+        }
+    }
+
     @Test(arguments: ["none", "HS256", "RS256", "", "es256"]) func rejectsUnexpectedSigningAlgorithms(_ name: String)
         throws
     {

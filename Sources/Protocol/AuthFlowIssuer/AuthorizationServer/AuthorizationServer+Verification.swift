@@ -9,7 +9,8 @@ extension AuthorizationServer {
     /// users in uses `OAuthClient.exchange(_:for:)` instead, which performs more checks.
     /// - Parameters:
     ///   - idToken: The token.
-    ///   - clientID: The client to which the token was issued, which must be its only audience.
+    ///   - clientID: The client for which the token is intended, which must be its only audience. Another client, such as the mobile app that
+    ///     belongs to a backend, may have requested it (`azp`): to accept only certain clients, compare that claim.
     ///   - nonce: The expected nonce; default: any nonce or no nonce, because another program made the request.
     ///   - accessToken: The access token issued with the ID Token, for `at_hash`; default: none.
     ///   - algorithms: The signature algorithms to accept; default: all asymmetric algorithms that the server advertises.
