@@ -56,12 +56,15 @@ import Testing
         String(decoding: response?.body ?? [], as: UTF8.self)
     }
 
-    @Test(arguments: ["http://127.0.0.1/callback", "http://localhost/callback", "http://[::1]/cb", "http://127.0.0.1/"])
-    func receivesTheAuthorizationResponse(_ redirectURI: String) async throws {
+    @Test(arguments: [
+        "http://127.0.0.1/callback", "http://localhost/callback", "http://[::1]/cb", "http://127.0.0.1/",
+        "http://127.0.0.1",
+    ]) func receivesTheAuthorizationResponse(_ redirectURI: String) async throws {
         let (pages, page) = AsyncStream<String?>.makeStream()
         let agent = agent { redirectURI in
             let path = (try? Endpoint(redirectURI))?.path ?? ""
-            page.yield(try? await self.getRaw(redirectURI, path: "\(path)?code=1&state=the-right-state"))
+            let target = "\(path.isEmpty ? "/" : path)?code=1&state=the-right-state"
+            page.yield(try? await self.getRaw(redirectURI, path: target))
         }
         let response = try await agent.withRedirectSession(try options(redirectURI)) { session in
             let response = try await session.visit("https://id.example.com/?\(session.redirectURI)")

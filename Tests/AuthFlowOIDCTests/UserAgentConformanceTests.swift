@@ -9,7 +9,7 @@ import Testing
 
 /// The loopback, system browser and headless user agents pass the conformance suite for third-party user agents.
 @Suite struct UserAgentConformanceTests {
-    @Test(arguments: ["http://127.0.0.1/callback", "http://localhost/callback"]) func loopbackUserAgentConforms(
+    @Test(arguments: ["http://127.0.0.1/callback", "http://localhost/callback", "http://localhost"]) func loopbackUserAgentConforms(
         _ redirectURI: String
     ) async throws {
         let agent = LoopbackUserAgent(launcher: nil)

@@ -14,6 +14,14 @@ import Testing
     }
 
     @Test(arguments: [
+        ("http://localhost", "http://localhost:4321"), ("http://127.0.0.1:0", "http://127.0.0.1:4321"),
+        ("http://127.0.0.1/", "http://127.0.0.1:4321/"), ("http://[::1]", "http://[::1]:4321"),
+    ]) func addsOnlyThePortToALoopbackRedirectURI(_ uri: String, _ expected: String) throws {
+        // RFC 9700 section 2.1: "exact string matching except for port numbers in localhost redirection URIs of native apps".
+        #expect(try RedirectURI(uri).uri(port: 4321) == expected)
+    }
+
+    @Test(arguments: [
         ("http://127.0.0.1:0", "http://127.0.0.1"), ("http://[::1]:0/a", "http://[::1]/a"),
         ("http://127.0.0.1:8080/a:0/b", "http://127.0.0.1:8080/a:0/b"),
     ]) func ignoresOnlyPortZero(_ uri: String, _ expected: String) throws {

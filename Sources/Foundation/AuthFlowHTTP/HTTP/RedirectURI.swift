@@ -82,7 +82,9 @@ public struct RedirectURI: Sendable, Hashable {
     /// The URI with a port added, if it is a loopback URI without a port.
     /// - Parameter port: The bound port.
     public func uri(port: Int) -> String {
-        guard case .loopback(let host, nil, let path) = kind else { return uri }
+        guard case .loopback(let host, nil, var path) = kind else { return uri }
+        // Providers compare strings: an empty path remains empty, as in a URI with a port.
+        if path == "/", !uri.hasSuffix("/") { path = "" }
         return "http://\(host):\(port)\(path)"
     }
 }

@@ -87,10 +87,8 @@ public struct UserAgentConformance: Sendable {
     }
 
     private func isSame(_ uri: String) -> Bool {
-        if case .loopback(let host, nil, let path) = redirectURI.kind {
-            return uri.hasPrefix("http://\(host):") && uri.hasSuffix(path) || uri == redirectURI.uri
-        }
-        return uri == redirectURI.uri
+        guard let port = try? Endpoint(uri).port else { return uri == redirectURI.uri }
+        return uri == redirectURI.uri(port: port)
     }
 
     private func propagatesErrors() async throws {
