@@ -367,6 +367,32 @@ import Testing
         }
     }
 
+    /// An origin at which this machine cannot listen: it has no IPv6, or this user must not bind a privileged port.
+    private static let unavailable = ["http://[::1]", "http://127.0.0.1:1"].first { origin in
+        guard let endpoint = try? Endpoint(origin) else { return false }
+        do {
+            _ = try LoopbackPort.probe(host: endpoint.host, port: endpoint.port)
+            return false
+        } catch {
+            return (error as? AuthError)?.code == .userAgentFailed
+        }
+    }
+
+    @Test(.enabled(if: unavailable != nil, "This machine can listen at every loopback address and port."))
+    func usesTheNextRedirectURIIfItCannotListenAtTheFirst() async throws {
+        let options = RedirectOptions(
+            redirectURIs: try ["\(Self.unavailable ?? "")/callback", "http://127.0.0.1/other"].map {
+                try RedirectURI($0)
+            },
+            state: Secret("the-right-state"),
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+        try await LoopbackUserAgent(launcher: nil).withRedirectSession(options) { session in
+            #expect(session.redirectURI.hasSuffix("/other"))
+        }
+    }
+
     @Test func reportsABusyPortBeforeTheBrowserOpens() async throws {
         let opened = Mutex(false)
         try await EmulatorServer.run {
