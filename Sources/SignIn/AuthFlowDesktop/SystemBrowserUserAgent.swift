@@ -8,14 +8,46 @@ public import AuthFlow
 public struct SystemBrowserUserAgent: Sendable {
     private let launcher: BrowserLauncher?
     private let handoff: RedirectHandoff?
+    /// Whether the system passes redirects to a URI to the app or to the other process.
+    private let isRegistered: @Sendable (RedirectURI) -> Bool
 
     /// Creates an agent.
     /// - Parameters:
     ///   - launcher: Opens the browser; nil to leave that to the user, who is shown the URL.
     ///   - handoff: Receives redirects that the system passes to another process; nil if it passes them to this process.
     public init(launcher: BrowserLauncher? = .system(), handoff: RedirectHandoff? = nil) {
+        self.init(launcher: launcher, handoff: handoff) { _ in true }
+    }
+
+    fileprivate init(
+        launcher: BrowserLauncher?,
+        handoff: RedirectHandoff?,
+        isRegistered: @escaping @Sendable (RedirectURI) -> Bool
+    ) {
         self.launcher = launcher
         self.handoff = handoff
+        self.isRegistered = isRegistered
+    }
+
+    /// The first redirect URI whose redirects the system passes on, otherwise the first that is not a loopback URI; nil for none.
+    fileprivate static func usable(
+        _ redirectURIs: [RedirectURI],
+        _ isRegistered: (RedirectURI) -> Bool
+    ) -> RedirectURI? {
+        let redirectURIs = redirectURIs.filter { !$0.isLoopback }
+        return redirectURIs.first(where: isRegistered) ?? redirectURIs.first
+    }
+
+    /// Returns whether the desktop passes redirects to a URI to this program.
+    fileprivate static func isRegistered(
+        with launchEnvironment: LaunchEnvironment
+    ) -> @Sendable (RedirectURI) -> Bool {
+        let environment = launchEnvironment.environment
+        return { redirectURI in
+            guard case .privateUse(let scheme) = redirectURI.kind else { return false }
+            // Querying the desktop as well would start a process even for commands that do not sign in a user.
+            return SchemeHandler(scheme: scheme, environment: environment).hasEntry
+        }
     }
 }
 
@@ -24,7 +56,7 @@ extension SystemBrowserUserAgent: UserAgent {
         _ options: RedirectOptions,
         _ body: (RedirectSession) async throws -> Return
     ) async throws -> Return {
-        guard let redirectURI = options.redirectURIs.first(where: { !$0.isLoopback })?.uri else {
+        guard let redirectURI = Self.usable(options.redirectURIs, isRegistered)?.uri else {
             throw AuthError(
                 .invalidConfiguration,
                 "The system-browser user agent cannot receive redirects to \(options.redirectURI). Register and configure a private-use scheme such as com.example.app:/callback."
@@ -84,15 +116,12 @@ extension UserAgentFactory {
     /// `system-browser`: the user's browser, and a private-use scheme that the program has registered with the desktop.
     public static var systemBrowser: UserAgentFactory {
         UserAgentFactory("system-browser", keys: BrowserLauncher.keys) { options, context in
-            guard let redirectURI = context.redirectURIs.first(where: { !$0.isLoopback }) else {
+            let isRegistered = SystemBrowserUserAgent.isRegistered(with: context.launchEnvironment)
+            guard let redirectURI = SystemBrowserUserAgent.usable(context.redirectURIs, isRegistered) else {
                 return .unavailable(reason: "the profile has only loopback redirect URIs")
             }
-            if case .privateUse(let scheme) = redirectURI.kind {
-                let handler = SchemeHandler(scheme: scheme, environment: context.launchEnvironment.environment)
-                // Querying the desktop as well would start a process even for commands that do not sign in a user.
-                guard handler.hasEntry else {
-                    return .unavailable(reason: "this program is not registered for \(scheme): URLs on this system")
-                }
+            if case .privateUse(let scheme) = redirectURI.kind, !isRegistered(redirectURI) {
+                return .unavailable(reason: "this program is not registered for \(scheme): URLs on this system")
             }
             do throws(AuthError) {
                 _ = try RedirectHandoff(environment: context.launchEnvironment.environment)
@@ -108,7 +137,8 @@ extension UserAgentFactory {
         } make: { options, context in
             SystemBrowserUserAgent(
                 launcher: try .configured(by: options, in: context.launchEnvironment),
-                handoff: try RedirectHandoff(environment: context.launchEnvironment.environment)
+                handoff: try RedirectHandoff(environment: context.launchEnvironment.environment),
+                isRegistered: SystemBrowserUserAgent.isRegistered(with: context.launchEnvironment)
             )
         }
     }

@@ -245,6 +245,44 @@ import Testing
         )
     }
 
+    @Test func theSystemBrowserUsesTheRedirectURIWhoseSchemeIsRegistered() async throws {
+        // Short, because the path of a socket is limited.
+        let home = "/tmp/authflow-\(UUID().uuidString.prefix(8))"
+        defer { try? FileManager.default.removeItem(atPath: home) }
+        let environment = ["HOME": home, "XDG_RUNTIME_DIR": home, "DISPLAY": ":0"]
+        let handler = SchemeHandler(scheme: "com.example.other", environment: environment)
+        let folder = URL(fileURLWithPath: handler.entryPath).deletingLastPathComponent()
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        try Data().write(to: URL(fileURLWithPath: handler.entryPath))
+        let place = Place(
+            name: "registered, not the first",
+            environment: environment,
+            redirectURIs: [
+                "https://app.example.com/cb", "com.example.nobody:/callback", "com.example.other:/callback",
+            ],
+            agent: "system-browser",
+            browser: "xdg-open",
+            because: "DISPLAY is set"
+        )
+        try check(place)
+        let source = ConfigurationSource(file: "authflow.json", directory: "/", text: Array("{}".utf8))
+        let node = ConfigurationNode(json: [:], path: JSONPath(), source: source, environment: [:])
+        let redirectURIs = try place.redirectURIs.map { try RedirectURI($0) }
+        let agent = try UserAgentFactory.systemBrowser.make(
+            ConfigurationObject(node),
+            UserAgentContext(launchEnvironment: place.launchEnvironment, redirectURIs: redirectURIs)
+        )
+        let options = RedirectOptions(
+            redirectURIs: redirectURIs,
+            state: Secret("the-right-state"),
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+        try await agent.withRedirectSession(options) { session in
+            #expect(session.redirectURI == "com.example.other:/callback")
+        }
+    }
+
     @Test func findsABrowserThatIsASnapUnderItsOwnName() throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
