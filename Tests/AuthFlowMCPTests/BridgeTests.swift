@@ -901,6 +901,20 @@ import Glibc
         #expect(start.duration(to: clock.now) == .seconds(8))
     }
 
+    @Test func theTimeInWhichTheHostDoesNotReadAMessageIsNotIdleTime() async throws {
+        let clock = SkippingClock(isRunning: false)
+        let start = clock.now
+        let body = ResponseBody(limit: 1000)
+        let watch = IdleTimeout(body, limit: .seconds(8), clock: clock)
+        watch.pause()
+        clock.run()
+        while start.duration(to: clock.now) < .seconds(80) { await Task.yield() }
+        #expect(body.append([1]))
+        watch.resume()
+        await expectError(.timedOut) { try await body.collect(upTo: 1000) }
+        watch.end()
+    }
+
     /// The server resumes the stream without sending anything further, is not available, or no longer has the stream.
     @Test(arguments: [(200, 5), (503, 6), (404, 1)])
     func aStreamThatCannotBeResumedFailsAfterAFewAttempts(_ status: Int, _ attempts: Int) async throws {
@@ -1399,11 +1413,20 @@ private struct HastyClock: Clock {
 /// A clock whose sleeps return immediately and advance its time.
 private final class SkippingClock: Clock {
     private let time = Mutex(ContinuousClock.now)
+    private let beginning = FirstResult<Void>()
+
+    /// - Parameter isRunning: Whether sleeps return before ``run()`` is called.
+    init(isRunning: Bool = true) { if isRunning { run() } }
+
+    func run() { beginning.finish(.success(())) }
+
     var now: ContinuousClock.Instant { time.withLock { $0 } }
     var minimumResolution: Duration { .zero }
     func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
+        try await beginning.value(begin: {})
         try Task.checkCancellation()
         time.withLock { $0 = max($0, deadline) }
+        await Task.yield()
     }
 }
 

@@ -13,7 +13,7 @@ final class IdleTimeout: Sendable {
         task = Task { [counter] in
             var (last, idleChecks) = (counter.value, 0)
             while (try? await clock.sleep(for: limit / Self.checksPerTimeout)) != nil {
-                idleChecks = counter.value == last ? idleChecks + 1 : 0
+                idleChecks = counter.value == last && !counter.isPaused ? idleChecks + 1 : 0
                 last = counter.value
                 guard idleChecks >= Self.checksPerTimeout else { continue }
                 return body.cancel(
@@ -26,10 +26,23 @@ final class IdleTimeout: Sendable {
     /// Counts the chunks of the body that have arrived.
     private final class Counter: Sendable {
         private let count = Atomic(0)
+        private let paused = Atomic(false)
         var value: Int { count.load(ordering: .relaxed) }
         func add() { count.add(1, ordering: .relaxed) }
+        var isPaused: Bool { paused.load(ordering: .relaxed) }
+        func setPaused(_ isPaused: Bool) { paused.store(isPaused, ordering: .relaxed) }
     }
 
     func recordActivity() { counter.add() }
+
+    /// Stops the timeout while a message is passed to the host: as long as the host does not read it, the body is not read either.
+    func pause() { counter.setPaused(true) }
+
+    /// Restarts the timeout.
+    func resume() {
+        recordActivity()
+        counter.setPaused(false)
+    }
+
     func end() { task.cancel() }
 }

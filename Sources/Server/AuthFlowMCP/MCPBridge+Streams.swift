@@ -31,7 +31,9 @@ extension MCPBridge {
                     if let error, failsOnUnreadableResponse { throw error }
                     continue
                 }
+                watch?.pause()
                 if await isLast(message) { return true }
+                watch?.resume()
             }
         }
         return false
