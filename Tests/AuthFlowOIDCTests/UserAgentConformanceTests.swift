@@ -9,13 +9,20 @@ import Testing
 
 /// The loopback, system browser and headless user agents pass the conformance suite for third-party user agents.
 @Suite struct UserAgentConformanceTests {
-    @Test(arguments: ["http://127.0.0.1/callback", "http://localhost/callback", "http://localhost"]) func loopbackUserAgentConforms(
-        _ redirectURI: String
-    ) async throws {
+    @Test(arguments: ["http://127.0.0.1/callback", "http://localhost/callback", "http://localhost"])
+    func loopbackUserAgentConforms(_ redirectURI: String) async throws {
         let agent = LoopbackUserAgent(launcher: nil)
         try await UserAgentConformance(agent: agent, redirectURI: try RedirectURI(redirectURI)) { response in
             _ = try await SystemTransport().send(TransportRequest(.get, Endpoint(response)))
         }.run()
+    }
+
+    @Test func theConformanceSuiteThrowsTheErrorOfAFailedDelivery() async throws {
+        struct Unreachable: Error {}
+        let suite = UserAgentConformance(agent: LoopbackUserAgent(launcher: nil), redirectURI: .loopback) { _ in
+            throw Unreachable()
+        }
+        await #expect(throws: Unreachable.self) { try await suite.run() }
     }
 
     @Test func systemBrowserUserAgentConforms() async throws {

@@ -38,7 +38,7 @@ public struct UserAgentConformance: Sendable {
     }
 
     /// Runs every check.
-    /// - Throws: ``ConformanceFailure`` for the first rule that is violated, or any error that the agent throws.
+    /// - Throws: ``ConformanceFailure`` for the first rule that is violated, or any error that the agent or the delivery throws.
     public func run() async throws {
         try await returnsTheResponse()
         try await propagatesErrors()
@@ -71,16 +71,21 @@ public struct UserAgentConformance: Sendable {
             )
             let separator = session.redirectURI.contains("?") ? "&" : "?"
             let expected = "\(session.redirectURI)\(separator)code=conformance&state=\(state)"
-            let visit = Task { [url = url(session, state)] in try await session.visit(url) }
-            let delivery = Task { try await deliver(expected) }
-            let response = try await withTaskCancellationHandler {
-                try await visit.value
-            } onCancel: {
-                visit.cancel()
+            let arrival = FirstResult<String>()
+            let visit = Task { [url = url(session, state)] in
+                do {
+                    arrival.finish(.success(try await session.visit(url)))
+                } catch {
+                    arrival.finish(.failure(error))
+                }
             }
-            // The delivery is not awaited, because the browser receives the final page only after the sign-in has
-            // completed.
-            _ = delivery
+            defer { visit.cancel() }
+            // The end of the delivery is not awaited, because the browser receives the final page only after the sign-in has
+            // completed. If the delivery fails first, no response can arrive.
+            Task {
+                do { try await deliver(expected) } catch { arrival.finish(.failure(error)) }
+            }
+            let response = try await arrival.value(begin: {})
             return (response, expected)
         }
         try ConformanceFailure.require(response == expected, "The authorization response must be returned unchanged.")
