@@ -223,11 +223,13 @@ import Testing
     // MARK: Device codes
 
     /// Enters the code ABCD at `https://id.example.com/start`.
-    private func enterCode(in network: Network) async throws {
-        let authorization = try DeviceAuthorization([
+    private func enterCode(in network: Network, isInURI: Bool = false) async throws {
+        var response: [String: JSON] = [
             "device_code": "d", "user_code": "ABCD", "verification_uri": "https://id.example.com/start",
             "expires_in": 600,
-        ])
+        ]
+        if isInURI { response["verification_uri_complete"] = "https://id.example.com/start?user_code=ABCD" }
+        let authorization = try DeviceAuthorization(.object(response))
         let driver = HTMLFormDriver(
             username: "alice",
             password: Secret("wonderland"),
@@ -262,6 +264,27 @@ import Testing
         }
         try await enterCode(in: network)
         #expect(network.seen.last?.body == "username=alice")
+    }
+
+    @Test(
+        arguments: ["<input name=code>", "<input name=code autocomplete=one-time-code inputmode=numeric>"],
+        [true, false]
+    ) func doesNotEnterAUserCodeAsAOneTimeCode(_ field: String, isInURI: Bool) async throws {
+        @Sendable func form(_ action: String, _ fields: String) -> TransportResponse {
+            .html("<form method=post action=\(action)>\(fields)<button>Continue</button></form>")
+        }
+        let network = Network { line in
+            switch line {
+            case "POST https://id.example.com/device", "GET https://id.example.com/start?user_code=ABCD":
+                form("/login", "<input name=username><input type=password name=password>")
+            case "POST https://id.example.com/login": form("/code", field)
+            default: form("/device", "<input name=user_code>")
+            }
+        }
+        let error = await #expect(throws: AuthError.self) { try await enterCode(in: network, isInURI: isInURI) }
+        #expect(error?.code == .userAgentFailed)
+        #expect(error?.message.contains("one-time code") == true, "\(error?.message ?? "")")
+        #expect(!network.seen.contains { $0.line == "POST https://id.example.com/code" })
     }
 
     // MARK: Consent

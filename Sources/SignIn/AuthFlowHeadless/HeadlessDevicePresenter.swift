@@ -54,6 +54,8 @@ extension HeadlessDevicePresenter: DevicePresenter {
         let link = authorization.verificationURIComplete ?? authorization.verificationURI
         var navigation = HeadlessNavigation.visit(link)
         var hasAnswered = false
+        // The name of the field in which the code was entered.
+        var codeField: String?
         for _ in 0..<Self.maximumPages {
             // The device grant has no redirect URI.
             guard case .page(let page) = try await browser.navigate(navigation, until: nil) else { break }
@@ -62,7 +64,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
             // A page without a form after a submission is the final page.
             if page.response.status == 200, forms.isEmpty, !html.requiresDOM, hasAnswered { return }
             hasAnswered = true
-            if let codeForm = try Self.codeForm(in: forms, page, authorization, at: link.origin) {
+            if let codeForm = try Self.codeForm(in: forms, page, authorization, at: link.origin, &codeField) {
                 navigation = codeForm
             } else {
                 navigation = try await driver.next(after: page, in: browser)
@@ -75,23 +77,43 @@ extension HeadlessDevicePresenter: DevicePresenter {
     }
 
     /// Enters the code if the page asks for it.
+    /// - Parameter known: The name of the field in which the code was entered earlier.
     private static func codeForm(
         in forms: [HTMLForm],
         _ page: HeadlessPage,
         _ authorization: DeviceAuthorization,
-        at origin: String
+        at origin: String,
+        _ known: inout String?
     ) throws -> HeadlessNavigation? {
         // The code is entered only at the origin that the provider specified.
         guard page.endpoint.origin == origin else { return nil }
         for form in forms where form.passwordField == nil {
             let fields = form.fields.filter { ["text", "email", "tel"].contains($0.type) && !$0.isFixed }
-            guard let field = fields.last, field.name.lowercased().contains("code") else { continue }
+            guard let field = fields.last, asksForUserCode(field, on: page, authorization, known) else { continue }
             let button = form.continueButton
             let target = try form.target(on: page, pressing: button)
             guard target.origin == origin else { continue }
             let parameters = form.parameters(filling: [field.name: authorization.userCode], pressing: button)
+            known = field.name
             return try form.navigation(parameters, to: target, pressing: button)
         }
         return nil
+    }
+
+    /// Whether a field asks for the user code. Once the provider has the user code, any other code is a one-time code of the user, and providers
+    /// lock accounts after a few wrong ones.
+    private static func asksForUserCode(
+        _ field: HTMLForm.Field,
+        on page: HeadlessPage,
+        _ authorization: DeviceAuthorization,
+        _ known: String?
+    ) -> Bool {
+        let name = field.name.lowercased()
+        guard name.contains("code") else { return false }
+        let isNamed = name.contains("user") || name.contains("device")
+        guard !isNamed, field.value != authorization.userCode else { return true }
+        // The complete URI contains the user code. After the sign-in, the page need only confirm it.
+        let isInURI = authorization.verificationURIComplete != nil && page.hasTypedCredentials
+        return !field.isOneTimeCode && (known == field.name || known == nil && !isInURI)
     }
 }
