@@ -474,6 +474,26 @@ struct HeldRequests: HTTPTransport {
         }
     }
 
+    /// RFC 6265bis section 5.7: a browser ignores a cookie with `SameSite=None` that is not `Secure`.
+    @Test(arguments: [WebEnvironment.origin, "http://127.0.0.1:8080"])
+    func theCookieOfASignInWhoseResponseIsPostedIsSecure(_ origin: String) async throws {
+        try await withWeb { web, _ in
+            let redirectURI = try RedirectURI("\(origin)/callback")
+            let server = try web.process {
+                ($0.origin, $0.allowsPlainHTTPOnLoopback) = (origin, true)
+            } registration: {
+                $0.redirectURIs = [redirectURI]
+                $0.responseMode = .formPost
+            }
+            let authority = String(origin.drop { $0 != "/" }.dropFirst(2))
+            let scheme = String(origin.prefix { $0 != ":" })
+            let request = HTTPRequest(method: .get, scheme: scheme, authority: authority, path: "/login")
+            let response = try #require(await server.response(to: request, body: []))
+            let cookie = response.head.headerFields[fields: .setCookie].map(\.value).first { $0.contains("-login-") }
+            #expect(cookie?.contains("; SameSite=None; Secure; ") == true, "\(cookie ?? "")")
+        }
+    }
+
     /// Users rely on the message that all sessions have ended.
     @Test func signingOutEverywhereFailsIfTheSessionHasAlreadyEnded() async throws {
         try await withWeb { web, server in

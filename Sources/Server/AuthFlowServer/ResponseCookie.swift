@@ -1,7 +1,7 @@
 import AuthFlow
 
-/// A cookie that a response sets. RFC 10017 section 6.1.3.2: it is `Secure` (except over plain HTTP on loopback) and `HttpOnly`, with the path `/` and
-/// without a domain.
+/// A cookie that a response sets. RFC 10017 section 6.1.3.2: it is `Secure` (over plain HTTP on loopback, only with `SameSite=None`) and
+/// `HttpOnly`, with the path `/` and without a domain.
 struct ResponseCookie: Sendable {
     enum SameSite: String, Sendable {
         case strict = "Strict"

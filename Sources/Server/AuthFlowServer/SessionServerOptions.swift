@@ -91,7 +91,7 @@ public struct SessionServerOptions: Sendable {
     /// The pages that users see during a sign-in.
     public var pages = SessionPages()
 
-    /// Whether plain HTTP on loopback is allowed, for development; default: no. If so, the cookies are neither `Secure`
+    /// Whether plain HTTP on loopback is allowed, for development; default: no. If so, the session cookie is neither `Secure`
     /// nor protected from other programs on this machine.
     public var allowsPlainHTTPOnLoopback = false
 
