@@ -65,6 +65,7 @@ import Testing
             (["https_proxy": "http://proxy:10", "no_proxy": "ample.com"], "http://proxy:10"),
             (["https_proxy": "http://proxy:11", "no_proxy": "id.example.com:443"], nil),
             (["https_proxy": "http://proxy:12", "no_proxy": "id.example.com:8443"], "http://proxy:12"),
+            (["https_proxy": "http://proxy:13", "no_proxy": "", "NO_PROXY": "example.com"], nil),
         ] as [([String: String], String?)]
     ) func readsTheProxyFromTheUsualEnvironmentVariables(
         _ variables: [String: String],
