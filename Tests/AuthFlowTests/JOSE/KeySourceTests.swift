@@ -294,11 +294,24 @@ private final class KeyProvider: Sendable {
         arguments: [
             (nil, 600), ("max-age=3600", 3600), ("public, max-age=300", 300), ("max-age=0", 60), ("no-store", 60),
             ("no-cache, max-age=3600", 60), ("max-age=99999999", 43200), ("max-age=x", 600), ("MAX-AGE=120", 120),
-            ("max-age=-5", 60), ("max-age=nan", 600),
+            ("max-age=-5", 60), ("max-age=nan", 600), ("max-age=\"120\"", 120),
         ] as [(String?, TimeInterval)]
     ) func followsCacheControlWithinBounds(_ field: String?, _ age: TimeInterval) {
         var response = TransportResponse(head: HTTPResponse(status: .ok))
         response.head.headerFields[.cacheControl] = field
+        #expect(response.cacheAge(default: KeySource.standardAge, within: KeySource.ageBounds) == age)
+    }
+
+    /// RFC 9111 section 4.2: a response is fresh for its freshness lifetime, less its age.
+    @Test(
+        arguments: [
+            ("max-age=3600", "3000", 600), ("max-age=3600", "4000", 60), ("max-age=3600", "x", 3600),
+            (nil, "3000", 600),
+        ] as [(String?, String, TimeInterval)]
+    ) func subtractsTheTimeInOtherCaches(_ field: String?, _ elapsed: String, _ age: TimeInterval) {
+        var response = TransportResponse(head: HTTPResponse(status: .ok))
+        response.head.headerFields[.cacheControl] = field
+        response.head.headerFields[.age] = elapsed
         #expect(response.cacheAge(default: KeySource.standardAge, within: KeySource.ageBounds) == age)
     }
 

@@ -211,7 +211,7 @@ public struct TransportResponse: Sendable {
 }
 
 extension TransportResponse {
-    /// The freshness lifetime of the response (RFC 9111 section 4.2.1), within bounds, so that no server can cause
+    /// The remaining freshness lifetime of the response (RFC 9111 section 4.2), within bounds, so that no server can cause
     /// constant refetching or prevent refetching.
     /// - Parameters:
     ///   - age: The default, in seconds.
@@ -220,8 +220,12 @@ extension TransportResponse {
         let fields = head.headerFields[fields: .cacheControl].map { $0.value.lowercased() }
         let directives = fields.flatMap { $0.split(separator: ",") }.map { $0.trimmingSpaces() }
         if directives.contains(where: { $0 == "no-store" || $0 == "no-cache" }) { return bounds.lowerBound }
-        let named = directives.first { $0.hasPrefix("max-age=") }.flatMap { Int($0.dropFirst(8)) }
-        return min(max(named.map(TimeInterval.init) ?? age, bounds.lowerBound), bounds.upperBound)
+        // Section 5.2: recipients "ought to accept both forms" of an argument, token and quoted-string.
+        let named = directives.first { $0.hasPrefix("max-age=") }.flatMap { Int($0.dropFirst(8).filter { $0 != "\"" }) }
+        // Section 4.2.3: the time for which caches on the way have stored the response counts.
+        let elapsed = TimeInterval(head.headerFields[.age].flatMap { UInt32($0) } ?? 0)
+        let lifetime = named.map { TimeInterval($0) - elapsed } ?? age
+        return min(max(lifetime, bounds.lowerBound), bounds.upperBound)
     }
 }
 
