@@ -99,7 +99,9 @@ extension UserAgentFactory {
             try await withCheckedThrowingContinuation { continuation in
                 guard !Task.isCancelled else { return continuation.resume(throwing: CancellationError()) }
                 self.continuation = continuation
-                let session = ASWebAuthenticationSession(url: address, callback: callback) { url, error in
+                // The system may call the handler on another thread. A handler that is isolated to the main actor would then terminate
+                // the app (SE-0423).
+                let session = ASWebAuthenticationSession(url: address, callback: callback) { @Sendable url, error in
                     let result = Self.result(url, error, purpose)
                     Task { @MainActor in self.finish(result) }
                 }
