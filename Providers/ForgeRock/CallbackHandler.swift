@@ -161,17 +161,23 @@ public struct InteractiveCallbackHandler: CallbackHandler {
         if callback.type == "KbaCreateCallback" { return try await createQuestion(&callback) }
         guard let question = CallbackFormatter.question(of: callback) else { return false }
         let isSecret = ["PasswordCallback", "ValidatedCreatePasswordCallback"].contains(callback.type)
+        try await retry {
+            try CallbackFormatter.answer(&callback, with: try await ask(question, isSecret), isNumbered: true)
+        }
+        return true
+    }
+
+    /// Asks again after an invalid answer: a typing error must not restart the sign-in.
+    private func retry(_ askOnce: () async throws -> Void) async throws {
         for attempt in 1... {
             do {
-                try CallbackFormatter.answer(&callback, with: try await ask(question, isSecret), isNumbered: true)
-                return true
+                return try await askOnce()
             } catch let error as AuthError where error.code == .userAgentFailed && attempt < Self.maximumAttempts {
-                // A typing error must not restart the sign-in. If the terminal was closed, do not ask again.
+                // If the terminal was closed, do not ask again.
                 guard error.message.hasPrefix(CallbackFormatter.invalidAnswerPrefix) else { throw error }
                 try await show?(error.message, false)
             }
         }
-        return true
     }
 
     /// Has the user choose or write a security question, and answer it.
@@ -181,8 +187,26 @@ public struct InteractiveCallbackHandler: CallbackHandler {
             separator: "  "
         )
         let prompt = DisplayText.sanitized(callback.prompt.isEmpty ? "Security question" : callback.prompt)
-        let typed = try await ask(list.isEmpty ? prompt : "\(prompt): \(list), or your own question", false)
-        let question = Int(typed).flatMap { known.indices.contains($0 &- 1) ? known[$0 &- 1] : nil } ?? typed
+        let mayWrite = known.isEmpty || callback.output("allowUserDefinedQuestions")?.bool != false
+        var question = ""
+        try await retry {
+            let text = try await ask(
+                list.isEmpty ? prompt : "\(prompt): \(list)\(mayWrite ? ", or your own question" : "")",
+                false
+            )
+            let typed = text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+            let number = Int(typed).map { $0 &- 1 }
+            question = number.flatMap { known.indices.contains($0) ? known[$0] : nil } ?? typed
+            // A mistyped number must not become the user's question.
+            let isOwn = mayWrite && !typed.isEmpty && (number == nil || known.isEmpty)
+            guard known.contains(question) || isOwn else {
+                let problem = known.isEmpty ? "empty" : "not one of the questions"
+                throw AuthError(
+                    .userAgentFailed,
+                    "\(CallbackFormatter.invalidAnswerPrefix)\"\(prompt)\" is \(problem)."
+                )
+            }
+        }
         callback.answer(.string(question), at: 0)
         callback.answer(.string(try await ask(DisplayText.sanitized(question), true)), at: 1)
         return true

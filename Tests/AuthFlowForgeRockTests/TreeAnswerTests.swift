@@ -233,7 +233,17 @@ import Testing
         }
     }
 
-    @Test func asksTheUserForASecurityQuestionAndItsAnswer() async throws {
+    /// The typed texts; the last is the answer.
+    @Test(
+        arguments: [
+            (["2", "Rome"], true, "City?"), (["3", "", "1", "Rex"], true, "Pet?"), (["Car?", "Beetle"], true, "Car?"),
+            (["Car?", "City?", "Rome"], false, "City?"),
+        ] as [([String], Bool, String)]
+    ) func asksTheUserForASecurityQuestionAndItsAnswer(
+        _ texts: [String],
+        mayWrite: Bool,
+        question: String
+    ) async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             let seen = Mutex<[JSON]>([])
             environment.emulator.settings.trees["Login"] = EmulatorTree([
@@ -242,7 +252,10 @@ import Testing
                     [
                         Callback(
                             "KbaCreateCallback",
-                            [("prompt", "Question"), ("predefinedQuestions", ["Pet?", "City?"])],
+                            [
+                                ("prompt", "Question"), ("predefinedQuestions", ["Pet?", "City?"]),
+                                ("allowUserDefinedQuestions", .bool(mayWrite)),
+                            ],
                             inputs: ["", ""]
                         )
                     ]
@@ -252,10 +265,11 @@ import Testing
                 },
                 .userNameAndPassword,
             ])
-            let typed = Mutex(["2", "Rome"])
+            let typed = Mutex(texts)
             let interactive = InteractiveCallbackHandler { _, _ in typed.withLock { $0.removeFirst() } }
             _ = try await environment.client(handlers: [ForgeRockEnvironment.alice, interactive]).signIn()
-            #expect(seen.withLock { $0 } == ["City?", "Rome"])
+            #expect(seen.withLock { $0 } == [.string(question), .string(texts.last ?? "")])
+            #expect(typed.withLock(\.isEmpty))
         }
     }
 
