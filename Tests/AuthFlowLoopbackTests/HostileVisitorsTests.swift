@@ -303,6 +303,14 @@ import Testing
     }
 
     /// RFC 9110 section 9.3.2.
+    /// All ports of a host share its cookies (RFC 6265 section 8.5).
+    @Test func acceptsTheCookieOfAnotherServerThatIsNotUTF8() throws {
+        let head = Array("GET /callback?code=1 HTTP/1.1\r\nHost: 127.0.0.1:8400\r\nCookie: name=Ren".utf8) + [0xE9]
+        let request = try HTTPMessageReader.head(head[...])
+        #expect(request.path == "/callback?code=1")
+        #expect(request.headerFields[.cookie] == "name=Ren\u{E9}")
+    }
+
     @Test func aResponseToAHEADRequestHasNoContent() async throws {
         try await survives { port in
             let response = try await Self.send("HEAD /favicon.ico HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)

@@ -50,9 +50,12 @@ package struct HTTPMessageReader {
     }
 
     package static func head(_ bytes: ArraySlice<UInt8>) throws(Refusal) -> HTTPRequest {
-        guard let text = String(validating: bytes, as: UTF8.self), !text.hasTooManyCombiningMarks else {
-            throw Refusal(status: .badRequest)
-        }
+        // RFC 9110 section 5.5: field values may contain other bytes, which are opaque. Browsers send the cookies of all servers on this host, and
+        // an older server may set a cookie that is not UTF-8.
+        let text =
+            String(validating: bytes, as: UTF8.self)
+            ?? String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
+        guard !text.hasTooManyCombiningMarks else { throw Refusal(status: .badRequest) }
         var lines = text.split(separator: "\r\n", omittingEmptySubsequences: false)[...]
         // RFC 9112 section 3: request-line = method SP request-target SP HTTP-version
         let words = (lines.popFirst() ?? "").split(separator: " ", omittingEmptySubsequences: false)
