@@ -156,13 +156,15 @@ import Testing
     }
 
     /// A backend receives ID Tokens from its mobile app, which is a client of its own: Google's have the app in azp, and the backend in aud.
-    @Test func aPresentedIDTokenMayHaveBeenRequestedByAnotherClient() throws {
+    @Test func aPresentedIDTokenMayHaveBeenRequestedByAListedClient() throws {
         func present(_ change: [String: JSON]) throws -> IDTokenClaims {
-            try validate(Self.good.merging(change) { $1 }, Self.expectation(.presented(nonce: nil)))
+            var expectation = Self.expectation(.presented(nonce: nil))
+            expectation.authorizedParties = ["mobile-app"]
+            return try validate(Self.good.merging(change) { $1 }, expectation)
         }
         #expect(try present(["azp": "mobile-app"]).audience == ["client"])
         for change: [String: JSON] in [
-            ["azp": 1], ["azp": "client", "aud": "mobile-app"],
+            ["azp": 1], ["azp": "other-app"], ["azp": "client", "aud": "mobile-app"],
             ["azp": "mobile-app", "aud": ["client", "mobile-app"]],
         ] {
             expectError(.invalidIDToken) { try present(change) }

@@ -9,8 +9,9 @@ extension AuthorizationServer {
     /// users in uses `OAuthClient.exchange(_:for:)` instead, which performs more checks.
     /// - Parameters:
     ///   - idToken: The token.
-    ///   - clientID: The client for which the token is intended, which must be its only audience. Another client, such as the mobile app that
-    ///     belongs to a backend, may have requested it (`azp`): to accept only certain clients, compare that claim.
+    ///   - clientID: The client for which the token was issued, which must be its only audience.
+    ///   - parties: The client IDs of other clients that may have requested the token (`azp`), such as the mobile apps of a backend;
+    ///     default: none.
     ///   - nonce: The expected nonce; default: any nonce or no nonce, because another program made the request.
     ///   - accessToken: The access token issued with the ID Token, for `at_hash`; default: none.
     ///   - algorithms: The signature algorithms to accept; default: all asymmetric algorithms that the server advertises.
@@ -22,6 +23,7 @@ extension AuthorizationServer {
     public func verify(
         _ idToken: Secret,
         audience clientID: String,
+        requestedBy parties: [String] = [],
         nonce: Secret? = nil,
         accessToken: Secret? = nil,
         algorithms: [SignatureAlgorithm]? = nil,
@@ -45,13 +47,14 @@ extension AuthorizationServer {
             leeway: clockLeeway.seconds
         )
         expectation.issuerTemplate = metadata.tokenIssuer
+        expectation.authorizedParties = parties
         expectation.accessToken = accessToken
         expectation.maximumTokenAge = age?.seconds
         expectation.clockOffset = clockOffset
         return try await verifyIDToken(signed, expectation, metadata: metadata, secret: nil)
     }
 
-    /// Like ``verify(_:audience:nonce:accessToken:algorithms:issuedWithin:clockLeeway:decryptionKeys:)``, for a token
+    /// Like ``verify(_:audience:requestedBy:nonce:accessToken:algorithms:issuedWithin:clockLeeway:decryptionKeys:)``, for a token
     /// as a plain `String`.
     public func verify(_ idToken: String, audience clientID: String, nonce: String? = nil) async throws -> IDToken {
         try await verify(Secret(idToken), audience: clientID, nonce: nonce.map(Secret.init))

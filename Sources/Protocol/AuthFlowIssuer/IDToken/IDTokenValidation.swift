@@ -16,6 +16,8 @@ package struct IDTokenValidation: Sendable {
         package let clientID: String
         /// The audiences that a token may have in addition to the client.
         package var trustedAudiences: [String] = []
+        /// The clients that may have requested the token (`azp`), in addition to the client.
+        package var authorizedParties: [String] = []
         /// The signature algorithms to accept.
         package var algorithms: [SignatureAlgorithm]
         /// The kind of request for which the token was issued.
@@ -136,14 +138,10 @@ package struct IDTokenValidation: Sendable {
         guard rules["azp"] != nil || audience.allSatisfy({ $0.isIdentical(to: expectation.clientID) }) else {
             throw rules.rejection("it has several audiences, but does not identify the authorized party (azp)")
         }
-        // A token that another program presents may arrive without the access token, always arrives without the code, and
-        // may have been requested by that program as a client of its own.
-        let isPresented = if case .presented = expectation.context { true } else { false }
         // "5. If an azp (authorized party) Claim is present, the Client SHOULD verify that its client_id is the Claim
-        // Value." At Google, a mobile app is the authorized party of the ID Tokens that it obtains for its backend, which is
-        // their only audience.
-        let isOfPresenter = isPresented && rules["azp"]?.string != nil
-        guard rules["azp"] == nil || rules["azp"] == .string(expectation.clientID) || isOfPresenter else {
+        // Value." At Google, a mobile app is the authorized party of the ID Tokens that it obtains for its backend.
+        let parties = [expectation.clientID] + expectation.authorizedParties
+        guard rules["azp"] == nil || rules["azp"]?.string.map(parties.containsIdentical) == true else {
             throw rules.rejection("it was issued to another client (azp)")
         }
         passed?("azp", "OpenID Connect Core section 3.1.3.7, item 5")
@@ -219,6 +217,9 @@ package struct IDTokenValidation: Sendable {
         // Sections 3.1.3.8 and 3.3.2.11: at_hash binds the access token to the ID Token, and c_hash the code. Both are
         // optional here, but must be correct if present.
         let hash = rules.header.algorithm.definition?.hash
+        // A token that another program presents may arrive without the access token, and always arrives without the
+        // code.
+        let isPresented = if case .presented = expectation.context { true } else { false }
         let checksAccessToken = !isPresented || expectation.accessToken != nil
         guard
             rules["at_hash"] == nil || !checksAccessToken
