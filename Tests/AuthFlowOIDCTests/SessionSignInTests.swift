@@ -4,6 +4,7 @@ import AuthFlowServer
 import AuthFlowTesting
 import ConformanceRows
 import Expectations
+import Foundation
 import HTTPTypes
 import Synchronization
 import Testing
@@ -499,6 +500,25 @@ import Testing
             #expect(try parameters(response, web)["max_age"] == "0")
             _ = try await finish(response, browser, web, at: server)
             #expect(try await browser.session(at: server)?.name != session.name)
+        }
+    }
+
+    /// The ID Token's auth_time is from the provider's clock, which the client's `clock_leeway` allows to differ.
+    @Test(arguments: [120.0, -120]) func aStepUpSucceedsIfTheClockDiffersByLessThanTheClientsLeeway(_ offset: Double)
+        async throws
+    {
+        try await WebEnvironment.run { web in
+            let server = try web.process(
+                host: HostServices(now: { Date() + offset }),
+                registration: { $0.clockLeeway = .seconds(180) }
+            )
+            let browser = WebBrowser()
+            let requirement = AuthenticationRequirement(maximumAge: .zero)
+            let options = SessionSignInOptions(requirement: requirement)
+            let start = await server.signIn(browser.request(.get, "/"), options)
+            #expect(try await finish(start, browser, web, at: server).status == 200)
+            let session = try #require(try await browser.session(at: server))
+            #expect(server.isMet(requirement, by: session))
         }
     }
 

@@ -7,7 +7,8 @@ public struct AuthenticationRequirement: Sendable, Hashable {
     public var acrValues: [String]
 
     /// The maximum age of the authentication, in whole seconds; nil for any. It is sent to the provider as `max_age`; an
-    /// authentication within the last minute is always accepted, so that zero means "authenticate now".
+    /// authentication within the last minute, or within the client's `clockLeeway` if that is longer, is always accepted, so that zero means
+    /// "authenticate now".
     public var maximumAge: Duration?
 
     /// Creates a requirement.
@@ -16,11 +17,12 @@ public struct AuthenticationRequirement: Sendable, Hashable {
         self.maximumAge = maximumAge
     }
 
-    /// The allowed clock skew, and the age up to which an authentication is always considered recent, in seconds.
-    private static let leeway: TimeInterval = 60
+    /// The minimum of the allowed clock skew, and of the age up to which an authentication is always considered recent.
+    private static let minimumLeeway = Duration.seconds(60)
 
     /// Whether an authentication meets the requirement.
-    func isMet(by authentication: UserAuthentication?, at now: Date) -> Bool {
+    /// - Parameter clockLeeway: The allowed clock skew between this machine and the provider.
+    func isMet(by authentication: UserAuthentication?, at now: Date, clockLeeway: Duration) -> Bool {
         if !acrValues.isEmpty {
             // OIDC Core section 2: "The acr value is a case-sensitive string."
             guard let given = authentication?.contextClass,
@@ -30,6 +32,7 @@ public struct AuthenticationRequirement: Sendable, Hashable {
         guard let maximumAge else { return true }
         guard let time = authentication?.time else { return false }
         let age = now.timeIntervalSince(time)
-        return age >= -Self.leeway && age <= max(maximumAge.seconds, Self.leeway)
+        let leeway = max(clockLeeway, Self.minimumLeeway)
+        return age >= -leeway.seconds && age <= max(maximumAge, leeway).seconds
     }
 }

@@ -76,7 +76,8 @@ extension SessionServer {
                 throw error
             }
         }
-        try rejecting { try succession.checkAuthentication(at: host.now()) }
+        let leeway = provider.client.registration.clockLeeway
+        try rejecting { try succession.checkAuthentication(at: host.now(), clockLeeway: leeway) }
         switch try await decision(on: succession.proposal, reporter, onFailure: reject).outcome {
         case .refused(let message):
             reject()

@@ -3,7 +3,8 @@ public import AuthFlow
 extension SessionServer {
     /// Whether the user of a session has authenticated as a page requires.
     public func isMet(_ requirement: AuthenticationRequirement, by session: Session) -> Bool {
-        requirement.isMet(by: session.authentication, at: host.now())
+        let leeway = provider(session.provider)?.client.registration.clockLeeway ?? .zero
+        return requirement.isMet(by: session.authentication, at: host.now(), clockLeeway: leeway)
     }
 
     /// Returns the response to a request whose user is not signed in, or has not authenticated as required (step-up); nil if the session

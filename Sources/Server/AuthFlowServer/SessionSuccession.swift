@@ -51,9 +51,11 @@ struct SessionSuccession: Sendable {
     }
 
     /// Checks that the provider has authenticated the user as the page requires.
+    /// - Parameter clockLeeway: The allowed clock skew between this machine and the provider.
     /// - Throws: ``/AuthFlow/AuthError`` with `insufficient_user_authentication`.
-    func checkAuthentication(at now: Date) throws(AuthError) {
-        if let requirement = pending.requirement, !requirement.isMet(by: credential.authentication, at: now) {
+    func checkAuthentication(at now: Date, clockLeeway: Duration) throws(AuthError) {
+        guard let requirement = pending.requirement else { return }
+        guard requirement.isMet(by: credential.authentication, at: now, clockLeeway: clockLeeway) else {
             throw AuthError(.insufficientUserAuthentication, "The provider did not authenticate the user as required.")
         }
     }
