@@ -246,6 +246,30 @@ private final class Notes: Sendable {
         }
     }
 
+    /// The user closes the page, or the process shuts down, while the hook runs.
+    @Test func aCancelledSignOutStillEndsTheSessionAndReportsItsEnd() async throws {
+        try await WebEnvironment.run { web in
+            let notes = Notes()
+            let request = Mutex<Task<Void, any Error>?>(nil)
+            let server = try server(web) {
+                $0.onSignOut = { _ in request.withLock { $0?.cancel() } }
+                $0.onEnd = { notes.add($0.reason.rawValue) }
+            }
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            // The hook waits for the lock, so it finds the task.
+            let signOut = request.withLock { request in
+                let task = Task { _ = try await browser.send(.post, "/logout", to: server, WebBrowser.ownPage) }
+                request = task
+                return task
+            }
+            try await signOut.value
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(try await browser.session(at: server) == nil)
+            #expect(notes.all == ["signed_out"])
+        }
+    }
+
     @Test func eachSessionEndIsReportedOnceWithItsReason() async throws {
         try await WebEnvironment.run { web in
             let notes = Notes()

@@ -264,12 +264,7 @@ extension SessionServer {
                 if isLate || succession.revokesLateTokens(of: old, at: other.name) {
                     try await other.credentials.revokeLateTokens(of: [old])
                 }
-                let removed = try await other.credentials.remove([old])
-                revoke(
-                    removed.compactMap(\.credential).filter { succession.revokes($0, at: other.name) },
-                    at: other
-                )
-                reportEnds(removed, at: other, .replaced)
+                let removed = try await remove([old], at: other, .replaced) { succession.revokes($0, at: other.name) }
                 if let last = removed.first, start.takesOver(last) {
                     // The sign-in is valid even if this change to the data cannot be stored.
                     _ = try? await provider.credentials.changeApplicationData(of: key) { _ in
@@ -314,7 +309,7 @@ extension SessionServer {
         let oldest = try await sessions(ofUser: identity.subject, identity.issuer, at: provider)
             .beyond(limit: options.sessionsPerUser, after: own)
         guard !oldest.isEmpty else { return }
-        reportEnds(try await provider.credentials.remove(oldest), at: provider, .limit)
+        try await remove(oldest, at: provider, .limit)
     }
 
     func sessionCookie(_ identifier: Secret, _ provider: ProviderSessions) -> ResponseCookie {

@@ -50,7 +50,8 @@ extension SessionServer {
         try await end(targets, at: provider, .signedOut, last: own)
     }
 
-    /// Ends sessions in every process, and revokes their tokens.
+    /// Ends sessions in every process, and revokes their tokens. The operation completes even if the task is cancelled, because a user who signs
+    /// out and closes the page must be signed out.
     /// - Parameters:
     ///   - targets: The sessions, with their credentials if this process can read them.
     ///   - last: The session to end last, so that the user can retry with it.
@@ -60,19 +61,39 @@ extension SessionServer {
         at provider: ProviderSessions,
         _ reason: SessionEnd.Reason,
         last: RecordKey? = nil,
-        revoking isRevoked: (Credential) -> Bool = { _ in true }
+        revoking isRevoked: @escaping @Sendable (Credential) -> Bool = { _ in true }
     ) async throws {
         let keys = targets.keys.filter { $0 != last } + (last.map { targets.keys.contains($0) ? [$0] : [] } ?? [])
-        // A session that this process cannot read may have a refresh in progress in another process.
-        try await provider.credentials.revokeLateTokens(of: keys.filter { targets[$0]?.map(isRevoked) ?? true })
-        var ended = targets
-        // The tokens are revoked even if the database's response was lost or only some sessions were removed, because
-        // the caller requested the end of all of them.
-        defer { revoke(ended.values.compactMap { $0 }.filter(isRevoked), at: provider) }
-        // A refresh may have changed the credentials after they were read.
-        let removed = try await provider.credentials.remove(keys)
-        for removed in removed where removed.credential != nil { ended[removed.key] = .some(removed.credential) }
-        reportEnds(removed, at: provider, reason)
+        try await provider.credentials.unfinished.begin { [self] in
+            // A session that this process cannot read may have a refresh in progress in another process.
+            try await provider.credentials.revokeLateTokens(of: keys.filter { targets[$0]?.map(isRevoked) ?? true })
+            var ended = targets
+            // The tokens are revoked even if the database's response was lost or only some sessions were removed, because
+            // the caller requested the end of all of them.
+            defer { revoke(ended.values.compactMap { $0 }.filter(isRevoked), at: provider) }
+            // A refresh may have changed the credentials after they were read.
+            let removed = try await provider.credentials.remove(keys)
+            for removed in removed where removed.credential != nil { ended[removed.key] = .some(removed.credential) }
+            reportEnds(removed, at: provider, reason)
+        }.value()
+    }
+
+    /// Removes sessions without signing their user out, even if the task is cancelled, and reports their ends.
+    /// - Parameter isRevoked: Whether to revoke the tokens of a credential.
+    /// - Returns: The removed sessions.
+    @discardableResult
+    func remove(
+        _ keys: [RecordKey],
+        at provider: ProviderSessions,
+        _ reason: SessionEnd.Reason,
+        revoking isRevoked: @escaping @Sendable (Credential) -> Bool = { _ in false }
+    ) async throws -> [TaggedCredential] {
+        try await provider.credentials.unfinished.begin { [self] in
+            let removed = try await provider.credentials.remove(keys)
+            revoke(removed.compactMap(\.credential).filter(isRevoked), at: provider)
+            reportEnds(removed, at: provider, reason)
+            return removed
+        }.value()
     }
 
     /// Ends sessions that were found by a tag.
@@ -80,7 +101,7 @@ extension SessionServer {
         _ found: [TaggedCredential],
         at provider: ProviderSessions,
         _ reason: SessionEnd.Reason,
-        revoking isRevoked: (Credential) -> Bool
+        revoking isRevoked: @escaping @Sendable (Credential) -> Bool
     ) async throws {
         let targets = Dictionary(found.map { ($0.key, $0.credential) }) { first, _ in first }
         try await end(targets, at: provider, reason, revoking: isRevoked)
