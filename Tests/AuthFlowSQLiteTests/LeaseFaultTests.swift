@@ -181,6 +181,24 @@ import Testing
         #expect(try await table.write([1], nil, under: lease))
     }
 
+    /// Otherwise, an alert on the gauge would last until the process restarts.
+    @Test func aFailedWriteIsUnfinishedOnlyUntilItsHolderGivesUp() async throws {
+        let records = LeasedRecords(times: .init(), host: clock.host) {
+            FaultyTable(base: table($0), isRefusing: FailingWrites())
+        }
+        func unfinished() -> [Int] {
+            records.gauges.filter { ["authflow_leases_held", "authflow_writes_unfinished"].contains($0.name) }
+                .map { Int($0.value) }
+        }
+        await expectError(.storageFailed) {
+            try await records.withLease(on: key) { lease in
+                defer { #expect(unfinished() == [1, 1]) }
+                try await records.write([2], nil, under: lease)
+            }
+        }
+        #expect(unfinished() == [0, 0])
+    }
+
     @Test func aFailedWriteHoldsTheLeaseUntilTheResultIsWritten() async throws {
         let writes = FailingWrites()
         let records = LeasedRecords(times: .init(), host: clock.host) {

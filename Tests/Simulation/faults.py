@@ -81,7 +81,7 @@ FAULTS = {
         (LEASED, "Lease.Expiry(lasting: times.lease, clock", "Lease.Expiry(lasting: times.lease * 4, clock"),
         (LEASED, "expiry.extend(until: requestedAt + times.lease)", "expiry.extend(until: requestedAt + times.lease * 4)")],
     "a-lease-is-not-renewed": [(LEASED, "try await host.clock.sleep(for: max(pause, .milliseconds(1)))", "try await host.clock.sleep(for: .seconds(3600))")],
-    "a-lease-is-given-up-while-its-result-is-unwritten": [(LEASED, "let isUnwritten = unwritten.withLock { $0.contains(lease) }", "let isUnwritten = false")],
+    "a-lease-is-given-up-while-its-result-is-unwritten": [(LEASED, "let isUnwritten = held[lease]?.isUnwritten == true", "let isUnwritten = false")],
     "a-lease-is-not-given-up": [(LEASED, "        await release(inTable)\n        return try result.get()", "        return try result.get()")],
     "a-read-without-its-fence": [(TABLE, "isHeld(lease) ? .some(bytes(of: lease.digest)) : nil", ".some(bytes(of: lease.digest))")],
     "a-write-without-its-fence": [(TABLE, "        guard isHeld(lease) else { return false }\n        let now", "        let now")],

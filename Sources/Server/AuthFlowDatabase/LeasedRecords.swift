@@ -28,9 +28,16 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
     /// A lease acquired by this process.
     private struct Held {
         let lease: HeldLease
+        /// Whether the last write failed.
+        var isUnwritten = false
         /// Whether the body of `withLease` has returned although its result could not be stored. The holder may still
         /// write the result under this lease, as long as no other holder has acquired the lease.
         var isOver = false
+        /// Whether the lease exists outside this store, so that its holder may write.
+        let isReferenced: @Sendable () -> Bool
+
+        /// Whether the holder has given up the result that could not be stored.
+        var isAbandoned: Bool { isOver && !isReferenced() }
     }
 
     /// The maximum number of leases with unwritten results. If there are more, all are dropped, and their holders
@@ -41,9 +48,8 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
     private let times: Times
     private let host: HostServices
     private let waiters = RecordWaiters()
+    /// The keys do not retain the leases.
     private let held = Mutex<[Lease: Held]>([:])
-    /// The leases whose last write failed.
-    private let unwritten = Mutex<Set<Lease>>([])
     private let observers = Observers()
 
     /// - Parameter table: Creates the table, which passes its messages to the given handler.
@@ -91,13 +97,17 @@ extension LeasedRecords {
     /// |---|---|
     /// | `authflow_leases_held` | leases that this process holds, including those with an unwritten result |
     /// | `authflow_lease_waiters` | tasks that wait for a lease |
-    /// | `authflow_writes_unfinished` | writes whose outcome is unknown, or that failed |
+    /// | `authflow_writes_unfinished` | writes that failed or whose outcome is unknown, and that their holder may still retry |
     /// | `authflow_store_statements` | statements in progress, or waiting for a connection |
     package var gauges: [FlowGauge] {
-        [
-            FlowGauge("authflow_leases_held", held.withLock(\.count)),
+        let (leases, unwritten) = held.withLock { held in
+            held = held.filter { !$0.value.isAbandoned }
+            return (held.count, held.values.count { $0.isUnwritten })
+        }
+        return [
+            FlowGauge("authflow_leases_held", leases),
             FlowGauge("authflow_lease_waiters", waiters.count),
-            FlowGauge("authflow_writes_unfinished", unwritten.withLock(\.count)),
+            FlowGauge("authflow_writes_unfinished", unwritten),
             FlowGauge("authflow_store_statements", table.pending),
         ]
     }
@@ -111,11 +121,14 @@ extension LeasedRecords {
         _ body: (Lease) async throws -> Return
     ) async throws -> Return {
         let (lease, inTable, expiry) = try await take(key)
-        held.withLock { $0[lease] = Held(lease: inTable) }
-        let renewing = Task { [table, times, host] in
+        held.withLock {
+            $0[Lease(key: key, fence: lease.fence)] = Held(lease: inTable) { [weak expiry] in expiry != nil }
+        }
+        let renewing = Task { [table, times, host, weak expiry] in
             var pause = times.lease / 3
             while true {
                 try await host.clock.sleep(for: max(pause, .milliseconds(1)))
+                guard let expiry else { return }
                 let requestedAt = expiry.now
                 // A failed renewal is not an error: at the next write, the database decides whether the lease is
                 // still held.
@@ -132,10 +145,11 @@ extension LeasedRecords {
         }
         renewing.cancel()
         // A lease with an unwritten result blocks other holders until it expires, or until its holder has written the result.
-        let isUnwritten = unwritten.withLock { $0.contains(lease) }
-        held.withLock { held in
+        let isUnwritten = held.withLock { held in
             held[lease]?.isOver = true
+            let isUnwritten = held[lease]?.isUnwritten == true
             if !isUnwritten { held[lease] = nil }
+            return isUnwritten
         }
         guard !isUnwritten else {
             limitUnwritten()
@@ -158,13 +172,11 @@ extension LeasedRecords {
     }
 
     private func limitUnwritten() {
-        let over = held.withLock { held in
-            let over = held.filter(\.value.isOver).map(\.key)
-            guard over.count > Self.maximumOver else { return [Lease]() }
-            for lease in over { held[lease] = nil }
-            return over
+        held.withLock { held in
+            held = held.filter { !$0.value.isAbandoned }
+            guard held.values.count(where: { $0.isOver }) > Self.maximumOver else { return }
+            held = held.filter { !$0.value.isOver }
         }
-        unwritten.withLock { $0.subtract(over) }
     }
 
     private func take(_ key: RecordKey) async throws -> (Lease, HeldLease, Lease.Expiry) {
@@ -282,14 +294,16 @@ extension LeasedRecords: SessionTokenStore, GaugeSource {
         }
         do {
             let isWritten = try await writing.value
-            unwritten.withLock { _ = $0.remove(lease) }
-            if entry.isOver { held.withLock { $0[lease] = nil } }
+            held.withLock { held in
+                held[lease]?.isUnwritten = false
+                if entry.isOver { held[lease] = nil }
+            }
             guard isWritten else {
                 throw isUnknown.load(ordering: .relaxed) ? Self.unknownOutcome : Lease.lost
             }
             if entry.isOver { await release(inTable) }
         } catch let error as AuthError where error.code == .storageFailed {
-            unwritten.withLock { _ = $0.insert(lease) }
+            held.withLock { $0[lease]?.isUnwritten = true }
             if entry.isOver { _ = try? await table.renew(inTable, for: times.lease) }
             throw error
         }
