@@ -49,7 +49,12 @@ private final class WatchedStore: SessionTokenStore {
         count()
         return try await base.withLease(on: key, body)
     }
-    func touch(_ key: RecordKey) async throws -> Bool { await base.touch(key) }
+    /// Whether the store rejects changes, as Redis does when its memory is full.
+    let isReadOnly = Atomic(false)
+    func touch(_ key: RecordKey) async throws -> Bool {
+        if isReadOnly.load(ordering: .relaxed) { throw AuthError(.storageFailed, "The memory is full.") }
+        return await base.touch(key)
+    }
     /// Makes `size` concurrent record lookups wait for one another, both before and after reading.
     func meet(_ size: Int) { meeting.withLock { $0 = Meeting(size: size, rounds: 2) } }
     /// The number of lookups that wait for the others.
@@ -211,6 +216,16 @@ private final class WatchedStore: SessionTokenStore {
             var signedIn = 0
             for browser in browsers where try await browser.session(at: server) != nil { signedIn += 1 }
             #expect(signedIn == 1)
+        }
+    }
+
+    @Test func aSessionIsFoundWhileItsIdleTimeoutCannotBeExtended() async throws {
+        try await withWeb { web, server, store in
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            store.isReadOnly.store(true, ordering: .relaxed)
+            let session = try #require(try await browser.session(at: server))
+            _ = try await server.freshTokens(for: session)
         }
     }
 

@@ -238,7 +238,8 @@ public final class SessionServer: Sendable {
 
     // MARK: Sessions
 
-    /// Returns the session of a request, and extends its idle timeout; nil if there is no session, or if it has ended.
+    /// Returns the session of a request, and extends its idle timeout; nil if there is no session, or if it has ended. While the store can be read
+    /// but not written, the idle timeout is not extended.
     ///
     /// If another process ended the session within the last ten seconds, this process may not have been notified yet.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` if the session cannot be looked up, or `credential_unusable` if it cannot be read.
@@ -260,7 +261,12 @@ public final class SessionServer: Sendable {
         // The minimum interval between two extensions of the idle timeout in the store.
         let pause = min(options.idleTime / 10, .seconds(60))
         if isUse, touched.withLock({ $0.isDue(identifier, after: pause) }) {
-            guard try await provider.credentials.touch(key) else { return nil }
+            do {
+                guard try await provider.credentials.touch(key) else { return nil }
+            } catch let error as AuthError where error.code == .storageFailed {
+                // The session was found, so a store whose disk or memory is full must not make every request fail.
+            }
+            // A failed attempt counts, too, because the next one may also take several seconds.
             touched.withLock { $0.note(identifier) }
         }
         return session
