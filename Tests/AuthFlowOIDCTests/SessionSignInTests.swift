@@ -171,7 +171,11 @@ import Testing
 
     @Test func aStepUpWithAWeakerAuthenticationLeavesTheSessionUnchanged() async throws {
         try await WebEnvironment.run { web in
-            let (server, browser) = (try web.process(), WebBrowser())
+            let failures = Mutex<[AuthError.Code]>([])
+            let server = try web.process(observer: { event in
+                if case .failed(let code?) = event.progress { failures.withLock { $0.append(code) } }
+            })
+            let browser = WebBrowser()
             try await browser.signIn(web, at: server)
             let session = try #require(try await browser.session(at: server))
             web.environment.emulator.fault = .idToken(.weakAuthentication)
@@ -181,6 +185,7 @@ import Testing
             )
             let page = try await finish(response, browser, web, at: server)
             #expect(page.status == 403)
+            #expect(failures.withLock { $0 } == [.insufficientUserAuthentication])
             #expect(try await browser.session(at: server)?.name == session.name)
             #expect(await server.drain(within: .seconds(20)))
             #expect(!web.environment.emulator.requests.contains("POST /revoke"))

@@ -64,7 +64,14 @@ extension SessionServer {
     ) async throws -> TransportResponse {
         let note = try? await provider.pending.note(for: Secret(cookie.value), of: provider.client)
         let old = oldSessions(pending, note.flatMap(PendingSignIn.Previous.init), request)
-        let succession = SessionSuccession(pending, at: provider.name, credential, after: try await predecessors(old))
+        let previous: [SessionSuccession.Predecessor]
+        do {
+            previous = try await predecessors(old)
+        } catch {
+            reporter.report(.storing, failedWith: error)
+            throw error
+        }
+        let succession = SessionSuccession(pending, at: provider.name, credential, after: previous)
         func reject() {
             if succession.revokesRejectedTokens { revoke([credential], at: provider) }
         }
@@ -72,6 +79,7 @@ extension SessionServer {
             do {
                 return try body()
             } catch {
+                reporter.report(.storing, failedWith: error)
                 reject()
                 throw error
             }
