@@ -218,6 +218,15 @@ def strange_requests_harm_no_other(alice, _):
 
 
 @scene
+def a_head_response_has_no_content(_, __):
+    # The client of the connection, such as a reverse proxy, would take the content for the next response.
+    with socket.create_connection((HOST.hostname, HOST.port), 10) as connection:
+        connection.sendall(f"HEAD / HTTP/1.1\r\nHost: {HOST.netloc}\r\nConnection: close\r\n\r\n".encode())
+        reply = b"".join(iter(lambda: connection.recv(65536), b""))
+    expect(reply.startswith(b"HTTP/1.1 ") and reply.endswith(b"\r\n\r\n"), reply[-80:])
+
+
+@scene
 def cookies_of_sign_ins_do_not_pile_up(_, __):
     cookies = {}
     for number in range(12):

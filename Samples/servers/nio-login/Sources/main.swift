@@ -39,7 +39,8 @@ func serve(_ connection: NIOAsyncChannel<HTTPRequestPart, HTTPResponsePart>) asy
             guard case .end = part, let head else { continue }
             var answer = try await response(to: head, body)
             answer.head.headerFields[.contentLength] = "\(answer.body.count)"
-            try await writer.write(contentsOf: [.head(answer.head), .body(ByteBuffer(bytes: answer.body)), .end(nil)])
+            let content = ByteBuffer(bytes: head.method == .head ? [] : answer.body)  // RFC 9110 section 9.3.2
+            try await writer.write(contentsOf: [.head(answer.head), .body(content), .end(nil)])
         }
     }
 }
