@@ -204,6 +204,9 @@ import Testing
             let json = try JSON(parsing: response.body)
             #expect(json["error"] == "insufficient_user_authentication")
             #expect(json["acr_values"] == "mfa" && json["max_age"] == 60)
+            let head = browser.request(.head, "/api/pay", WebBrowser.ownPage)
+            let withoutContent = try #require(await server.stepUp(head, session, to: requirement))
+            #expect(withoutContent.status == 401 && withoutContent.body.isEmpty)
         }
     }
 

@@ -25,6 +25,17 @@ extension SessionServer {
         to requirement: AuthenticationRequirement = AuthenticationRequirement(),
         returnPath: String? = nil
     ) async -> TransportResponse? {
+        let response = await response(to: request, session, requiring: requirement, returnPath: returnPath)
+        // RFC 9110 section 9.3.2: "the server MUST NOT send content in the response" to HEAD.
+        return request.method == .head ? response.map { TransportResponse(head: $0.head) } : response
+    }
+
+    private func response(
+        to request: HTTPRequest,
+        _ session: Session?,
+        requiring requirement: AuthenticationRequirement,
+        returnPath: String?
+    ) async -> TransportResponse? {
         let own = request.method == .get ? ReturnAddress(request.path ?? "", prefixes: nil)?.path : nil
         let isPage =
             isNavigation(request) && request.headerFields[headerName] == nil
