@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowDatabase
 import AuthFlowResourceServer
 import AuthFlowSQLite
 import AuthFlowTesting
@@ -242,6 +243,23 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
             let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key("any")) }
             #expect(error?.message.contains("Upgrade the program") == true)
         }
+    }
+
+    /// The migration of a later version may lock the table. A claim is retried only if the statement was not executed.
+    @Test(arguments: ["40001", "40P01", "55P03", "57014"])
+    func aPostgreSQLStatementThatWasRolledBackCountsAsNotExecuted(_ state: String) throws {
+        let settings = try PostgreSQLSettings(
+            url: try Database.address("AUTHFLOW_POSTGRESQL"),
+            password: nil,
+            schema: "authflow",
+            allowsUnverifiedServer: false
+        )
+        let link = try PostgreSQLLink(settings)
+        defer { link.close() }
+        let statement = "DO $$ BEGIN RAISE EXCEPTION 'rolled back' USING ERRCODE = '\(state)'; END $$"
+        let result = try link.response(to: PostgreSQLRequest(statement: statement, parameters: []))
+        let failure = #expect(throws: DatabaseFailure.self) { try result.get() }
+        #expect(failure?.kind == .unreachable)
     }
 
     @Test func concurrentMigrationsAreSafe() async throws {

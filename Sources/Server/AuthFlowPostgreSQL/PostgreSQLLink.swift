@@ -154,8 +154,8 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         // 42P01 undefined_table, 42703 undefined_column, 3F000 invalid_schema_name
         case "42P01", "42703", "3F000":
             return DatabaseFailure(.refused, "\(text) The tables are missing or outdated. Migrate the store.")
-        // query_canceled (statement_timeout), lock_not_available, serialization_failure, deadlock_detected
-        case "57014", "55P03", "40001", "40P01": return DatabaseFailure(.unknownOutcome, text)
+        // query_canceled (statement_timeout), lock_not_available, serialization_failure, deadlock_detected: the statement was rolled back.
+        case "57014", "55P03", "40001", "40P01": return DatabaseFailure(.unreachable, text)
         // read_only_sql_transaction: the server is now a standby.
         case "25006": throw DatabaseFailure(.unknownOutcome, text)
         // Connection exceptions; operator intervention, such as a shutdown
