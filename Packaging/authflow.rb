@@ -6,6 +6,7 @@ class Authflow < Formula
   url "https://example.com/authflow/authflow-VERSION.tar.gz"
   sha256 "CHECKSUM"
 
+  depends_on "pkgconf" => :build
   depends_on xcode: ["26.0", :build]
   depends_on "jansson"
   depends_on "libxml2"

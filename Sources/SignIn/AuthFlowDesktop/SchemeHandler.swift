@@ -148,7 +148,9 @@ public struct SchemeHandler: Sendable {
             return others.isEmpty ? nil : "\(mimeType)=\(others.joined(separator: ";"));"
         }
         guard left != lines.map(String.init) else { return }
-        try PrivateFile(list).replace(with: Array(left.joined(separator: "\n").utf8))
+        // The list may be a symbolic link into a directory of other settings, and other programs read it.
+        let file = URL(fileURLWithPath: list).resolvingSymlinksInPath().path
+        try PrivateFile(file).replacePreservingAccess(with: Array(left.joined(separator: "\n").utf8))
     }
 
     private var mimeType: String { "x-scheme-handler/\(scheme)" }

@@ -13,7 +13,7 @@ struct TerminalLine {
     /// The error message for a closed terminal.
     static let closed = "The terminal was closed."
 
-    /// Waits for a line and returns it without its newline.
+    /// Waits for a line and returns it without its newline and bracketed-paste markers.
     /// - Parameters:
     ///   - waitsInBackground: Whether to wait until the program is in the foreground. A background process that
     ///     reads is stopped (SIGTTIN).
@@ -35,7 +35,11 @@ struct TerminalLine {
             let count = unsafe SystemCall.read(terminal, &byte, 1)
             if count < 0, errno == EINTR { continue }
             guard count == 1 else { throw AuthError(.userAgentFailed, Self.closed) }
-            if byte == UInt8(ascii: "\n") { return String(decoding: line, as: UTF8.self) }
+            if byte == UInt8(ascii: "\n") {
+                // A terminal encloses pasted text in markers if another program has not reset bracketed-paste mode.
+                return String(decoding: line, as: UTF8.self).replacing("\u{1B}[200~", with: "")
+                    .replacing("\u{1B}[201~", with: "")
+            }
             line.append(byte)
         }
         throw AuthError(.userAgentFailed, "The line is too long.")

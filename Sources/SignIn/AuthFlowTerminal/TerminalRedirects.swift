@@ -142,9 +142,8 @@ public final class TerminalRedirects: Sendable {
         }
     }
 
-    /// A pasted line without surrounding spaces, quotes and angle brackets, and without bracketed-paste markers.
-    static func address(in line: String) -> String {
-        let text = line.replacing("\u{1B}[200~", with: "").replacing("\u{1B}[201~", with: "")
+    /// A pasted line without surrounding spaces, quotes and angle brackets.
+    static func address(in text: String) -> String {
         let dropped = Set(" \t\r\"'<>".unicodeScalars)
         var scalars = text.unicodeScalars.drop { dropped.contains($0) }
         while let last = scalars.last, dropped.contains(last) { scalars.removeLast() }
