@@ -16,8 +16,8 @@ import Synchronization
 /// | read: other tokens | adopt | adopt | adopt | the store has another entry: drop, adopt |
 /// | read: no tokens | signed out | drop, publish | drop, publish | dropped, and revoked after a sign-out |
 /// | read that overlaps with a write | read again | read again | read again | read again |
-/// | written | unchanged | unchecked | unchanged | none left |
-/// | refreshed and written | adopt | adopt | adopt | none left |
+/// | written | unchanged | unchecked | unchanged | none left, except those that became unsaved after the read |
+/// | refreshed and written | adopt | adopt | adopt | as for written |
 /// | refreshed, but not written | adopt | adopt | adopt | kept in memory, and retried under the same lease |
 /// | refreshed under a lost lease | adopt | adopt | adopt | kept in memory until the read under the next lease; callers wait for it |
 /// | signed in, signed out, another account | new epoch | drop, new epoch | drop, new epoch | tokens of an older epoch are replaced |
@@ -68,8 +68,10 @@ struct CredentialMachine {
         let removes: StoredAccounts.Entry?
         /// Whether it is the result of a sign-in, and therefore belongs to the current account.
         let isSignIn: Bool
-        /// The epoch in which it was created. Operations of an earlier epoch neither replace nor remove it.
+        /// The epoch in which it was created. Operations of an earlier epoch do not replace it.
         let epoch: Int
+        /// The version since which it exists. A write that is based on an earlier read does not contain it.
+        let version: Int
 
         var account: AccountID { credential.account }
 
@@ -229,14 +231,25 @@ extension CredentialMachine {
         fileprivate let cached: CachedTokens?
     }
 
+    /// The state that an operation on the known accounts is based on.
+    struct Basis {
+        /// The epoch of the operation.
+        let epoch: Int
+        /// The version at the end of the read. A credential that could not be written since is not among the known accounts.
+        let version: Int
+    }
+
+    /// The basis of an operation that starts now.
+    var basis: Basis { Basis(epoch: epoch, version: version) }
+
     /// The result of a read.
     struct ReadResult {
         /// The stored accounts.
         let stored: StoredAccounts
         /// The stored accounts, merged with the unsaved credentials.
         var known: StoredAccounts
-        /// The epoch of ``known``.
-        let epoch: Int
+        /// The basis of an operation that changes ``known``.
+        let basis: Basis
         /// If cached tokens were removed from the store, the entry that replaced them. The caller publishes it.
         var lost: StoredAccounts.Entry??
         /// Unsaved credentials whose session was removed.
@@ -263,7 +276,7 @@ extension CredentialMachine {
         accepts: (Credential) -> Bool = { _ in true }
     ) -> ReadResult? {
         guard version == reading.version else { return nil }
-        var found = ReadResult(stored: stored, known: stored, epoch: epoch)
+        var found = ReadResult(stored: stored, known: stored, basis: basis)
         // A write that failed may have been executed, and another process may have refreshed its tokens.
         unsaved.removeAll { $0.replaces == .unknown && $0.isFollowed(by: stored.entry(of: $0.account)) }
         for index in unsaved.indices where unsaved[index].replaces.needsRead {
@@ -310,15 +323,16 @@ extension CredentialMachine {
         return found
     }
 
-    /// The known accounts of an epoch were written.
-    mutating func writeSucceeded(_ epoch: Int, requestedAt: Double) {
+    /// The known accounts were written.
+    mutating func writeSucceeded(_ basis: Basis, requestedAt: Double) {
         self.requestedAt = requestedAt
         // The write may have replaced the cached tokens.
         checkedAt = -.infinity
         version += 1
-        unsaved.removeAll { $0.epoch <= epoch }
-        // A newer unsaved credential replaces the entry that has just been written, whatever the next read returns.
-        for index in unsaved.indices { unsaved[index].replaces = .written }
+        unsaved.removeAll { $0.version <= basis.version }
+        // A later sign-in replaces the entry that has just been written, whatever the next read returns. A refresh whose lease was lost does so
+        // only if that entry still contains the tokens that were refreshed.
+        for index in unsaved.indices where unsaved[index].epoch > basis.epoch { unsaved[index].replaces = .written }
     }
 
     /// A credential could not be written. It remains in memory, unless there is an unsaved credential from a later epoch.
@@ -349,7 +363,8 @@ extension CredentialMachine {
                 replaces: earlier.map(\.replaces) ?? old,
                 removes: other ?? earlier?.removes,
                 isSignIn: isSignIn || earlier?.isSignIn == true,
-                epoch: epoch
+                epoch: epoch,
+                version: version
             )
         )
     }

@@ -107,12 +107,13 @@ extension ManagedCredential {
                 return try await withUse {
                     try await withRefreshLease { lease in
                         let epoch = state.withLock { $0.machine.epoch }
-                        var accounts = try await latestAccounts(lease)
+                        var (accounts, read) = try await latestAccounts(lease)
+                        let basis = CredentialMachine.Basis(epoch: epoch, version: read.version)
                         let credential = try signedIn(in: accounts)
                         // Another task or process may have obtained the token in the meantime.
                         if let tokens = fresh(credential) { return tokens }
                         do {
-                            return try await exchange(credential, for: resource, scopes, in: &accounts, lease, epoch)
+                            return try await exchange(credential, for: resource, scopes, in: &accounts, lease, basis)
                         } catch let error as AuthError where error.isTransient || error.code == .storageFailed {
                             // As for the main token, a token that has not expired is used during an outage.
                             guard let tokens = unexpired(credential) else { throw error }
@@ -138,7 +139,7 @@ extension ManagedCredential {
         _ scopes: [String]?,
         in accounts: inout StoredAccounts,
         _ lease: Lease,
-        _ epoch: Int
+        _ basis: CredentialMachine.Basis
     ) async throws -> TokenSet {
         guard credential.resources.contains(where: { $0.isIdentical(to: resource) }) else {
             throw AuthError(
@@ -162,21 +163,21 @@ extension ManagedCredential {
         let outcome: RefreshOutcome
         do {
             outcome = try await reporter().step(.refresh) {
-                try await refresh(credential, scopes: scopes, resources: [resource], in: &accounts, lease, epoch)
+                try await refresh(credential, scopes: scopes, resources: [resource], in: &accounts, lease, basis)
             }
         } catch let error as AuthError where error.code != .loginRequired {
-            if isEnd(error) { throw try await endSession(of: credential, error, in: &accounts, lease, epoch) }
+            if isEnd(error) { throw try await endSession(of: credential, error, in: &accounts, lease, basis) }
             let name = client.adapter.standardName(of: error.providerError)
             if decisions.mayIndicateSessionEnd(error, named: name, for: credential, at: client.host.now()) {
                 var main = self.decisions(for: credential.account.subject, freshnessMargin, nil)
                 main.isConfirmation = true
                 // The backoff starts first, so that the rejected request is not retried even if the next request fails.
                 backOff(error, subject)
-                _ = try await send(main, credential, in: &accounts, lease, epoch)
+                _ = try await send(main, credential, in: &accounts, lease, basis)
                 throw error
             }
             let consequence = decisions.consequence(of: error, named: name, for: credential, at: client.host.now())
-            _ = try await perform(consequence, for: subject, in: &accounts, lease, epoch)
+            _ = try await perform(consequence, for: subject, in: &accounts, lease, basis)
             throw error
         }
         var updated = credential
@@ -190,7 +191,7 @@ extension ManagedCredential {
         case .unchecked(_, let error), .rejected(_, let error):
             // A failed check affects only this resource; a failure to fetch the keys affects every resource.
             backOff(error, error.isTransient ? subject.allRequests : subject)
-            await save(updated, in: &accounts, lease, epoch)
+            await save(updated, in: &accounts, lease, basis)
             throw error
         }
         state.withLock { $0.machine.succeeded(subject) }
@@ -200,9 +201,9 @@ extension ManagedCredential {
         // The refresh token takes precedence: access tokens that do not fit in the record are dropped and requested
         // again later.
         while !updated.hasStorableSize, !updated.resourceTokens.isEmpty { updated.resourceTokens.removeFirst() }
-        await save(updated, in: &accounts, lease, epoch)
-        adopt(updated, epoch)
-        guard isCurrent(epoch) else { throw Outdated() }
+        await save(updated, in: &accounts, lease, basis)
+        adopt(updated, basis.epoch)
+        guard isCurrent(basis.epoch) else { throw Outdated() }
         return updated.using(token).tokens
     }
 }

@@ -8,10 +8,10 @@ extension ManagedCredential {
     /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable`.
     package func accounts() async throws -> StoredAccounts { try await read().known }
 
-    /// - Returns: The stored accounts, the same accounts with the unsaved credentials, and the epoch of the latter.
+    /// - Returns: The stored accounts, the same accounts with the unsaved credentials, and the basis of an operation that changes the latter.
     func read(
         under lease: Lease? = nil
-    ) async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int) {
+    ) async throws -> (stored: StoredAccounts, known: StoredAccounts, basis: CredentialMachine.Basis) {
         while true {
             // If a write ran during the read, successfully or not, or another process may have changed the store, the read may be outdated.
             if let result = try await readOnce(lease) { return result }
@@ -21,7 +21,7 @@ extension ManagedCredential {
     /// - Returns: The result of ``read(under:)``; nil when a write succeeded or failed, or the store may have changed, in the meantime.
     private func readOnce(
         _ lease: Lease?
-    ) async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int)? {
+    ) async throws -> (stored: StoredAccounts, known: StoredAccounts, basis: CredentialMachine.Basis)? {
         let asked = client.host.now().timeIntervalSinceReferenceDate
         let reading = state.withLock { $0.machine.beginReading(at: asked) }
         let bytes = if let lease { try await store.bytes(under: lease) } else { try await store.bytes(for: key) }
@@ -40,7 +40,7 @@ extension ManagedCredential {
         default: break
         }
         if !found.dropped.isEmpty { revokeAfterSignOut(found.dropped) }
-        return (found.stored, found.known, found.epoch)
+        return (found.stored, found.known, found.basis)
     }
 
     /// Revokes tokens that were received after the session was removed, but only if a sign-out removed it:
@@ -55,35 +55,36 @@ extension ManagedCredential {
     }
 
     /// The stored accounts, updated with unsaved credentials, which are written if possible.
+    /// - Returns: The accounts, and the basis of an operation that changes them.
     /// - Throws: ``AuthError``; ``Outdated`` when the lease is lost.
-    func latestAccounts(_ lease: Lease) async throws -> StoredAccounts {
-        let (stored, known, epoch): (StoredAccounts, StoredAccounts, Int)
+    func latestAccounts(_ lease: Lease) async throws -> (known: StoredAccounts, basis: CredentialMachine.Basis) {
+        let (stored, known, basis): (StoredAccounts, StoredAccounts, CredentialMachine.Basis)
         do {
-            (stored, known, epoch) = try await read(under: lease)
+            (stored, known, basis) = try await read(under: lease)
         } catch let error as AuthError where error.code == .leaseLost {
             throw Outdated()
         }
-        if known != stored { try? await reporter().step(.storing) { try await write(known, lease, epoch) } }
-        return known
+        if known != stored { try? await reporter().step(.storing) { try await write(known, lease, basis) } }
+        return (known, basis)
     }
 
     /// Changes the stored accounts under an exclusive lease.
     package func change<Return: Sendable>(_ body: (inout StoredAccounts) async throws -> Return) async throws -> Return
     {
         try await store.withLease(on: key) { lease in
-            var (stored, accounts, epoch) = try await read(under: lease)
+            var (stored, accounts, basis) = try await read(under: lease)
             let result = try await body(&accounts)
-            if accounts != stored { try await write(accounts, lease, epoch) }
+            if accounts != stored { try await write(accounts, lease, basis) }
             return result
         }
     }
 
-    /// Writes the known accounts of an epoch, so that none of the epoch's credentials remain unsaved.
+    /// Writes the known accounts, so that none of the credentials that their read found unsaved remain unsaved.
     /// - Parameter attributes: The new expiry and tags of the record; nil to leave them unchanged.
     func write(
         _ accounts: StoredAccounts,
         _ lease: Lease,
-        _ epoch: Int,
+        _ basis: CredentialMachine.Basis,
         attributes: RecordAttributes? = nil
     ) async throws {
         let requestedAt = client.host.now().timeIntervalSinceReferenceDate
@@ -98,7 +99,7 @@ extension ManagedCredential {
         } else {
             try await store.write(accounts.entries.isEmpty ? nil : try accounts.serialized(), under: lease)
         }
-        state.withLock { $0.machine.writeSucceeded(epoch, requestedAt: requestedAt) }
+        state.withLock { $0.machine.writeSucceeded(basis, requestedAt: requestedAt) }
     }
 
     /// Changes the application's data in the session under an exclusive lease.
@@ -106,7 +107,7 @@ extension ManagedCredential {
     /// - Throws: ``AuthError`` with `login_required`; `session_data_unusable` when the data is too large; any error thrown by the store or by `body`.
     func changeApplicationData(_ body: (Secret?) throws -> Secret?) async throws -> Credential {
         try await store.withLease(on: key) { lease in
-            var (_, accounts, epoch) = try await read(under: lease)
+            var (_, accounts, basis) = try await read(under: lease)
             var credential = try signedIn(in: accounts)
             let data = try body(credential.applicationData)
             guard data != credential.applicationData else { return credential }
@@ -118,8 +119,8 @@ extension ManagedCredential {
                 )
             }
             accounts.set(.signedIn(credential), isCurrent: false)
-            try await write(accounts, lease, epoch)
-            return adopt(credential, epoch)
+            try await write(accounts, lease, basis)
+            return adopt(credential, basis.epoch)
         }
     }
 

@@ -14,7 +14,9 @@ extension ManagedCredential {
         _ epoch: Int
     ) async throws -> Credential {
         guard isCurrent(epoch) else { throw Outdated() }
-        var accounts = try await latestAccounts(lease)
+        var (accounts, read) = try await latestAccounts(lease)
+        // The result is not returned if a user has signed in or out since the start, even before the read.
+        let basis = CredentialMachine.Basis(epoch: epoch, version: read.version)
         let refresh = decisions(for: account, margin, rejected)
         let stored = Result { () throws(AuthError) in try signedIn(in: accounts, account) }
         switch try refresh.action(for: stored, at: client.host.now()) {
@@ -23,14 +25,14 @@ extension ManagedCredential {
             return credential
         case .renew(let old):
             do {
-                return try await renew(old, in: &accounts, lease, epoch)
+                return try await renew(old, in: &accounts, lease, basis)
             } catch {
                 let isUsable = old.map { refresh.isUsable($0, at: client.host.now()) } ?? false
                 guard let old, isUsable, !(error is CancellationError) else { throw error }
                 return old
             }
         case .send(let credential):
-            return try await send(refresh, credential, in: &accounts, lease, epoch)
+            return try await send(refresh, credential, in: &accounts, lease, basis)
         case .expire(let credential, let error):
             publish(.expired, of: credential.account)
             throw error
@@ -53,7 +55,7 @@ extension ManagedCredential {
         _ old: Credential?,
         in accounts: inout StoredAccounts,
         _ lease: Lease,
-        _ epoch: Int
+        _ basis: CredentialMachine.Basis
     ) async throws -> Credential {
         guard let renewal else { preconditionFailure("the credential is renewable, but there is no renewal closure") }
         // Without a user, there is exactly one account.
@@ -71,9 +73,9 @@ extension ManagedCredential {
                 )
             }
             state.withLock { $0.machine.succeeded(subject) }
-            await save(credential, in: &accounts, lease, epoch)
+            await save(credential, in: &accounts, lease, basis)
             publish(.refreshed, of: credential.account)
-            return adopt(credential, epoch)
+            return adopt(credential, basis.epoch)
         } catch let error as AuthError {
             // No backoff for local failures: a missing key or assertion may be available at the next call.
             if !Self.localCodes.contains(error.code) { backOff(error, subject) }
@@ -91,7 +93,7 @@ extension ManagedCredential {
         _ credential: Credential,
         in accounts: inout StoredAccounts,
         _ lease: Lease,
-        _ epoch: Int
+        _ basis: CredentialMachine.Basis
     ) async throws -> Credential {
         let subject = Backoffs.Subject(credential)
         if let backoffError = refreshBackoffError(subject) {
@@ -119,18 +121,18 @@ extension ManagedCredential {
                     resources: names ? resources : [],
                     in: &accounts,
                     lease,
-                    epoch
+                    basis
                 )
             }
             if case .refreshed(let refreshed) = outcome { reportOtherAuthentication(in: refreshed) }
             consequence = refresh.consequence(of: outcome, at: client.host.now())
         } catch let error as AuthError where error.code != .loginRequired {
-            if isEnd(error) { throw try await endSession(of: credential, error, in: &accounts, lease, epoch) }
+            if isEnd(error) { throw try await endSession(of: credential, error, in: &accounts, lease, basis) }
             let name = client.adapter.standardName(of: error.providerError)
             consequence = refresh.consequence(of: error, named: name, for: credential, at: client.host.now())
         }
         if let stored = consequence.stored { share(stored, replacing: credential) }
-        return try await perform(consequence, for: subject, in: &accounts, lease, epoch)
+        return try await perform(consequence, for: subject, in: &accounts, lease, basis)
     }
 
     /// Shares a new device secret, obtained by a refresh, with the vendor's other apps. The refresh does not wait for this, because
@@ -155,18 +157,18 @@ extension ManagedCredential {
         for subject: Backoffs.Subject,
         in accounts: inout StoredAccounts,
         _ lease: Lease,
-        _ epoch: Int
+        _ basis: CredentialMachine.Basis
     ) async throws -> Credential {
         if let error = consequence.backoff {
             backOff(error, consequence.isResourceSpecific ? subject : subject.allRequests)
         } else {
             state.withLock { $0.machine.succeeded(subject) }
         }
-        if consequence.invalidatesCache { state.withLock { $0.machine.discardCache(epoch) } }
-        if let stored = consequence.stored { await save(stored, in: &accounts, lease, epoch) }
+        if consequence.invalidatesCache { state.withLock { $0.machine.discardCache(basis.epoch) } }
+        if let stored = consequence.stored { await save(stored, in: &accounts, lease, basis) }
         if let state = consequence.state { publish(state, of: subject.account) }
         let answer = try consequence.answer.get()
-        return consequence.stored == nil ? answer : adopt(answer, epoch)
+        return consequence.stored == nil ? answer : adopt(answer, basis.epoch)
     }
 
     /// Sends a refresh token if the lease is still held at the time of sending. A process that was paused, or whose
@@ -178,14 +180,14 @@ extension ManagedCredential {
         resources: [String],
         in accounts: inout StoredAccounts,
         _ lease: Lease,
-        _ epoch: Int
+        _ basis: CredentialMachine.Basis
     ) async throws -> RefreshOutcome {
         let rotated = Mutex<Credential?>(nil)
         let storeRotated: @Sendable (Credential) async -> Void = { [self, accounts] credential in
             var accounts = accounts
             accounts.set(.signedIn(credential), isCurrent: false)
             // If this write fails, the tokens are written once the user is known.
-            guard (try? await write(accounts, lease, epoch)) != nil else { return }
+            guard (try? await write(accounts, lease, basis)) != nil else { return }
             rotated.withLock { $0 = credential }
             try? await reserveSpace(for: accounts, lease)
         }
@@ -273,7 +275,7 @@ extension ManagedCredential {
         _ error: AuthError,
         in accounts: inout StoredAccounts,
         _ lease: Lease,
-        _ epoch: Int
+        _ basis: CredentialMachine.Basis
     ) async throws -> AuthError {
         let providerReason =
             error.isSubjectMismatch
@@ -290,7 +292,7 @@ extension ManagedCredential {
         accounts.set(.ended(session), isCurrent: false)
         let reporter = reporter()
         do {
-            try await reporter.step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
+            try await reporter.step(.storing) { [accounts] in try await write(accounts, lease, basis) }
         } catch let error as AuthError where error.indicatesLostLease {
             // Another holder took over while this process was paused, and may have refreshed, so its credential takes precedence.
             reportLostLease()
@@ -298,7 +300,7 @@ extension ManagedCredential {
         } catch {
             // The next process will send the refresh request again and get the same response.
         }
-        state.withLock { $0.machine.ended(credential.account, epoch) }
+        state.withLock { $0.machine.ended(credential.account, basis.epoch) }
         publish(.ended(session), of: credential.account)
         let circumstance = session.isAfterInterruptedRefresh ? ["after": "unfinished refresh"] : [:]
         let code = error.isSubjectMismatch ? "another_user" : error.providerError?.publicCode ?? "invalid_grant"
@@ -338,7 +340,8 @@ extension ManagedCredential {
     private func replaceUnderLease(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
         try await withRefreshLease { lease in
             let epoch = state.withLock { $0.machine.epoch }
-            var accounts = try await latestAccounts(lease)
+            var (accounts, read) = try await latestAccounts(lease)
+            let basis = CredentialMachine.Basis(epoch: epoch, version: read.version)
             var credential = try signedIn(in: accounts)
             try await client.requireBinding(of: credential)
             try await reserveSpace(for: accounts, lease)
@@ -350,8 +353,8 @@ extension ManagedCredential {
             credential.tokens = try await body(credential.tokens)
             credential.obtainedAt = client.host.wholeSecond
             credential.rejectedRefreshes = 0
-            await save(credential, in: &accounts, lease, epoch)
-            return adopt(credential, epoch)
+            await save(credential, in: &accounts, lease, basis)
+            return adopt(credential, basis.epoch)
         }
     }
 }

@@ -28,13 +28,15 @@ extension ManagedCredential {
         }
         func save() async throws {
             try await store.withLease(on: key) { lease in
-                var (_, accounts, epoch) = try await read(under: lease)
+                var (_, accounts, basis) = try await read(under: lease)
                 if let other = try accounts.accountToReplace(by: credential, policy, account) { accounts.remove(other) }
                 accounts.set(.signedIn(credential), isCurrent: true)
                 try await reporter.step(.storing) { [accounts] in
-                    try await write(accounts, lease, epoch, attributes: attributes)
+                    try await write(accounts, lease, basis, attributes: attributes)
                 }
-                let (new, isSameEpoch) = state.withLock { $0.machine.signedIn(current: accounts.current, since: epoch) }
+                let (new, isSameEpoch) = state.withLock {
+                    $0.machine.signedIn(current: accounts.current, since: basis.epoch)
+                }
                 // A credential that another task in this process is removing is not returned from memory.
                 if isSameEpoch { adopt(credential, new) }
             }

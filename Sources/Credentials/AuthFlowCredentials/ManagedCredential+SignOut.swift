@@ -33,7 +33,7 @@ extension ManagedCredential {
     ) async throws -> StoredAccounts.Entry? {
         let (removed, newState) = try await store.withLease(on: key) {
             lease -> (StoredAccounts.Entry?, CredentialState) in
-            var (stored, accounts, epoch) = try await read(under: lease)
+            var (stored, accounts, basis) = try await read(under: lease)
             guard let entry = accounts.entry(account) else {
                 try accounts.requireUnambiguous(account)
                 // Another process has removed the account, and a read that started earlier may not have returned yet.
@@ -42,7 +42,7 @@ extension ManagedCredential {
             }
             willRemove(entry)
             accounts.remove(entry.account)
-            if accounts != stored { try await write(accounts, lease, epoch) }
+            if accounts != stored { try await write(accounts, lease, basis) }
             state.withLock { $0.machine.removed(entry.account) }
             // Another account may be the current one now.
             return (entry, currentState(in: accounts))

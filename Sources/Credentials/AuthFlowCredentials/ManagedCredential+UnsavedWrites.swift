@@ -4,12 +4,17 @@ import Synchronization
 
 extension ManagedCredential {
     /// Writes a refreshed credential. If the write fails, the credential is still valid, but only this process has it.
-    /// - Parameter epoch: The epoch at the start of the operation that obtained the credential.
-    func save(_ credential: Credential, in accounts: inout StoredAccounts, _ lease: Lease, _ epoch: Int) async {
+    /// - Parameter basis: The basis of the operation that obtained the credential.
+    func save(
+        _ credential: Credential,
+        in accounts: inout StoredAccounts,
+        _ lease: Lease,
+        _ basis: CredentialMachine.Basis
+    ) async {
         let old = accounts.entry(of: credential.account)
         accounts.set(.signedIn(credential), isCurrent: false)
         do {
-            try await reporter().step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
+            try await reporter().step(.storing) { [accounts] in try await write(accounts, lease, basis) }
         } catch {
             let hasLostLease = (error as? AuthError).map { $0.indicatesLostLease } ?? false
             if hasLostLease { reportLostLease() }
@@ -19,7 +24,7 @@ extension ManagedCredential {
                     replacing: .entry(old),
                     isSignIn: false,
                     lostLease: hasLostLease ? lease : nil,
-                    epoch
+                    basis.epoch
                 )
             }
             // Other processes would send the old refresh token, which has already been used.
@@ -58,7 +63,7 @@ extension ManagedCredential {
     private func writeAfterLostLease(_ lease: Lease) async -> Bool {
         let lost = state.withLock { $0.machine.takeLostCredential(of: lease) }
         guard let lost else { return true }
-        let accounts = try? await store.withLease(on: key) { lease in try await latestAccounts(lease) }
+        let accounts = try? await store.withLease(on: key) { lease in try await latestAccounts(lease).known }
         if state.withLock({ $0.machine.hasUnsaved }) { retryWrites() }
         guard let accounts else { return true }
         return accounts.entry(of: lost.account)?.credential?.tokens.accessToken == lost.tokens.accessToken
@@ -96,8 +101,8 @@ extension ManagedCredential {
             // other processes continue and would send the old refresh token.
             if let lease = state.withLock({ $0.unwrittenLease }) {
                 do {
-                    let (stored, known, epoch) = try await read(under: lease)
-                    if known != stored { try await write(known, lease, epoch) }
+                    let (stored, known, basis) = try await read(under: lease)
+                    if known != stored { try await write(known, lease, basis) }
                     return state.withLock { $0.unwrittenLease = nil }
                 } catch let error as AuthError where error.indicatesLostLease {
                     state.withLock { $0.unwrittenLease = nil }

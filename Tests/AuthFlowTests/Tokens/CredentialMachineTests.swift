@@ -153,7 +153,7 @@ import Testing
     @Test(arguments: State.allCases) func aReadDuringAWriteIsRepeated(_ state: State) {
         var machine = machine(state)
         let reading = machine.beginReading(at: Self.begin)
-        machine.writeSucceeded(machine.epoch, requestedAt: Self.begin)
+        machine.writeSucceeded(machine.basis, requestedAt: Self.begin)
         #expect(finish(&machine, reading, nil) == nil)
         let second = machine.beginReading(at: Self.begin)
         machine.writeFailed(
@@ -186,7 +186,7 @@ import Testing
 
     @Test func aWriteRequiresAReadBeforeTheCachedTokenIsReturned() {
         var machine = machine(.checked)
-        machine.writeSucceeded(machine.epoch, requestedAt: Self.begin)
+        machine.writeSucceeded(machine.basis, requestedAt: Self.begin)
         #expect(answer(machine) == "old?")
     }
 
@@ -221,13 +221,13 @@ import Testing
 
     @Test(arguments: State.allCases) func aWriteLeavesNothingUnsaved(_ state: State) {
         var machine = machine(state)
-        machine.writeSucceeded(machine.epoch, requestedAt: Self.begin)
+        machine.writeSucceeded(machine.basis, requestedAt: Self.begin)
         #expect(!machine.hasUnsaved)
     }
 
     @Test(arguments: State.allCases) func aWriteFromAnEarlierEpochDoesNotReplaceNewerCredentials(_ state: State) {
         var machine = machine(state)
-        let earlier = machine.epoch
+        let earlier = machine.basis
         let epoch = machine.beginEpoch()
         machine.writeFailed(
             Self.credential("newest"),
@@ -243,10 +243,32 @@ import Testing
             replacing: .unknown,
             isSignIn: false,
             lostLease: nil,
-            earlier
+            earlier.epoch
         )
         let found = read(&machine, Self.credential("old"), at: 1)
         #expect(found?.known.entry(nil)?.credential?.tokens.accessToken == Secret("newest"))
+    }
+
+    /// The lease of a refresh was lost, and its tokens became unsaved after another task had read the store under the next lease.
+    @Test(arguments: [("old", "new"), ("others", "others")])
+    func aWriteDoesNotDropTokensThatBecameUnsavedAfterItsRead(_ written: String, _ expected: String) throws {
+        var machine = machine(.checked)
+        let basis = try #require(read(&machine, Self.credential("old"), at: 1)).basis
+        machine.writeFailed(
+            Self.credential("new"),
+            replacing: .entry(.signedIn(Self.credential("old"))),
+            isSignIn: false,
+            lostLease: nil,
+            machine.epoch
+        )
+        machine.writeSucceeded(basis, requestedAt: Self.begin)
+        #expect(machine.hasUnsaved)
+        // The other task has changed only the application's data, or has also refreshed the tokens.
+        var stored = Self.credential(written)
+        stored.applicationData = Secret("new data")
+        let known = try #require(read(&machine, stored, at: 2)).known.entry(nil)?.credential
+        #expect(known?.tokens.accessToken == Secret(expected))
+        #expect(known?.applicationData == Secret("new data"))
     }
 
     /// A case found by the simulation: the write of a sign-in was executed although it was reported as failed, and another
