@@ -124,13 +124,17 @@ import Testing
         }
     }
 
-    /// A client whose store can no longer be locked once Bob has signed in.
-    private func clientWhoseStoreBreaks(_ store: BrokenStore, account: String? = nil) throws -> AuthClient {
+    /// A client whose store can no longer be locked, or no longer be read, once Bob has signed in.
+    private func clientWhoseStoreBreaks(
+        _ store: BrokenStore,
+        account: String? = nil,
+        fault: BrokenStore.Fault = .leases
+    ) throws -> AuthClient {
         try life.client(
             store: store,
             user: .bob,
             account: account,
-            observer: { if $0.step == .codeExchange { store.fault.withLock { $0 = .leases } } }
+            observer: { if $0.step == .codeExchange { store.fault.withLock { $0 = fault } } }
         )
     }
 
@@ -162,6 +166,27 @@ import Testing
         if policy != .sameAccount { try await client.selectAccount("248289761002") }
         let names = try await life.client(store: store).accounts().map(\.displayName)
         #expect(Set(names) == Set(["Alice Example", "Bob Example"].filter { policy == .addAccount || $0 == current }))
+    }
+
+    @Test(arguments: [AccountPolicy.sameAccount, .addAccount, .replaceAccount])
+    func theAccountPolicyAppliesOnceTheStoreCanBeReadAgain(_ policy: AccountPolicy) async throws {
+        let store = BrokenStore()
+        _ = try await life.client(store: store).signIn()
+        let client = try clientWhoseStoreBreaks(store, fault: .reads)
+        let signIn = try await client.signIn(policy)
+        #expect(signIn.storageError?.code == .storageFailed)
+        #expect(try await client.freshTokens() == signIn.credential.tokens)
+        #expect(await !client.drain())
+        store.fault.withLock { $0 = nil }
+        #expect(await client.drain())
+        let current = policy == .sameAccount ? "Alice Example" : "Bob Example"
+        #expect(try await client.credential()?.identity?.displayName == current)
+        let names = try await life.client(store: store).accounts().map(\.displayName)
+        #expect(Set(names) == Set(["Alice Example", "Bob Example"].filter { policy == .addAccount || $0 == current }))
+        let revoked = life.environment.emulator.receivedRequests.compactMap {
+            $0.path == "/revoke" ? $0.form["token"] : nil
+        }
+        #expect(revoked.contains(signIn.credential.tokens.accessToken.exposed) == (policy == .sameAccount))
     }
 
     @Test(arguments: ["valid", "rejected", "expired", "another account"])

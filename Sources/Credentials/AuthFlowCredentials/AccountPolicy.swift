@@ -54,6 +54,11 @@ extension StoredAccounts {
         signedIn.subject != nil && other(than: signedIn, name)?.subject != nil
     }
 
+    /// Like ``isOther(_:than:)``, but false if tokens of the account, which may belong to the same grant, are stored.
+    func isUnknown(_ signedIn: AccountID, than name: String?) -> Bool {
+        isOther(signedIn, than: name) && entry(of: signedIn)?.credential == nil
+    }
+
     /// The client's account, if it differs from the account that signed in.
     private func other(than signedIn: AccountID, _ name: String?) -> AccountID? {
         let known = entry(name)?.account

@@ -15,6 +15,7 @@ import Synchronization
 /// | read: the same tokens, and different application data | adopt | adopt | adopt | written again, with that data |
 /// | read: other tokens | adopt | adopt | adopt | the store has another entry: drop, adopt |
 /// | read: no tokens | signed out | drop, publish | drop, publish | dropped, and revoked after a sign-out |
+/// | read: the first since a sign-in that could not read | as above | as above | as above | if its policy rejects it: dropped, published, revoked |
 /// | read that overlaps with a write | read again | read again | read again | read again |
 /// | written | unchanged | unchecked | unchanged | none left, except those that became unsaved after the read |
 /// | refreshed and written | adopt | adopt | adopt | as for written |
@@ -65,9 +66,11 @@ struct CredentialMachine {
         /// The stored entry that it replaces. Any other entry in the store is newer.
         var replaces: KnownEntry
         /// The other account's entry that the sign-in replaces.
-        let removes: StoredAccounts.Entry?
+        var removes: StoredAccounts.Entry?
         /// Whether it is the result of a sign-in, and therefore belongs to the current account.
         let isSignIn: Bool
+        /// The policy of a sign-in, if the record could not be read to apply it.
+        var policy: AccountPolicy?
         /// The epoch in which it was created. Operations of an earlier epoch do not replace it.
         let epoch: Int
         /// The version since which it exists. A write that is based on an earlier read does not contain it.
@@ -254,6 +257,8 @@ extension CredentialMachine {
         var lost: StoredAccounts.Entry??
         /// Unsaved credentials whose session was removed.
         var dropped: [Credential] = []
+        /// Unsaved credentials of sign-ins that their policy does not allow. The caller publishes the state.
+        var rejected: [Credential] = []
     }
 
     func beginReading(at now: Double) -> Reading {
@@ -289,6 +294,17 @@ extension CredentialMachine {
             // There is no entry: the session was removed.
             if entry == nil { found.dropped.append(unsaved.credential) }
             return true
+        }
+        // The record could not be read at the sign-in.
+        for index in unsaved.indices.reversed() {
+            guard let policy = unsaved[index].policy else { continue }
+            unsaved[index].policy = nil
+            do throws(AuthError) {
+                let other = try stored.accountToReplace(by: unsaved[index].credential, policy, account)
+                unsaved[index].removes = other.flatMap { stored.entry(of: $0) }
+            } catch {
+                found.rejected.append(unsaved.remove(at: index).credential)
+            }
         }
         for unsaved in unsaved {
             if let other = unsaved.removes, stored.entry(of: other.account)?.tokensOnly == other.tokensOnly {
@@ -340,6 +356,7 @@ extension CredentialMachine {
     ///   - old: The entry that is still in the store.
     ///   - other: The entry of another account that the sign-in replaces; default: none.
     ///   - isSignIn: Whether the credential is the result of a sign-in. If so, its account becomes the current account.
+    ///   - policy: The policy of the sign-in, which the next read applies; nil if it has been applied.
     ///   - lease: The lease, if it was lost. The read under the next lease determines whether the credential is still
     ///     the newest.
     mutating func writeFailed(
@@ -347,6 +364,7 @@ extension CredentialMachine {
         replacing old: KnownEntry,
         removing other: StoredAccounts.Entry? = nil,
         isSignIn: Bool,
+        policy: AccountPolicy? = nil,
         lostLease lease: Lease?,
         _ epoch: Int
     ) {
@@ -363,6 +381,7 @@ extension CredentialMachine {
                 replaces: earlier.map(\.replaces) ?? old,
                 removes: other ?? earlier?.removes,
                 isSignIn: isSignIn || earlier?.isSignIn == true,
+                policy: policy,
                 epoch: epoch,
                 version: version
             )

@@ -37,8 +37,9 @@ extension ManagedCredential {
         switch found.lost {
         case .some(.some(.ended(let session))): publish(.ended(session))
         case .some(.none): publish(.signedOut)
-        default: break
+        default: if !found.rejected.isEmpty { publish(currentState(in: found.known)) }
         }
+        if !found.rejected.isEmpty { revokeRejected(found.rejected, in: found.stored) }
         if !found.dropped.isEmpty { revokeAfterSignOut(found.dropped) }
         return (found.stored, found.known, found.basis)
     }
@@ -51,6 +52,15 @@ extension ManagedCredential {
             // If the key has already been claimed, a sign-out removed the session.
             guard try await !store.claim(key.signOut, for: .seconds(1)) else { return }
             try await reporter().step(.revocation) { try await client.revoke(credentials) }
+        }
+    }
+
+    /// Revokes the tokens of sign-ins that the account policy does not allow, which only the first read of the record since has shown. If the user
+    /// is also signed in, the tokens may belong to the same grant.
+    private func revokeRejected(_ credentials: [Credential], in accounts: StoredAccounts) {
+        reporter().report(.storing, .failed(.accountMismatch))
+        for credential in credentials where accounts.isUnknown(credential.account, than: account) {
+            _ = revocations.begin { [client] in await client.revokeRejectedTokens(credential.tokens) }
         }
     }
 

@@ -66,8 +66,7 @@ extension ManagedCredential {
 
     /// Like ``isOtherAccount(_:)``, but false if tokens of the account, which may belong to the same grant, are stored.
     package func isUnknownAccount(_ signedIn: AccountID) async throws -> Bool {
-        let accounts = try await accounts()
-        return accounts.isOther(signedIn, than: account) && accounts.entry(of: signedIn)?.credential == nil
+        try await accounts().isUnknown(signedIn, than: account)
     }
 
     /// Whether tokens of an account are stored, or are in memory because they could not be stored.
@@ -75,7 +74,7 @@ extension ManagedCredential {
         try await accounts().entry(of: account)?.credential != nil
     }
 
-    /// Retains the credential from a sign-in in memory until it can be stored.
+    /// Retains the credential from a sign-in in memory until it can be stored. If the store cannot be read, the next read applies the policy.
     /// - Throws: ``AuthError`` with `account_mismatch` when the store can be read and the policy does not allow this account.
     package func retainInMemory(
         _ credential: Credential,
@@ -96,13 +95,13 @@ extension ManagedCredential {
                 replacing: replaced,
                 removing: removed,
                 isSignIn: true,
+                policy: found == nil ? policy : nil,
                 lostLease: nil,
                 epoch
             )
         }
         if account.map(credential.account.isNamed) ?? true { adopt(credential) }
         publish(.signedIn(credential.identity), of: credential.account)
-        // Without the record, the policy could not be applied; the next operation that reads the record writes the credential.
-        if found != nil, [.storageFailed, .leaseBusy, .leaseLost].contains(error.code) { retryWrites() }
+        if [.storageFailed, .leaseBusy, .leaseLost].contains(error.code) { retryWrites() }
     }
 }

@@ -440,10 +440,10 @@ public final class AuthClient: Sendable {
     package var hasUnfinishedWork: Bool { credentials.unfinished.isBusy }
 
     /// Tries again to store the tokens of a sign-in that could not be stored.
-    /// - Returns: Whether they are stored.
-    package func storeUnsavedTokens() async -> Bool {
-        guard hasUnfinishedWork else { return false }
-        return await drain()
+    /// - Returns: Whether they are stored; false if the account policy, which could not be applied before, does not allow the account.
+    package func storeUnsavedTokens(of signIn: SignIn) async -> Bool {
+        guard hasUnfinishedWork, await drain() else { return false }
+        return (try? await credential()?.account) == signIn.credential.account
     }
 
     /// Prevents refresh tokens from being sent from now on, for a program that is about to exit and would not wait for

@@ -131,7 +131,7 @@ struct CurlCommand: AsyncParsableCommand {
                 let signIn = try await redirects.accepting(for: client) { [options] in
                     try await client.signIn(options: options)
                 }
-                if let error = signIn.storageError, !(await client.storeUnsavedTokens()) { throw error }
+                if let error = signIn.storageError, !(await client.storeUnsavedTokens(of: signIn)) { throw error }
                 return try await client.send(request)
             }
         }

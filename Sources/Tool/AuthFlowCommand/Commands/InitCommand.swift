@@ -131,7 +131,7 @@ struct InitCommand: AsyncParsableCommand {
             throw error.withAdvice()
         }
         try Report.print(signIn.credential, asJSON: false, coversDetails: nil)
-        if let error = signIn.storageError, !(await user.storeUnsavedTokens()) { throw error }
+        if let error = signIn.storageError, !(await user.storeUnsavedTokens(of: signIn)) { throw error }
     }
 
     /// - Parameter command: The command for signing in later.

@@ -152,7 +152,7 @@ struct LoginCommand: AsyncParsableCommand {
             )
         }
         // The sign-in has succeeded, but the next command will not find the credential.
-        if let error = signIn.storageError, !(await client.storeUnsavedTokens()) { throw error }
+        if let error = signIn.storageError, !(await client.storeUnsavedTokens(of: signIn)) { throw error }
     }
 
     /// Explains how to register this program as the desktop's handler for the scheme of a redirect URI.
