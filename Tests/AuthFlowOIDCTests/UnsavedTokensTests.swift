@@ -137,6 +137,18 @@ import Testing
         #expect(try await client().freshTokens().accessToken == signIn.credential.tokens.accessToken)
     }
 
+    @Test func aChangeOfAccountWhoseLeaseWasLostIsRetriedUnderANewLease() async throws {
+        let client = try client()
+        _ = try await client.signIn()
+        _ = try await self.client(user: .bob).signIn(.addAccount)
+        store.fail(times: 1, with: .leaseLost)
+        try await client.selectAccount("248289761001")
+        #expect(try await client.credential()?.identity?.displayName == "Alice Example")
+        store.fail(times: 1, with: .leaseLost)
+        #expect(try await client.signOutLocally())
+        #expect(try await self.client().accounts().isEmpty)
+    }
+
     /// A store whose writes are cancelled.
     private struct CancelledStore: TokenStore {
         private let base = MemoryTokenStore()

@@ -78,14 +78,31 @@ extension ManagedCredential {
         return (known, basis)
     }
 
+    /// Runs an operation again if its lease was lost: another process has changed or removed the record in the meantime, or this process has done so
+    /// and the response was lost.
+    func retryingAfterLostLease<Return: Sendable>(_ body: () async throws -> Return) async throws -> Return {
+        var attempts = 3
+        while true {
+            attempts -= 1
+            do {
+                return try await body()
+            } catch let error as AuthError where error.indicatesLostLease && attempts > 0 {
+                continue
+            }
+        }
+    }
+
     /// Changes the stored accounts under an exclusive lease.
+    /// - Parameter body: Changes the accounts. This closure may be called more than once.
     package func change<Return: Sendable>(_ body: (inout StoredAccounts) async throws -> Return) async throws -> Return
     {
-        try await store.withLease(on: key) { lease in
-            var (stored, accounts, basis) = try await read(under: lease)
-            let result = try await body(&accounts)
-            if accounts != stored { try await write(accounts, lease, basis) }
-            return result
+        try await retryingAfterLostLease {
+            try await store.withLease(on: key) { lease in
+                var (stored, accounts, basis) = try await read(under: lease)
+                let result = try await body(&accounts)
+                if accounts != stored { try await write(accounts, lease, basis) }
+                return result
+            }
         }
     }
 

@@ -11,20 +11,13 @@ extension ManagedCredential {
     ) async throws -> StoredAccounts.Entry? {
         beginEpoch()
         var found: StoredAccounts.Entry?
-        var attempts = 3
-        while true {
-            attempts -= 1
-            do {
-                let removed = try await removeUnderLease { entry in
-                    found = entry
-                    willRemove(entry)
-                }
-                return removed ?? found
-            } catch let error as AuthError where error.indicatesLostLease && attempts > 0 {
-                // Another process has changed or removed the record in the meantime, or this process has done so and
-                // the response was lost.
+        let removed = try await retryingAfterLostLease {
+            try await removeUnderLease { entry in
+                found = entry
+                willRemove(entry)
             }
         }
+        return removed ?? found
     }
 
     /// - Parameter willRemove: Receives the entry before it is removed.
@@ -65,12 +58,14 @@ extension ManagedCredential {
             }
         }
         beginEpoch()
-        let existed = try await store.withLease(on: key) { lease in
-            // A record that cannot be read still exists.
-            let existed: Bool
-            do { existed = try await store.bytes(for: key) != nil } catch { existed = true }
-            try await store.write(nil, under: lease)
-            return state.withLock { $0.machine.cleared() } || existed
+        var existed = false
+        try await retryingAfterLostLease {
+            try await store.withLease(on: key) { lease in
+                // A record that cannot be read still exists.
+                do { if try await store.bytes(for: key) != nil { existed = true } } catch { existed = true }
+                try await store.write(nil, under: lease)
+                if state.withLock({ $0.machine.cleared() }) { existed = true }
+            }
         }
         if existed { publish(.signedOut) }
         return existed
