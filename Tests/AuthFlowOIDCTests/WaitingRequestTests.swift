@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
 import Expectations
@@ -84,6 +85,42 @@ import Testing
         // Whatever the result of the call, no request was sent under the lost lease.
         #expect(refreshes(environment) <= waits.load(ordering: .relaxed) - 1)
         #expect(waits.load(ordering: .relaxed) >= 1)
+    }
+
+    /// The process is paused before the one refresh that is admitted during an outage is sent.
+    @Test func anotherCallerRetriesDuringAnOutageIfTheLeaseOfTheAdmittedRefreshExpires() async throws {
+        let time = VirtualTime()
+        let users = (0..<5).map {
+            OIDCEmulator.User(username: "user\($0)", password: "", claims: ["sub": .string("subject-\($0)")])
+        }
+        let emulator = try OIDCEmulator(issuer: "https://id.example.com", users: users, now: { time.now })
+        emulator.accessTokenLifetime = 300
+        let environment = EmulatorEnvironment(emulator)
+        let (transport, store) = (FlakyTransport(environment.transport), TermStore())
+        var registration = try EmulatorEnvironment.registration()
+        registration.scopes = ["openid", "offline_access"]
+        let client = OAuthClient(
+            server: environment.server(transport: transport, host: time.host),
+            registration: try ClientRegistration(registration)
+        )
+        let credentials = CredentialManager(client: client, store: store)
+        for number in 0..<5 {
+            let request = try await client.authorizationRequest()
+            let callback = try emulator.redirect(for: request.url, as: "user\(number)")
+            try await credentials.save(try await client.exchange(callback, for: request), for: "\(number)")
+        }
+        time.advance(by: .seconds(301))
+        transport.takeDown()
+        for number in 0..<5 {
+            await expectError(.networkFailed) { try await credentials.freshTokens(for: "\(number)") }
+        }
+        transport.takeDown(false)
+        time.advance(by: .seconds(10))
+        store.expiry.extend(until: .zero)
+        await expectError(.leaseLost) { try await credentials.freshTokens(for: "0") }
+        store.expiry.extend(until: .seconds(600))
+        #expect(try await credentials.freshTokens(for: "1").expiresAt ?? .distantPast > time.now)
+        #expect(refreshes(environment) == 1)
     }
 
     @Test func aRefreshTokenIsNotSentIfShutdownStartsWhileTheRequestWaits() async throws {

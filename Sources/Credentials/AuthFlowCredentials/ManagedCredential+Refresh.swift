@@ -193,10 +193,10 @@ extension ManagedCredential {
         }
         defer { if let stored = rotated.withLock({ $0 }) { accounts.set(.signedIn(stored), isCurrent: false) } }
         do {
-            // The lease is also checked here, because some transports do not call the closure below before sending.
-            try lease.requireRemainingTime()
             return try await sendRefreshRequest(for: credential.account) {
-                try await client.refresh(
+                // The lease is also checked here, because some transports do not call the closure below before sending.
+                try lease.requireRemainingTime()
+                return try await client.refresh(
                     credential,
                     scopes: scopes,
                     resources: resources,
