@@ -94,6 +94,28 @@ import Testing
         #expect(identity?.subject == bob)
     }
 
+    @Test func statesReportTheChangesOfAnotherProcess() async throws {
+        let store = MemoryTokenStore()
+        let (client, bob) = try await aliceAndBob(store)
+        let registration = try EmulatorEnvironment.registration()
+        let other = try environment.client(registration: registration, store: store, host: time.host)
+        var states = try await client.states().makeAsyncIterator()
+        guard case .signedIn(let alice)? = await states.next() else { return #expect(Bool(false)) }
+        try await other.selectAccount(bob)
+        time.advance(by: .seconds(11))
+        _ = try await client.freshTokens()
+        guard case .signedIn(let identity)? = await states.next() else { return #expect(Bool(false)) }
+        #expect(identity?.subject == bob && alice?.subject != bob)
+        _ = try await other.signOutLocally()
+        time.advance(by: .seconds(11))
+        await expectError(.loginRequired) { try await client.freshTokens() }
+        #expect(await states.next() == .signedOut)
+        _ = try await other.signIn()
+        _ = try await client.freshTokens()
+        guard case .signedIn(let returned)? = await states.next() else { return #expect(Bool(false)) }
+        #expect(returned?.subject == alice?.subject)
+    }
+
     @Test func aFailedRefreshOfOneAccountDoesNotBlockAnotherAccount() async throws {
         let (client, bob) = try await aliceAndBob()
         time.advance(by: .seconds(3600))

@@ -14,6 +14,7 @@ import Synchronization
 /// | read: the same tokens | adopt | checked | checked | the store still has the entry that they replace: written again |
 /// | read: the same tokens, and different application data | adopt | adopt | adopt | written again, with that data |
 /// | read: other tokens | adopt | adopt | adopt | the store has another entry: drop, adopt |
+/// | read: another account, sign-in or end of a session | publish | publish | publish | publish |
 /// | read: no tokens | signed out | drop, publish | drop, publish | dropped, and revoked after a sign-out |
 /// | read: the first since a sign-in that could not read | as above | as above | as above | if its policy rejects it: dropped, published, revoked |
 /// | read that overlaps with a write | read again | read again | read again | read again |
@@ -46,6 +47,8 @@ struct CredentialMachine {
     private var requestedAt = -Double.infinity
     /// The current account, according to the last read or write of the store.
     private var current: AccountID?
+    /// The session of the account according to the last read or write of the store; nil before the first one.
+    private var session: Session?
     private(set) var epoch = 0
     /// The number of writes, successful or failed, and of notifications of a change, to detect a read that overlaps with one and is outdated.
     private var version = 0
@@ -86,6 +89,23 @@ struct CredentialMachine {
             // The first tokens of a sign-in precede its other tokens, unless another sign-in to the account took place within the same
             // second. Later tokens are ordered by time, as far as the clocks agree.
             return credential.obtainedAt == credential.signedInAt || stored.obtainedAt > credential.obtainedAt
+        }
+    }
+
+    /// The properties of an entry that change only when a user signs in or out, another account becomes current, or the session ends.
+    private struct Session: Equatable {
+        /// The account; nil if no user is signed in.
+        let account: AccountID?
+        let isEnded: Bool
+        /// The time of the sign-in, as it is stored; nil for tokens without a user, which are obtained again instead of being refreshed.
+        let signedInAt: TimeInterval?
+
+        init(_ entry: StoredAccounts.Entry?) {
+            self.account = entry?.account
+            self.isEnded = entry != nil && entry?.credential == nil
+            self.signedInAt = entry?.credential.flatMap {
+                $0.account.subject == nil ? nil : $0.signedInAt.timeIntervalSince1970
+            }
         }
     }
 
@@ -209,6 +229,7 @@ extension CredentialMachine {
     mutating func cleared() -> Bool {
         defer { beginEpoch() }
         defer { unsaved = [] }
+        session = Session(nil)
         return !unsaved.isEmpty
     }
 
@@ -253,11 +274,12 @@ extension CredentialMachine {
         var known: StoredAccounts
         /// The basis of an operation that changes ``known``.
         let basis: Basis
-        /// If cached tokens were removed from the store, the entry that replaced them. The caller publishes it.
-        var lost: StoredAccounts.Entry??
+        /// Whether another process has signed a user in or out, selected another account, or detected the end of the session. The caller publishes
+        /// the state.
+        var hasOtherSession = false
         /// Unsaved credentials whose session was removed.
         var dropped: [Credential] = []
-        /// Unsaved credentials of sign-ins that their policy does not allow. The caller publishes the state.
+        /// Unsaved credentials of sign-ins that their policy does not allow.
         var rejected: [Credential] = []
     }
 
@@ -322,9 +344,12 @@ extension CredentialMachine {
         let entry = found.known.entry(account)
         // The time of a read that finds no tokens must not be used for tokens that a refresh in progress will obtain.
         if epoch == reading.epoch, entry?.credential != nil { requestedAt = reading.requestedAt }
-        guard epoch == reading.epoch, removals == reading.removals, cached === reading.cached else { return found }
+        guard epoch == reading.epoch, removals == reading.removals else { return found }
+        let known = Session(entry)
+        found.hasOtherSession = session.map { $0 != known } ?? false
+        session = known
+        guard cached === reading.cached else { return found }
         guard let credential = entry?.credential else {
-            if cached != nil { found.lost = .some(entry) }
             cached = nil
             return found
         }
@@ -340,7 +365,8 @@ extension CredentialMachine {
     }
 
     /// The known accounts were written.
-    mutating func writeSucceeded(_ basis: Basis, requestedAt: Double) {
+    mutating func writeSucceeded(_ accounts: StoredAccounts, _ basis: Basis, requestedAt: Double) {
+        session = Session(accounts.entry(account))
         self.requestedAt = requestedAt
         // The write may have replaced the cached tokens.
         checkedAt = -.infinity
@@ -369,7 +395,10 @@ extension CredentialMachine {
         _ epoch: Int
     ) {
         if let lease { lostLeases[lease] = credential }
-        if isSignIn { current = credential.account }
+        if isSignIn {
+            current = credential.account
+            if manages(credential.account) { session = Session(.signedIn(credential)) }
+        }
         let earlier = unsaved.first { $0.account == credential.account }
         if let earlier, earlier.epoch > epoch { return }
         version += 1

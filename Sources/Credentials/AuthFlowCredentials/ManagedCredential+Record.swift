@@ -33,12 +33,7 @@ extension ManagedCredential {
             }
         }
         guard let found = result else { return nil }
-        // Another process has signed out, or has detected the end of the session.
-        switch found.lost {
-        case .some(.some(.ended(let session))): publish(.ended(session))
-        case .some(.none): publish(.signedOut)
-        default: if !found.rejected.isEmpty { publish(currentState(in: found.known)) }
-        }
+        if found.hasOtherSession { publish(currentState(in: found.known)) }
         if !found.rejected.isEmpty { revokeRejected(found.rejected, in: found.stored) }
         if !found.dropped.isEmpty { revokeAfterSignOut(found.dropped) }
         return (found.stored, found.known, found.basis)
@@ -126,7 +121,7 @@ extension ManagedCredential {
         } else {
             try await store.write(accounts.entries.isEmpty ? nil : try accounts.serialized(), under: lease)
         }
-        state.withLock { $0.machine.writeSucceeded(basis, requestedAt: requestedAt) }
+        state.withLock { $0.machine.writeSucceeded(accounts, basis, requestedAt: requestedAt) }
     }
 
     /// Changes the application's data in the session under an exclusive lease.

@@ -136,7 +136,7 @@ import Testing
         #expect(answer(machine, at: 21) == "others")
         #expect(found.known == found.stored)
         #expect(!machine.hasUnsaved)
-        #expect(found.lost == nil)
+        #expect(!found.hasOtherSession)
     }
 
     @Test(arguments: State.allCases) func aReadThatFindsNoCredentialClearsTheCacheAndReportsTheLoss(_ state: State)
@@ -146,14 +146,35 @@ import Testing
         let found = try #require(read(&machine, nil, at: 20))
         #expect(answer(machine, at: 21) == "read")
         #expect(found.dropped.map(\.tokens.accessToken.exposed) == (state == .unsaved ? ["new"] : []))
-        #expect((found.lost != nil) == (state != .empty))
+        #expect(found.hasOtherSession == (state != .empty))
         #expect(!machine.hasUnsaved)
+    }
+
+    @Test func aReadReportsTheSessionsOfOtherProcessesOnly() throws {
+        var machine = CredentialMachine(account: nil)
+        func isReported(_ credential: Credential?, at time: Double) throws -> Bool {
+            try #require(read(&machine, credential, at: time)).hasOtherSession
+        }
+        #expect(try !isReported(nil, at: 0))
+        #expect(try isReported(Self.credential("alices"), at: 10))
+        #expect(try !isReported(Self.credential("refreshed"), at: 20))
+        #expect(try isReported(Self.credential("bobs", "bob"), at: 30))
+        // This process signs Alice in.
+        let alices = Self.credential("alices")
+        machine.writeSucceeded(Self.stored(alices), machine.basis, requestedAt: Self.begin + 40)
+        _ = machine.signedIn(current: alices.account, since: machine.epoch)
+        #expect(try !isReported(alices, at: 50))
+        var again = alices
+        again.signedInAt += 55
+        #expect(try isReported(again, at: 60))
+        _ = machine.cleared()
+        #expect(try !isReported(nil, at: 70))
     }
 
     @Test(arguments: State.allCases) func aReadDuringAWriteIsRepeated(_ state: State) {
         var machine = machine(state)
         let reading = machine.beginReading(at: Self.begin)
-        machine.writeSucceeded(machine.basis, requestedAt: Self.begin)
+        machine.writeSucceeded(Self.stored(Self.credential("new")), machine.basis, requestedAt: Self.begin)
         #expect(finish(&machine, reading, nil) == nil)
         let second = machine.beginReading(at: Self.begin)
         machine.writeFailed(
@@ -186,7 +207,7 @@ import Testing
 
     @Test func aWriteRequiresAReadBeforeTheCachedTokenIsReturned() {
         var machine = machine(.checked)
-        machine.writeSucceeded(machine.basis, requestedAt: Self.begin)
+        machine.writeSucceeded(Self.stored(Self.credential("new")), machine.basis, requestedAt: Self.begin)
         #expect(answer(machine) == "old?")
     }
 
@@ -221,7 +242,7 @@ import Testing
 
     @Test(arguments: State.allCases) func aWriteLeavesNothingUnsaved(_ state: State) {
         var machine = machine(state)
-        machine.writeSucceeded(machine.basis, requestedAt: Self.begin)
+        machine.writeSucceeded(Self.stored(Self.credential("new")), machine.basis, requestedAt: Self.begin)
         #expect(!machine.hasUnsaved)
     }
 
@@ -236,7 +257,7 @@ import Testing
             lostLease: nil,
             epoch
         )
-        machine.writeSucceeded(earlier, requestedAt: Self.begin)
+        machine.writeSucceeded(Self.stored(Self.credential("old")), earlier, requestedAt: Self.begin)
         #expect(machine.hasUnsaved)
         machine.writeFailed(
             Self.credential("older"),
@@ -261,7 +282,7 @@ import Testing
             lostLease: nil,
             machine.epoch
         )
-        machine.writeSucceeded(basis, requestedAt: Self.begin)
+        machine.writeSucceeded(Self.stored(Self.credential("old")), basis, requestedAt: Self.begin)
         #expect(machine.hasUnsaved)
         // The other task has changed only the application's data, or has also refreshed the tokens.
         var stored = Self.credential(written)

@@ -52,7 +52,8 @@ extension AuthClient {
         current.didSelectAccount(in: accounts)
     }
 
-    /// The states of the credential, starting with the current one: signed in, refreshed, expired, or ended with a reason.
+    /// The states of the credential, starting with the current one: signed in, refreshed, expired, or ended with a reason. Changes by other
+    /// processes are detected when the store is read, which ``freshTokens(account:)`` does at most every ten seconds.
     /// - Throws: ``AuthError`` with `storage_failed`, or `credential_unusable` when the record cannot be read.
     public func states() async throws -> AsyncStream<CredentialState> { try await current().states() }
 
