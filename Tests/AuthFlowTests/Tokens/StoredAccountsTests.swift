@@ -149,6 +149,15 @@ import Testing
         #expect(accounts == StoredAccounts())
     }
 
+    @Test func afterARemovalASignedInAccountBecomesCurrent() {
+        var accounts = StoredAccounts()
+        accounts.set(ended("1"), isCurrent: true)
+        accounts.set(.signedIn(credential("2")), isCurrent: false)
+        accounts.set(.signedIn(credential("3")), isCurrent: true)
+        accounts.remove(account("3"))
+        #expect(accounts.current == account("2"))
+    }
+
     /// A record of a session's end without one of its members.
     private static func endedWithout(_ name: String) -> String {
         let account = AccountID(issuer: "https://id.example.com", subject: "1").json
