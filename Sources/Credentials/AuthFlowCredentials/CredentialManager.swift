@@ -132,7 +132,7 @@ public final class CredentialManager: Sendable {
     /// - Parameters:
     ///   - credential: The credential.
     ///   - key: The key of the user or session.
-    ///   - attributes: The expiry and the tags, for a ``SessionTokenStore``; default: no expiry and no tags.
+    ///   - attributes: The expiry and the tags, for a ``SessionTokenStore``; default: unchanged, and for a new record no expiry and no tags.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the key's resource does not match
     ///   the grant's, or the store does not support attributes; `storage_failed`.
     public func save(
