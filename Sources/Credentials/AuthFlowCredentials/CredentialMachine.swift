@@ -81,6 +81,13 @@ struct CredentialMachine {
 
         var account: AccountID { credential.account }
 
+        /// Whether the sign-in replaces the other account's entry. The tokens of that account may have been refreshed, or its session may have ended,
+        /// but a later sign-in to it is not replaced.
+        func isReplacement(of other: StoredAccounts.Entry) -> Bool {
+            guard let credential = other.credential else { return true }
+            return credential.signedInAt == removes?.credential?.signedInAt
+        }
+
         /// Whether an entry contains tokens that were obtained with this credential's tokens.
         func isFollowed(by entry: StoredAccounts.Entry?) -> Bool {
             guard case .signedIn(let stored)? = entry, stored.signedInAt == credential.signedInAt,
@@ -329,9 +336,6 @@ extension CredentialMachine {
             }
         }
         for unsaved in unsaved {
-            if let other = unsaved.removes, stored.entry(of: other.account)?.tokensOnly == other.tokensOnly {
-                found.known.remove(other.account)
-            }
             var credential = unsaved.credential
             // Changes to the application's data are never left unsaved, and another process may have changed the data
             // since.
@@ -339,6 +343,13 @@ extension CredentialMachine {
                 credential.applicationData = stored.entry(of: unsaved.account)?.credential?.applicationData
             }
             found.known.set(.signedIn(credential), isCurrent: unsaved.isSignIn)
+        }
+        for unsaved in unsaved {
+            // A user who is not identified has the same account as the previous one, whose entry has just been replaced.
+            guard let other = unsaved.removes?.account, other != unsaved.account,
+                let entry = found.known.entry(of: other), unsaved.isReplacement(of: entry)
+            else { continue }
+            found.known.remove(other)
         }
         current = found.known.current
         let entry = found.known.entry(account)

@@ -318,6 +318,28 @@ import Testing
         #expect(found?.dropped.isEmpty == true)
     }
 
+    /// The sign-in could not be stored, for example because another process held the lease while it refreshed Alice's tokens.
+    @Test func anUnsavedSignInReplacesAnAccountWhoseTokensHaveBeenRefreshedSince() throws {
+        var machine = machine(.checked)
+        let epoch = machine.beginEpoch()
+        machine.writeFailed(
+            Self.credential("bobs", "bob"),
+            replacing: .entry(nil),
+            removing: .signedIn(Self.credential("old")),
+            isSignIn: true,
+            lostLease: nil,
+            epoch
+        )
+        let refreshed = try #require(read(&machine, Self.credential("refreshed"), at: 1)).known
+        #expect(refreshed.entries.map(\.account.subject) == ["bob"])
+        // Alice has signed in again.
+        var again = Self.credential("again")
+        again.signedInAt += 1
+        let both = try #require(read(&machine, again, at: 2)).known
+        #expect(both.entries.map(\.account.subject) == ["alice", "bob"])
+        #expect(both.entry(nil)?.account.subject == "bob")
+    }
+
     /// They are newer by their time, but were not obtained with the unsaved tokens.
     @Test func tokensOfAnEarlierSignInDoNotReplaceUnsavedTokens() {
         var unsaved = Self.credential("unsaved")
