@@ -13,7 +13,7 @@ import Synchronization
 /// | tokens requested | one read for all callers | return | one read for all callers | as for cached |
 /// | read: the same tokens | adopt | checked | checked | the store still has the entry that they replace: written again |
 /// | read: the same tokens, and different application data | adopt | adopt | adopt | written again, with that data |
-/// | read: other tokens | adopt | adopt | adopt | the store has another entry: drop, adopt |
+/// | read: other tokens | adopt | adopt | adopt | drop, adopt, unless the entry continues a session that a sign-in replaces |
 /// | read: another account, sign-in or end of a session | publish | publish | publish | publish |
 /// | read: no tokens | signed out | drop, publish | drop, publish | dropped, and revoked after a sign-out |
 /// | read: the first since a sign-in that could not read | as above | as above | as above | if its policy rejects it: dropped, published, revoked |
@@ -66,7 +66,7 @@ struct CredentialMachine {
     /// An unsaved credential, which is newer than the stored one.
     private struct Unsaved {
         let credential: Credential
-        /// The stored entry that it replaces. Any other entry in the store is newer.
+        /// The stored entry that it replaces. Any other entry in the store is newer, unless it continues a session that a sign-in replaces.
         var replaces: KnownEntry
         /// The other account's entry that the sign-in replaces.
         var removes: StoredAccounts.Entry?
@@ -81,11 +81,15 @@ struct CredentialMachine {
 
         var account: AccountID { credential.account }
 
-        /// Whether the sign-in replaces the other account's entry. The tokens of that account may have been refreshed, or its session may have ended,
-        /// but a later sign-in to it is not replaced.
-        func isReplacement(of other: StoredAccounts.Entry) -> Bool {
-            guard let credential = other.credential else { return true }
-            return credential.signedInAt == removes?.credential?.signedInAt
+        /// Whether an entry that the store now has for the account is newer.
+        func isOutdated(by entry: StoredAccounts.Entry?) -> Bool {
+            if replaces.hasSameTokens(as: entry) { return false }
+            // A sign-in is newer than the session that it replaces, whose tokens another process may have refreshed since. If the write of the
+            // sign-in was executed although it failed, the store has this session, or a later one.
+            guard isSignIn, let entry, case .entry(let replaced?) = replaces,
+                replaced.credential?.signedInAt != credential.signedInAt
+            else { return true }
+            return !entry.continues(replaced)
         }
 
         /// Whether an entry contains tokens that were obtained with this credential's tokens.
@@ -316,10 +320,10 @@ extension CredentialMachine {
         for index in unsaved.indices where unsaved[index].replaces.needsRead {
             unsaved[index].replaces = .entry(stored.entry(of: unsaved[index].account))
         }
-        // An entry that another process has stored in the meantime is newer than an unsaved credential.
+        // An entry that another process has stored in the meantime is usually newer than an unsaved credential.
         unsaved.removeAll { unsaved in
             let entry = stored.entry(of: unsaved.account)
-            guard !unsaved.replaces.hasSameTokens(as: entry) else { return false }
+            guard unsaved.isOutdated(by: entry) else { return false }
             // There is no entry: the session was removed.
             if entry == nil { found.dropped.append(unsaved.credential) }
             return true
@@ -346,10 +350,10 @@ extension CredentialMachine {
         }
         for unsaved in unsaved {
             // A user who is not identified has the same account as the previous one, whose entry has just been replaced.
-            guard let other = unsaved.removes?.account, other != unsaved.account,
-                let entry = found.known.entry(of: other), unsaved.isReplacement(of: entry)
+            guard let other = unsaved.removes, other.account != unsaved.account,
+                found.known.entry(of: other.account)?.continues(other) == true
             else { continue }
-            found.known.remove(other)
+            found.known.remove(other.account)
         }
         current = found.known.current
         let entry = found.known.entry(account)

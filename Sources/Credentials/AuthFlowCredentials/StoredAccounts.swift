@@ -41,6 +41,13 @@ package struct StoredAccounts: Sendable, Hashable {
             if case .signedIn(let credential) = self { credential } else { nil }
         }
 
+        /// Whether this is a later entry of the same session: its tokens may have been refreshed, or it may have ended. A later sign-in to the
+        /// account is another session.
+        func continues(_ earlier: Self) -> Bool {
+            guard let credential else { return true }
+            return credential.signedInAt == earlier.credential?.signedInAt
+        }
+
         /// The entry without the fields that can change while the tokens remain the same.
         var tokensOnly: Self {
             guard case .signedIn(var credential) = self else { return self }

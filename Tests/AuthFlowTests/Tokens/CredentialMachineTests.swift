@@ -318,6 +318,56 @@ import Testing
         #expect(found?.dropped.isEmpty == true)
     }
 
+    /// Since the sign-in could not be stored, another process has refreshed the tokens of the previous session, or detected its end.
+    @Test(arguments: [false, true]) func anUnsavedSignInReplacesThePreviousSession(isEnded: Bool) throws {
+        var machine = machine(.checked)
+        var signIn = Self.credential("new")
+        signIn.signedInAt += 60
+        let epoch = machine.beginEpoch()
+        machine.writeFailed(
+            signIn,
+            replacing: .entry(.signedIn(Self.credential("old"))),
+            isSignIn: true,
+            lostLease: nil,
+            epoch
+        )
+        let session = EndedSession(
+            identity: signIn.identity,
+            reason: "invalid_grant",
+            endedAt: Self.start + 65,
+            isAfterInterruptedRefresh: false,
+            account: signIn.account
+        )
+        var stored = StoredAccounts()
+        stored.set(isEnded ? .ended(session) : .signedIn(Self.credential("refreshed")), isCurrent: true)
+        let reading = machine.beginReading(at: Self.begin + 70)
+        let found = try #require(machine.finishReading(reading, stored, margin: .seconds(60), random: 0))
+        #expect(found.known.entry(nil)?.credential?.tokens.accessToken == Secret("new"))
+        #expect(machine.hasUnsaved)
+        // A sign-in in another process is newer.
+        var later = Self.credential("later")
+        later.signedInAt += 80
+        let after = try #require(read(&machine, later, at: 90))
+        #expect(after.known.entry(nil)?.credential?.tokens.accessToken == Secret("later"))
+        #expect(!machine.hasUnsaved)
+    }
+
+    /// The write was executed although it failed, and another process has refreshed the tokens.
+    @Test func anUnsavedSignInDoesNotReplaceItsOwnRefreshedTokens() {
+        var machine = CredentialMachine(account: nil)
+        let signIn = Self.credential("new")
+        machine.writeFailed(
+            signIn,
+            replacing: .entry(.signedIn(signIn)),
+            isSignIn: true,
+            lostLease: nil,
+            machine.epoch
+        )
+        let found = read(&machine, Self.credential("refreshed"), at: 1)
+        #expect(found?.known.entry(nil)?.credential?.tokens.accessToken == Secret("refreshed"))
+        #expect(!machine.hasUnsaved)
+    }
+
     /// The sign-in could not be stored, for example because another process held the lease while it refreshed Alice's tokens.
     @Test func anUnsavedSignInReplacesAnAccountWhoseTokensHaveBeenRefreshedSince() throws {
         var machine = machine(.checked)
