@@ -156,7 +156,7 @@ struct InitCommand: AsyncParsableCommand {
     ) async throws -> [String: JSON] {
         var identifier = clientID
         if identifier == nil, !register {
-            provider.explain(redirectURI)
+            provider.explain(redirectURI, hasSecret: clientSecretFile != nil)
             // The secret in the file belongs to an existing client.
             let canRegister = metadata.registrationEndpoint != nil && clientSecretFile == nil
             let question = canRegister ? "Client ID (leave empty to register a client now)" : "Client ID"

@@ -155,11 +155,14 @@ struct InitProvider {
     }
 
     /// Prints the values to enter at the provider.
-    func explain(_ redirectURI: String) {
+    /// - Parameter hasSecret: Whether the user has specified the file with the client's secret.
+    func explain(_ redirectURI: String, hasSecret: Bool) {
         Terminal.printMessage("")
-        for sentence in preset?.registration ?? [
-            "Register a public client (a native application, without a client secret)."
-        ] {
+        let client =
+            hasSecret
+            ? "a confidential client (with the client secret in the file)"
+            : "a public client (a native application, without a client secret)"
+        for sentence in preset?.registration ?? ["Register \(client)."] {
             Terminal.printMessage("  - \(sentence)")
         }
         if let console = preset?.console { Terminal.printMessage("  - At: \(console)") }
