@@ -463,6 +463,31 @@ import Testing
         }
     }
 
+    /// As with an access token, an outage does not matter until the expiry.
+    @Test func anIDTokenThatIsAboutToExpireIsUsedDuringAnOutage() async throws {
+        let scopes = #"["openid", "offline_access"]"#
+        try await signedIn(["scopes": scopes, "helpers": #"{"kubernetes": {}}"#]) { emulator, tool in
+            // Issued some minutes ago, because a short-lived token would count as fresh.
+            emulator.fault = .idToken(
+                .claims { claims in
+                    let time = claims["iat"]?.integer ?? 0
+                    claims["iat"] = .integer(time - 500)
+                    claims["exp"] = .integer(time + 50)
+                }
+            )
+            let login = try await tool(["login"], "", [:])
+            try #require(login.status == 0, "\(login.standardError)")
+            emulator.customResponse = { exchange in
+                exchange.request.form["grant_type"] == "refresh_token"
+                    ? TransportResponse(head: HTTPResponse(status: .serviceUnavailable)) : exchange.response
+            }
+            let outcome = try await tool(["credential", "kubernetes"], "", [:])
+            #expect(outcome.status == 0, "\(outcome.standardError)")
+            #expect(outcome.output.contains("eyJ"))
+            #expect(emulator.receivedRequests.contains { $0.form["grant_type"] == "refresh_token" })
+        }
+    }
+
     @Test func saysThatTheProviderReturnedNoIDToken() async throws {
         try await signedIn(["scopes": #"["profile"]"#, "helpers": #"{"kubernetes": {}}"#]) { _, tool in
             _ = try await tool(["login"], "", [:])

@@ -48,7 +48,14 @@ enum HelperTokens {
             || credential.tokens.verifiedIDToken.map { credential.obtainedAt >= $0.expiresAt } ?? false
         guard !cannotRefresh else { throw expired }
         // One process refreshes, and the others use its result.
-        let refreshed = try await client.credential(replacing: credential.tokens.accessToken)
+        let refreshed: Credential
+        do {
+            refreshed = try await client.credential(replacing: credential.tokens.accessToken)
+        } catch let error as AuthError where error.isTransient {
+            // During an outage, a token is used until it expires.
+            guard let current = lasting(credential, margin: .zero) else { throw error }
+            return current
+        }
         if let current = lasting(refreshed) { return current }
         throw expired
     }
@@ -60,7 +67,8 @@ enum HelperTokens {
         )
     }
 
-    private static func lasting(_ credential: Credential) -> (Secret, Date?)? {
+    /// The ID Token; nil if its remaining lifetime is below the margin.
+    private static func lasting(_ credential: Credential, margin: Duration = Self.margin) -> (Secret, Date?)? {
         guard let idToken = credential.tokens.verifiedIDToken, let text = credential.tokens.idToken else { return nil }
         let end = idToken.expiresAt
         // A short-lived token counts as fresh for three quarters of its lifetime.
