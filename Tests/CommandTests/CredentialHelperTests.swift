@@ -209,15 +209,75 @@ import Testing
     private final class CountingTokenService: ProviderEmulator {
         let origins: [String]
         private let requests = Mutex(0)
+        private let failure = Mutex<HTTPResponse.Status?>(nil)
+        private let expiration: Date
 
-        init(_ origin: String) { origins = [origin] }
+        /// - Parameter expiration: The expiry of the credentials; default: the beginning of the year 2100.
+        init(_ origin: String, expiration: Date = Date(timeIntervalSince1970: 4_102_444_800)) {
+            origins = [origin]
+            self.expiration = expiration
+        }
 
         var count: Int { requests.withLock { $0 } }
 
+        func fail(_ status: HTTPResponse.Status) { failure.withLock { $0 = status } }
+
         func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
             requests.withLock { $0 += 1 }
-            let response = CredentialHelperTests.sessionCredentials(CredentialHelperTests.credentials)
+            if let status = failure.withLock({ $0 }) { return TransportResponse(head: HTTPResponse(status: status)) }
+            let credentials = CredentialHelperTests.credentials.replacing(
+                "2100-01-01T00:00:00Z",
+                with: expiration.formatted(.iso8601)
+            )
+            let response = CredentialHelperTests.sessionCredentials(credentials)
             return TransportResponse(head: HTTPResponse(status: .ok), body: Array(response.utf8))
+        }
+    }
+
+    /// The credentials are renewed 15 minutes before they expire, but they remain valid.
+    @Test(
+        arguments: [(.serviceUnavailable, 600, 0), (.serviceUnavailable, 30, 7), (.forbidden, 600, 1)]
+            as [(HTTPResponse.Status, TimeInterval, Int32)]
+    )
+    func storedAWSCredentialsAreUsedDuringAnOutageUntilTheyExpire(
+        _ failure: HTTPResponse.Status,
+        _ secondsLeft: TimeInterval,
+        _ status: Int32
+    ) async throws {
+        try await EmulatorServer.run {
+            CountingTokenService($0, expiration: Date(timeIntervalSinceNow: secondsLeft))
+        } _: { service in
+            try await EmulatorServer.run {
+                try OIDCEmulator(issuer: $0)
+            } _: { emulator in
+                let helpers = #"{"aws": {"role_arn": "arn:aws:iam::1:role/a", "endpoint": "\#(service.origins[0])/"}}"#
+                let text = CommandHarness.profile(emulator.issuer, ["helpers": helpers])
+                try await CommandHarness.withConfiguration(text) { path, folder in
+                    func tool(_ arguments: String...) async throws -> CommandHarness.Outcome {
+                        try await CommandHarness.run(
+                            arguments + ["--config", path],
+                            environment: ["PASSWORD": "wonderland"]
+                        )
+                    }
+                    _ = try await tool("login")
+                    let first = try await tool("credential", "aws")
+                    try #require(first.status == 0, "\(first.standardError)")
+                    // As if the credentials had been obtained long ago.
+                    for name in try FileManager.default.contentsOfDirectory(atPath: "\(folder)/store") {
+                        let file = URL(fileURLWithPath: "\(folder)/store/\(name)")
+                        guard let json = try? JSON(parsing: Array(try Data(contentsOf: file))),
+                            var members = json.object, members["obtained_at"] != nil
+                        else { continue }
+                        members["obtained_at"] = 0
+                        try Data(try JSON.object(members).serialized()).write(to: file)
+                    }
+                    service.fail(failure)
+                    let second = try await tool("credential", "aws")
+                    #expect(second.status == status, "\(second.standardError)")
+                    #expect(second.output == (status == 0 ? first.output : ""))
+                    #expect(service.count == 2)
+                }
+            }
         }
     }
 

@@ -31,22 +31,31 @@ extension CredentialCommand {
             let key = AWSKeys.key(settings, client)
             // Concurrent programs wait for a single request to AWS.
             let keys = try await store.withLease(on: key) { lease in
-                if let bytes = try await store.bytes(under: lease), let stored = AWSKeys(stored: bytes, from: signIn),
-                    stored.areFresh
-                {
+                let stored = try await store.bytes(under: lease).flatMap { AWSKeys(stored: $0, from: signIn) }
+                if let stored, stored.areFresh { return stored }
+                let keys: AWSKeys
+                do {
+                    let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
+                    try await Self.requireSame(signIn, of: client)
+                    let transport = try profile.transport(environment: ToolEnvironment.host.environment)
+                    keys = try await AWSKeys.assumeRole(token, settings, transport)
+                } catch let error as AuthError where error.isTransient {
+                    // Credentials are renewed long before they expire, so an outage need not interrupt their use.
+                    guard let stored, stored.areUsable else { throw error }
+                    try await Self.requireSame(signIn, of: client)
                     return stored
                 }
-                let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
-                let isSame = try await AWSKeys.signIn(of: client) == signIn
-                guard isSame else {
-                    throw AuthError(.temporarilyUnavailable, "The user has signed in again in the meantime. Try again.")
-                }
-                let transport = try profile.transport(environment: ToolEnvironment.host.environment)
-                let keys = try await AWSKeys.assumeRole(token, settings, transport)
                 try await store.write(keys.stored(for: signIn), under: lease)
                 return keys
             }
             try Terminal.result(keys.json)
+        }
+
+        private static func requireSame(_ signIn: JSON, of client: AuthClient) async throws {
+            let isSame = try await AWSKeys.signIn(of: client) == signIn
+            guard isSame else {
+                throw AuthError(.temporarilyUnavailable, "The user has signed in again in the meantime. Try again.")
+            }
         }
     }
 }
@@ -59,9 +68,12 @@ struct AWSKeys {
 
     /// The AWS tools request new credentials on every run when the current credentials expire within 15 minutes. Short-lived credentials count
     /// as fresh for three quarters of their lifetime.
-    var areFresh: Bool {
-        end.timeIntervalSince(ToolEnvironment.host.now()) > min(15 * 60, end.timeIntervalSince(obtainedAt) / 4)
-    }
+    var areFresh: Bool { remainingTime > min(15 * 60, end.timeIntervalSince(obtainedAt) / 4) }
+
+    /// Whether the calling program can still send a request with the credentials.
+    var areUsable: Bool { remainingTime > HelperTokens.margin.seconds }
+
+    private var remainingTime: TimeInterval { end.timeIntervalSince(ToolEnvironment.host.now()) }
 
     private init?(_ json: JSON, obtainedAt: Date) {
         guard let text = json["Expiration"]?.string, let end = Self.date(text) else { return nil }
@@ -145,14 +157,21 @@ struct AWSKeys {
         let response = try await ExchangeLimits.send(request, by: transport, clock: ToolEnvironment.host.clock)
         guard response.status == 200 else {
             // A proxy or a load balancer may respond with a page that is not XML.
-            let code =
-                (try? XMLElement.root(of: response.body, from: "AWS"))?["Error", "Code"].map {
-                    [token].redacted(in: $0)
-                }
-                ?? "status \(response.status)"
+            let code = (try? XMLElement.root(of: response.body, from: "AWS"))?["Error", "Code"]
+            let reason = code.map { [token].redacted(in: $0) } ?? "status \(response.status)"
+            let shown = DisplayText.sanitized(reason, limit: 80)
+            // AWS reports these errors with status 400.
+            let isTemporary = ["IDPCommunicationError", "Throttling", "ThrottlingException"].contains(code ?? "")
+            guard !isTemporary, response.status != 429, response.status < 500 else {
+                throw AuthError(
+                    .temporarilyUnavailable,
+                    "AWS cannot issue credentials for the role at the moment (\(shown)). Try again later.",
+                    status: response.status
+                )
+            }
             throw AuthError(
                 .providerRejected,
-                "AWS did not issue credentials for the role (\(DisplayText.sanitized(code, limit: 80))). The IAM identity provider in AWS must be configured with this issuer and the token's audience."
+                "AWS did not issue credentials for the role (\(shown)). The IAM identity provider in AWS must be configured with this issuer and the token's audience."
             )
         }
         let root = try XMLElement.root(of: response.body, from: "AWS")
