@@ -683,6 +683,25 @@ import Glibc
         await bridge.close()
     }
 
+    /// Such a batch may contain the responses for which the calls in progress wait.
+    @Test(.timeLimit(.minutes(1))) func aRejectedBatchWithoutRequestsIsLoggedAndDoesNotQueueBehindCalls() async throws {
+        let pool = Mutex<ConnectionPool?>(nil)
+        let transport = StreamTransport { call in
+            pool.withLock { $0 = call.pool }
+            return ResponseStream(head: HTTPResponse(status: .badRequest), body: ResponseBody([]))
+        }
+        let (texts, text) = AsyncStream.makeStream(of: String.self)
+        var options = MCPBridge.Options()
+        options.log = { text.yield($0) }
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, options: options) { _ in }
+        bridge.receive(Array(#"[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","id":1,"result":{}}]"#.utf8))
+        var logged = texts.makeAsyncIterator()
+        let message = await logged.next()
+        #expect(message == "The server responded with status 400 to a batch.")
+        #expect(pool.withLock { $0 } == .replies)
+        await bridge.close()
+    }
+
     @Test func closingTheBridgeStartsNoSignIn() async throws {
         try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in
             let host = environment.host(try environment.client())

@@ -4,14 +4,15 @@ import Synchronization
 // Notifications and responses from the host, batches, and the replacement of sessions that the server has lost.
 
 extension MCPBridge {
-    /// Delivers a notification or a response from the host.
+    /// Delivers a notification, a response or a batch of them from the host.
     func post(_ message: MCPMessage) async {
         do {
             // The response to an accepted message has no meaningful body.
             let response = try await sendInSession(message, timeout: Self.deliveryTimeout, pool: .replies)
             let status = response.head.status.code
             if status >= 400 {
-                options.log("The server responded with status \(status) to \(message.method ?? "a response").")
+                let name = message.method ?? (message.kind == .batch ? "a batch" : "a response")
+                options.log("The server responded with status \(status) to \(name).")
             }
         } catch {
             if !(error is CancellationError) {
@@ -96,9 +97,9 @@ extension MCPBridge {
         )
     }
 
-    /// Sends a batch, which only revision 2025-03-26 supports, and passes the responses to the host as they arrive.
+    /// Sends a batch with requests, which only revision 2025-03-26 supports, and passes the responses to the host as they arrive.
     func postBatch(_ batch: MCPMessage) async {
-        var open = (batch.json.array ?? []).filter { $0["method"] != nil }.compactMap { $0["id"] }
+        var open = batch.requestIDs
         func pass(_ message: MCPMessage) async {
             guard case .response(.null) = message.kind else {
                 // The host must receive exactly one response to each request.

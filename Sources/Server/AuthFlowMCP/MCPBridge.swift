@@ -108,7 +108,8 @@ public final class MCPBridge: Sendable {
             let initializedDelivery = state.withLock { $0.initializedDelivery }
             runInBackground {
                 await initializedDelivery?.value
-                await self.postBatch(message)
+                // The server does not respond to a batch without requests.
+                if message.requestIDs.isEmpty { await self.post(message) } else { await self.postBatch(message) }
             }
         }
     }

@@ -84,6 +84,9 @@ struct MCPMessage: Sendable {
         }
     }
 
+    /// The IDs of the requests in a batch.
+    var requestIDs: [JSON] { (json.array ?? []).filter { $0["method"] != nil }.compactMap { $0["id"] } }
+
     /// Whether the message is the response to a request, either by itself or in a batch without other responses.
     func answers(_ id: JSON) -> Bool {
         switch kind {
