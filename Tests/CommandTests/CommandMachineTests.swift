@@ -48,6 +48,24 @@ import Testing
         }
     }
 
+    #if os(Linux)
+    /// Each token is from a new token request, but for the same client.
+    @Test func theTokenFileReceivesEveryTokenOfAMachineToMachineClient() async throws {
+        try await withRobot { emulator, path, _ in
+            emulator.accessTokenLifetime = 1
+            let script = #"""
+                first=$(cat "$F")
+                for i in $(seq 300); do [ "$(cat "$F")" = "$first" ] || exit 0; sleep 0.1; done
+                exit 5
+                """#
+            let outcome = try await CommandHarness.run(
+                ["exec", "--config", path, "--file", "F", "--", "sh", "-c", script]
+            )
+            #expect(outcome.status == 0, "\(outcome.standardError)")
+        }
+    }
+    #endif
+
     @Test func doctorDoesNotRequirePKCEOfAMachineToMachineClient() async throws {
         try await withRobot { emulator, path, _ in
             emulator.fault = .metadata(.member("code_challenge_methods_supported", .array(["plain"])))

@@ -81,10 +81,11 @@ struct ExecCommand: AsyncParsableCommand {
         }
         let command = [path] + self.command.dropFirst()
         let client = try options.choice.client()
+        let owner = try await client.owner()
         let credential = try await credential(of: client)
         OpenDescriptors.keep(inherited)
         if let file {
-            try await run(command, environment, file, client, credential)
+            try await run(command, environment, file, client, credential, owner)
         }
         let tokens = credential.tokens
         // Pending work must finish now, because the program replaces this process.
@@ -136,12 +137,16 @@ struct ExecCommand: AsyncParsableCommand {
     }
 
     /// Runs the program as a child process, while this process keeps the file up to date.
+    /// - Parameters:
+    ///   - first: The credential whose token is written first.
+    ///   - owner: The user of another profile to whom the credential belongs; nil for none.
     private func run(
         _ command: [String],
         _ environment: [String: String],
         _ variable: String,
         _ client: AuthClient,
-        _ first: Credential
+        _ first: Credential,
+        _ owner: String?
     ) async throws -> Never {
         #if os(Linux)
         let tokens = first.tokens
@@ -157,11 +162,12 @@ struct ExecCommand: AsyncParsableCommand {
         environment[variable] = place.path
         let tokenFile = TokenFile(file: place, lifetime: .seconds(minTTL), host: ToolEnvironment.host) {
             let credential = try await credential(of: client)
-            // Users who are not identified can be distinguished only by their sign-ins.
-            let isSameUser =
-                credential.account == first.account
-                && (credential.identity != nil || credential.signedInAt == first.signedInAt)
-            guard isSameUser else {
+            // Users who are not identified can be distinguished only by their sign-ins. Without a user, each renewal is a new sign-in.
+            let isSameSignIn =
+                client.isWithoutUser
+                ? try await client.owner() == owner
+                : credential.identity != nil || credential.signedInAt == first.signedInAt
+            guard credential.account == first.account, isSameSignIn else {
                 throw AuthError(
                     .accountMismatch,
                     "Another user may have signed in, so the program will not receive a new token."
