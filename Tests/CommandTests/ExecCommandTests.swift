@@ -118,6 +118,25 @@ import Testing
         }
     }
 
+    #if os(Linux)
+    /// systemd starts services with SIGPIPE ignored, and shells start background jobs with SIGINT and SIGQUIT ignored.
+    @Test(arguments: ["", "--file F"], ["HUP INT PIPE QUIT TERM USR1", "PIPE", "INT QUIT", "TSTP"])
+    func theProgramIgnoresTheSignalsThatWereIgnoredWhenTheToolStarted(_ options: String, _ signals: String) async throws
+    {
+        try await signedIn { _, _, exec in
+            let script = #"""
+                trap '' \#(signals)
+                grep SigIgn /proc/self/status
+                exec "$TOOL" exec --config authflow.json \#(options) -- grep SigIgn /proc/self/status
+                """#
+            let outcome = try await exec([], script, ["TOOL": Self.program])
+            let lines = outcome.output.split(separator: "\n")
+            try #require(outcome.status == 0 && lines.count == 2, "\(outcome.standardError)")
+            #expect(lines[0] == lines[1])
+        }
+    }
+    #endif
+
     /// XDG Base Directory Specification: a relative path must be ignored.
     @Test func theTokenFileIsOnlyInARuntimeDirectoryThatOtherUsersCannotChange() async throws {
         try await signedIn { _, folder, exec in

@@ -12,8 +12,14 @@ enum AttachedProcess {
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when the program cannot be started; `CancellationError` if
     ///   a signal has arrived. On success, this function does not return.
     static func replace(with command: [String], environment: [String: String]) throws -> Never {
-        // execve(2) preserves ignored signals and the signal mask, so SIGPIPE and the mask are reset.
-        signal(SIGPIPE, SIG_DFL)
+        // execve(2) preserves ignored signals and the signal mask, and resets handled signals to their default actions.
+        for number in [SIGINT, SIGTERM, SIGQUIT, SIGPIPE] {
+            if Signals.wasIgnored(number) {
+                signal(number, SIG_IGN)
+            } else if number == SIGPIPE {
+                signal(number, SIG_DFL)
+            }
+        }
         var none = sigset_t()
         unsafe sigemptyset(&none)
         unsafe pthread_sigmask(SIG_SETMASK, &none, nil)
@@ -96,9 +102,7 @@ extension AttachedProcess {
         unsafe sigfillset(&all)
         unsafe sigfillset(&usual)
         unsafe sigemptyset(&none)
-        // nohup(1) and similar programs deliberately start other programs with signals ignored.
-        let ignored = forwarded.filter(isIgnored)
-        for number in ignored { unsafe sigdelset(&usual, number) }
+        for number in Int32(1)..<64 where Signals.wasIgnored(number) { unsafe sigdelset(&usual, number) }
         unsafe posix_spawnattr_setsigdefault(&attributes, &usual)
         unsafe posix_spawnattr_setsigmask(&attributes, &none)
         unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF) | Int16(POSIX_SPAWN_SETSIGMASK))
@@ -106,7 +110,11 @@ extension AttachedProcess {
         // The terminal sends SIGINT and SIGQUIT to both processes. The program decides how to handle them, and this process exits when the program does.
         signal(SIGINT, SIG_IGN)
         signal(SIGQUIT, SIG_IGN)
-        for number in forwarded where !ignored.contains(number) {
+        for number in forwarded {
+            guard !Signals.wasIgnored(number) else {
+                signal(number, SIG_IGN)
+                continue
+            }
             signal(number) { number in
                 // Stored before the process ID is read, so that a signal that arrives
                 // while the program is being started is forwarded here or by `run`.
@@ -135,13 +143,6 @@ extension AttachedProcess {
             }
             if !DetachedThread.run(wait) { wait() }
         }
-    }
-
-    private static func isIgnored(_ number: Int32) -> Bool {
-        var action = sigaction()
-        _ = unsafe sigaction(number, nil, &action)
-        return unsafe unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self)
-            == unsafeBitCast(SIG_IGN, to: Int.self)
     }
 }
 #endif

@@ -25,6 +25,15 @@ enum Signals {
 
     private static let arrived = Atomic(false)
 
+    /// The signals that were ignored when this process started, as a bit mask.
+    private static let ignored = Atomic<UInt64>(0)
+
+    /// Whether a signal was ignored when this process started. A program that this process starts must also ignore it: nohup(1), systemd
+    /// (SIGPIPE) and shells (`trap ''`, background jobs) deliberately start programs with ignored signals.
+    static func wasIgnored(_ number: Int32) -> Bool {
+        ignored.load(ordering: .sequentiallyConsistent) & UInt64(1) << UInt64(number) != 0
+    }
+
     /// Whether a signal has been received.
     static var hasArrived: Bool { arrived.load(ordering: .sequentiallyConsistent) }
 
@@ -46,15 +55,15 @@ enum Signals {
         _ = fcntl(ends[1], F_SETFL, O_NONBLOCK)
         reader.store(ends[0], ordering: .sequentiallyConsistent)
         wakeUp.store(ends[1], ordering: .sequentiallyConsistent)
+        for number in Int32(1)..<64 where isIgnored(number) {
+            ignored.bitwiseOr(UInt64(1) << UInt64(number), ordering: .sequentiallyConsistent)
+        }
         // Includes SIGQUIT (Ctrl-\): Swift's runtime would treat it as a crash, and its default action would abort a
         // refresh in progress.
         for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM] { handle(number) }
         signal(SIGPIPE, SIG_IGN)
         // The default action of these signals aborts a refresh. A program that replaces this one receives them, because execve(2) resets handlers.
-        for number in [SIGUSR1, SIGUSR2] {
-            var before = sigaction()
-            if unsafe sigaction(number, nil, &before) == 0, !isIgnored(before) { signal(number) { _ in } }
-        }
+        for number in [SIGUSR1, SIGUSR2] where !wasIgnored(number) { signal(number) { _ in } }
         // A program inherits the signal mask of the thread that started it, and that mask may block signals.
         var all = sigset_t()
         unsafe sigfillset(&all)
@@ -93,11 +102,7 @@ enum Signals {
     }
 
     private static func handle(_ number: Int32) {
-        var before = sigaction()
-        // nohup(1) and similar programs deliberately start other programs with such a signal ignored.
-        if [SIGHUP, SIGALRM].contains(number), unsafe sigaction(number, nil, &before) == 0, isIgnored(before) {
-            return
-        }
+        if [SIGHUP, SIGALRM].contains(number), wasIgnored(number) { return }
         let handler: @convention(c) (Int32) -> Void = { number in
             let errorNumber = errno
             var byte = UInt8(truncatingIfNeeded: number)
@@ -108,7 +113,9 @@ enum Signals {
         signal(number, handler)
     }
 
-    private static func isIgnored(_ action: sigaction) -> Bool {
+    private static func isIgnored(_ number: Int32) -> Bool {
+        var action = sigaction()
+        guard unsafe sigaction(number, nil, &action) == 0 else { return false }
         #if canImport(Darwin)
         let handler = unsafe action.__sigaction_u.__sa_handler
         #else
