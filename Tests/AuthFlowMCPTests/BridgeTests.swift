@@ -964,6 +964,28 @@ import Glibc
         #expect(count.withLock { $0 } == attempts)
     }
 
+    /// The server assigns the session ID in the response whose stream is interrupted.
+    @Test func theRequestThatResumesTheInitializeStreamHasTheSessionID() async throws {
+        let name = try #require(HTTPField.Name("Mcp-Session-Id"))
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { request, _ in
+            var response = TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: Array("id: 1\ndata:\n\n".utf8)
+            )
+            if request.method == .post {
+                response.head.headerFields[name] = "session"
+            } else if request.headerFields[name] == "session" {
+                response.body = Array("data: {\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\n\n".utf8)
+            } else {
+                response.head.status = .badRequest
+            }
+            return response
+        }
+        let line = String(decoding: Self.initialize, as: UTF8.self)
+        let answer = try #require(try await Self.answers(to: [line], transport, clock: ShortSleepClock()).first)
+        #expect(answer["result"] != nil, "\(answer)")
+    }
+
     @Test func rejectsAResponseThatExceedsTheMaximumSize() async throws {
         let transport = StreamTransport { _ in
             let body = ResponseBody(limit: 65 << 20)

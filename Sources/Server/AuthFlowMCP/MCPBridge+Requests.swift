@@ -52,7 +52,9 @@ extension MCPBridge {
         }
         listenAfterRejection()
         if message.method == "initialize" {
-            guard let answer = try await read(response, for: message, id, session) else { return nil }
+            var begun = session
+            begun.begin(response.head)
+            guard let answer = try await read(response, for: message, id, begun) else { return nil }
             if answer.json["result"] != nil { state.withLock { $0.session.begin(response.head, answer) } }
             if [404, 405].contains(response.head.status.code), answer.json["result"] == nil {
                 options.log("Servers that use the HTTP+SSE transport (before revision 2025-03-26) are not supported.")

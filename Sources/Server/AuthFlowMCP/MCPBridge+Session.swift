@@ -172,8 +172,10 @@ extension MCPBridge {
         let (session, id) = state.withLock { state in (state.session, Self.ownID(&state)) }
         guard let initialize = session.initialize?.replacingID(by: id) else { return false }
         do {
-            let response = try await endpoint.send(.post, fields(of: initialize, MCPSession()), body: initialize.bytes)
-            guard let answer = try await read(response, for: initialize, id, MCPSession()),
+            var opened = MCPSession()
+            let response = try await endpoint.send(.post, fields(of: initialize, opened), body: initialize.bytes)
+            opened.begin(response.head)
+            guard let answer = try await read(response, for: initialize, id, opened),
                 // The host continues with the revision that it has negotiated.
                 answer.json["result"]?["protocolVersion"]?.string == session.version
             else { return false }

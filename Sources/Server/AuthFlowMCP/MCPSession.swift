@@ -14,15 +14,20 @@ struct MCPSession: Sendable {
     /// The session number, so that a lost session is replaced only once, however many requests detect the loss.
     var number = 0
 
-    /// Applies the result of an `initialize` response.
-    mutating func begin(_ head: HTTPResponse, _ response: MCPMessage) {
-        version = response.json["result"]?["protocolVersion"]?.string
+    /// Applies the headers of an `initialize` response. The result may arrive later, in a resumed stream.
+    mutating func begin(_ head: HTTPResponse) {
         // MCP 2025-11-25, "Session Management": "The session ID MUST only contain visible ASCII characters (ranging
         // from 0x21 to 0x7E)."
         id = head.headerFields[MirroredHeaders.session].flatMap { value in
             !value.isEmpty && value.utf8.count <= 4096 && value.utf8.allSatisfy { (0x21...0x7E).contains($0) }
                 ? Secret(value) : nil
         }
+    }
+
+    /// Applies the result of an `initialize` response.
+    mutating func begin(_ head: HTTPResponse, _ response: MCPMessage) {
+        begin(head)
+        version = response.json["result"]?["protocolVersion"]?.string
         number += 1
     }
 
