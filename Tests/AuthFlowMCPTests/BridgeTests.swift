@@ -587,6 +587,54 @@ import Glibc
         }
     }
 
+    /// The server has stored the messages that it sent in the meantime.
+    @Test(.timeLimit(.minutes(1))) func theListeningStreamContinuesAfterTheLastEventWithTheTokenOfANewSignIn()
+        async throws
+    {
+        try await ResourceEnvironment.with(.inProcess, Self.settings { $0.refreshes = false }) { environment in
+            let (listeners, listener) = AsyncStream.makeStream(of: String?.self)
+            let tokens = Mutex<[String]>([])
+            let transport = StreamTransport { request in
+                guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
+                    return try await environment.transport.stream(request)
+                }
+                let token = request.head.headerFields[.authorization] ?? ""
+                let (isFirst, isRejected) = tokens.withLock { tokens in
+                    tokens.append(token)
+                    return (tokens.count == 1, tokens.count > 1 && tokens[0] == token)
+                }
+                listener.yield(request.head.headerFields[HTTPField.Name("Last-Event-ID")!])
+                let fields: HTTPFields =
+                    isRejected
+                    ? [.wwwAuthenticate: #"Bearer error="invalid_token""#] : [.contentType: "text/event-stream"]
+                let event = Array("id: e1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n\n".utf8)
+                return ResponseStream(
+                    head: HTTPResponse(status: isRejected ? .unauthorized : .ok, headerFields: fields),
+                    body: isFirst ? ResponseBody(event) : isRejected ? ResponseBody([]) : ResponseBody(limit: 1000)
+                )
+            }
+            let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+            let client = try environment.client()
+            let bridge = MCPBridge(client: client, transport: transport, clock: ShortSleepClock()) { line.yield($0) }
+            let parameters = #"{"protocolVersion":"2025-11-25","capabilities":{}}"#
+            bridge.receive(Array(#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":\#(parameters)}"#.utf8))
+            for await _ in lines { break }
+            bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+            var seen: [String?] = []
+            for await id in listeners {
+                seen.append(id)
+                guard seen.count < 3 else { break }
+                guard seen.count == 2 else { continue }
+                environment.emulator.revokeAccessTokens()
+                let call =
+                    #"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool","arguments":{}}}"#
+                bridge.receive(Array(call.utf8))
+            }
+            await bridge.close()
+            #expect(seen == [nil, "e1", "e1"])
+        }
+    }
+
     @Test(.timeLimit(.minutes(1)), arguments: [0, 20])
     func anAlwaysRejectedListeningStreamIsNotReopenedAtEachCall(_ calls: Int) async throws {
         try await ResourceEnvironment.with(.inProcess, Self.settings()) { environment in

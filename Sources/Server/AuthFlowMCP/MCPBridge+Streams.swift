@@ -172,6 +172,7 @@ extension MCPBridge {
             let session = state.session
             state.listener?.cancel()
             state.isListenerRejected = false
+            state.session.lastEventID = nil
             state.listener = Task { await self.listen(in: session) }
         }
     }
@@ -183,14 +184,19 @@ extension MCPBridge {
     }
 
     /// Records that the listening stream was rejected, and listens again once the server accepts another token.
-    private func rejectListener(of session: MCPSession) {
-        state.withLock { if $0.session.number == session.number { $0.isListenerRejected = true } }
+    /// - Parameter id: The event after which that stream continues; nil for none.
+    private func rejectListener(of session: MCPSession, after id: String?) {
+        state.withLock { state in
+            guard state.session.number == session.number else { return }
+            (state.isListenerRejected, state.session.lastEventID) = (true, id)
+        }
         listenAfterRejection()
     }
 
     private func listen(in session: MCPSession) async {
         var fields = session.fields
         fields[.accept] = "text/event-stream"
+        fields[MirroredHeaders.lastEventID] = session.lastEventID
         var backoff = Duration.seconds(1)
         var retry = Duration.zero
         while !Task.isCancelled {
@@ -219,7 +225,7 @@ extension MCPBridge {
                         return false
                     }
                 } else if [401, 403].contains(status) {
-                    return rejectListener(of: session)
+                    return rejectListener(of: session, after: fields[MirroredHeaders.lastEventID])
                 } else if 400..<500 ~= status, status != 429, fields[MirroredHeaders.lastEventID] != nil {
                     // The server may no longer have the event.
                     fields[MirroredHeaders.lastEventID] = nil
@@ -233,7 +239,7 @@ extension MCPBridge {
             } catch {
                 guard !(error is CancellationError) else { return }
                 endpoint.rejectCurrentToken()
-                return rejectListener(of: session)
+                return rejectListener(of: session, after: reader.lastEventID ?? fields[MirroredHeaders.lastEventID])
             }
             // A server that closes each stream immediately must not be polled every second.
             if isOpen, reader.retry != nil || elapsed() >= .seconds(10) { backoff = .seconds(1) }

@@ -11,6 +11,8 @@ struct MCPSession: Sendable {
     var initialize: MCPMessage?
     /// The host's `notifications/initialized`; nil until the host sends it.
     var initialized: MCPMessage?
+    /// The last event ID of the rejected listening stream; nil for none.
+    var lastEventID: String?
     /// The session number, so that a lost session is replaced only once, however many requests detect the loss.
     var number = 0
 
@@ -27,6 +29,7 @@ struct MCPSession: Sendable {
     /// Applies the result of an `initialize` response.
     mutating func begin(_ head: HTTPResponse, _ response: MCPMessage) {
         begin(head)
+        lastEventID = nil
         version = response.json["result"]?["protocolVersion"]?.string
         number += 1
     }
