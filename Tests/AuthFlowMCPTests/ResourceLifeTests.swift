@@ -1009,6 +1009,32 @@ import Testing
         }
     }
 
+    /// Neither a new token nor a sign-in would help.
+    @Test func aProofThatIsRejectedBecauseOfTheClockIsCreatedAgainWithTheResourcesTime() async throws {
+        try await ResourceEnvironment.with(.inProcess, refreshing { $0.dpop = .required }) { inner in
+            let interceptor = Interceptor(inner.transport)
+            let environment = ResourceEnvironment(emulator: inner.emulator, transport: interceptor)
+            let resource = environment.emulator.resource
+            let name = try #require(HTTPField.Name("DPoP"))
+            interceptor.respond { request in
+                let proof = request.head.headerFields[name]
+                guard request.url == resource, let claims = proof?.split(separator: ".").dropFirst().first,
+                    let json = Base64URL.decode(claims).flatMap({ try? JSON(parsing: $0) }),
+                    let issued = json["iat"]?.number, abs(issued - Date().timeIntervalSince1970) > 60
+                else { return nil }
+                let fields: HTTPFields = [
+                    .date: HTTPDate.text(Date()), .wwwAuthenticate: #"DPoP error="invalid_dpop_proof""#,
+                ]
+                return TransportResponse(head: HTTPResponse(status: .unauthorized, headerFields: fields))
+            }
+            let client = try environment.client(host: VirtualTime(start: Date() - 150).host)
+            for _ in 0..<2 { #expect(try await listTools(client) == 200) }
+            #expect(environment.emulator.refreshes == (0, 0))
+            #expect(environment.emulator.authorizations.count == 1)
+            #expect(interceptor.requests(to: "/mcp").count { $0.head.headerFields[name] != nil } == 3)
+        }
+    }
+
     @Test func anIneffectiveStepUpIsNotRepeated() async throws {
         let scenario = try #require(ResourceScenario.named("12"))
         try await ResourceEnvironment.with(.inProcess, scenario.settings) { environment in

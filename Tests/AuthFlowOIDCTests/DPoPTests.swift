@@ -104,17 +104,24 @@ import Testing
         }
     }
 
-    /// Rejects proofs for the userinfo endpoint whose `iat` differs from the current time by more than a minute.
+    private static let api = "https://api.example.com/"
+
+    /// Rejects proofs for the userinfo endpoint and for an API whose `iat` differs from the current time by more than a minute.
     private struct StrictTransport: HTTPTransport {
         let base: any HTTPTransport
         let time: VirtualTime
 
         func send(_ request: TransportRequest) async throws -> TransportResponse {
             let proof = request.head.headerFields[HTTPField.Name("DPoP")!]
-            guard request.url.hasSuffix("/userinfo"), let claims = proof?.split(separator: ".").dropFirst().first,
+            guard request.url.hasSuffix("/userinfo") || request.url == DPoPTests.api,
+                let claims = proof?.split(separator: ".").dropFirst().first,
                 let json = Base64URL.decode(claims).flatMap({ try? JSON(parsing: $0) }),
-                let issued = json["iat"]?.number, abs(issued - time.now.timeIntervalSince1970) > 60
+                let issued = json["iat"]?.number
             else { return try await base.send(request) }
+            guard abs(issued - time.now.timeIntervalSince1970) > 60 else {
+                return request.url == DPoPTests.api
+                    ? TransportResponse(head: HTTPResponse(status: .ok)) : try await base.send(request)
+            }
             return TransportResponse(
                 head: HTTPResponse(
                     status: .unauthorized,
@@ -123,6 +130,29 @@ import Testing
                     ]
                 )
             )
+        }
+    }
+
+    @Test func theProofForAnAPIHasTheTimeOfTheAPI() async throws {
+        let (time, ahead) = (VirtualTime(), VirtualTime(start: Date() + 150))
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            environment.emulator.dpop = .required
+            var options = AuthClient.Options()
+            options.apiOrigins = [Endpoint("https://api.example.com")]
+            let client = try environment.client(
+                registration: Self.settings(),
+                options: options,
+                transport: StrictTransport(base: environment.transport, time: time),
+                host: ahead.host
+            )
+            _ = try await client.signIn()
+            let requests = environment.emulator.requests.count
+            for _ in 0..<2 {
+                let response = try await client.send(TransportRequest(.get, Endpoint(Self.api)))
+                #expect(response.status == 200)
+            }
+            // A new token would not have helped.
+            #expect(environment.emulator.requests.count == requests)
         }
     }
 

@@ -1,10 +1,13 @@
-import AuthFlowHTTP
+package import AuthFlowEssentials
+package import AuthFlowHTTP
 package import HTTPTypes
 import Synchronization
 
-/// The nonces that servers require in the next proof, by origin (RFC 9449 sections 8 and 9).
+/// The nonces that servers require in the next proof (RFC 9449 sections 8 and 9), and the clocks of resource servers that have rejected a proof, by
+/// origin.
 package final class DPoPNonces: Sendable {
     private let nonces = Mutex<[String: String]>([:])
+    private let corrections = Mutex<[String: TimeInterval]>([:])
 
     /// The maximum number of origins; a client calls only its provider and a few APIs.
     private static let limit = 32
@@ -25,6 +28,23 @@ package final class DPoPNonces: Sendable {
             nonces[origin] = nonce
         }
         return nonce
+    }
+
+    /// The correction for this machine's clock in proofs for a resource server, in seconds.
+    package func clockCorrection(for origin: String) -> TimeInterval { corrections.withLock { $0[origin] ?? 0 } }
+
+    /// Records the clock of a resource server that has rejected a proof.
+    /// - Parameter now: The time at which the response was received.
+    /// - Returns: Whether the correction has changed, so that another proof may be accepted.
+    package func correctClock(by response: TransportResponse, origin: String, now: Date) -> Bool {
+        guard let offset = response.clockOffset(at: now) else { return false }
+        let correction = TransportResponse.clockCorrection(for: offset)
+        return corrections.withLock { corrections in
+            guard abs(correction - (corrections[origin] ?? 0)) >= 5 else { return false }
+            if corrections.count >= Self.limit, corrections[origin] == nil { corrections.removeAll() }
+            corrections[origin] = correction
+            return true
+        }
     }
 }
 

@@ -28,9 +28,9 @@ extension ResourceClient {
     /// Authorizes a request that another part of the program sends, and repeats it when the resource requires another
     /// token.
     ///
-    /// The number of attempts is limited: one retry with a nonce for each token, at most three sign-ins, and one refresh before the
-    /// first sign-in and after each. Sign-ins are repeated only while the resource requires scopes or user authentication that were not
-    /// requested before.
+    /// The number of attempts is limited: one retry with a nonce for each token, one with the resource's time, at most three sign-ins, and one
+    /// refresh before the first sign-in and after each. Sign-ins are repeated only while the resource requires scopes or user authentication
+    /// that were not requested before.
     /// - Parameters:
     ///   - method: The method of the request.
     ///   - url: The URL of the request: the resource's URL, or a URL below it.
@@ -83,7 +83,7 @@ extension ResourceClient {
         )
     }
 
-    /// Responds to the challenge in a response: stores a nonce, refreshes, signs in, or requests more scopes.
+    /// Responds to the challenge in a response: stores a nonce, corrects the clock, refreshes, signs in, or requests more scopes.
     /// - Parameters:
     ///   - attempt: The request.
     ///   - head: The status and headers of the response.
@@ -96,6 +96,13 @@ extension ResourceClient {
         mayAsk: Bool = true
     ) async throws -> Bool {
         recordNonce(from: head, of: attempt)
+        // Neither a new token nor a sign-in would help.
+        if attempt.credential?.tokens.dpopKey != nil, !attempt.round.hasCorrectedClock, let client = try await client(),
+            client.client.correctClock(after: TransportResponse(head: head), at: attempt.endpoint, nonces: nonces)
+        {
+            attempt.round.hasCorrectedClock = true
+            return true
+        }
         let challenges = AuthenticationChallenge.challenges(in: head.headerFields)
         guard let challenge = ResourceChallenge(status: head.status.code, challenges: challenges) else { return false }
         return try await satisfy(challenge, &attempt, mayAsk)
@@ -359,6 +366,8 @@ public struct ResourceAttempt: Sendable {
         var nonceToken: Secret?
         /// The number of retries with a new nonce for all tokens.
         var allNonces = 0
+        /// Whether the request was retried with the resource's time.
+        var hasCorrectedClock = false
         /// One more than the number of sign-ins at the last attempt to replace a token; 0 before the first attempt.
         var replacements = 0
         var hasReplaced = false

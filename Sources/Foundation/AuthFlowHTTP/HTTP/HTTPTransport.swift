@@ -202,6 +202,14 @@ public struct TransportResponse: Sendable {
         return [offset, offset - TimeInterval(age)].min { abs($0) < abs($1) }
     }
 
+    /// The correction for this machine's clock, in seconds. The `Date` header has a resolution of one second, so small differences are ignored.
+    /// A difference of more than a day is attributed to the server's clock.
+    /// - Parameter offset: The number of seconds by which this machine's clock is ahead of the server's; nil when unknown.
+    package static func clockCorrection(for offset: TimeInterval?) -> TimeInterval {
+        guard let offset, 5...86_400 ~= abs(offset) else { return 0 }
+        return offset
+    }
+
     /// `Retry-After` (RFC 9110 section 10.2.3): the delay before a retry; nil when the response does not specify one.
     public func retryAfter(now: Date) -> Duration? {
         guard let value = head.headerFields[.retryAfter] else { return nil }

@@ -139,12 +139,8 @@ public final class AuthorizationServer: Sendable {
         return difference
     }
 
-    /// The correction for this machine's clock, in seconds. The `Date` header has a resolution of one second, so
-    /// small differences are ignored. A difference of more than a day is attributed to the server's clock.
-    package var clockCorrection: TimeInterval {
-        guard let offset = clockOffset, 5...86_400 ~= abs(offset) else { return 0 }
-        return offset
-    }
+    /// The correction for this machine's clock, in seconds.
+    package var clockCorrection: TimeInterval { TransportResponse.clockCorrection(for: clockOffset) }
 
     /// The time according to the server's clock.
     package var time: Date { host.now() - clockCorrection }

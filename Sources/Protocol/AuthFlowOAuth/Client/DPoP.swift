@@ -53,7 +53,8 @@ extension OAuthClient {
                 method: proven.head.method,
                 endpoint: endpoint,
                 nonce: nonce,
-                accessToken: accessToken
+                accessToken: accessToken,
+                nonces: server.dpopNonces
             )
             let response = try await server.send(proven)
             let received = server.dpopNonces.record(from: response.head.headerFields, origin: endpoint.origin)
@@ -64,17 +65,25 @@ extension OAuthClient {
         return try await attempt(nonce).response
     }
 
-    /// Sends a request with an access token in the header: `Bearer`, or `DPoP` with a proof.
+    /// Sends a request with an access token in the header: `Bearer`, or `DPoP` with a proof. If the proof is rejected, and the server's clock
+    /// differs, the request is retried once with the server's time.
     package func send(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         var request = request
         request.head.headerFields[.authorization] = tokens.authorization
-        return try await send(provenBy: tokens.dpopKey, accessToken: tokens.accessToken) { [request] in request }
+        func attempt() async throws -> TransportResponse {
+            try await send(provenBy: tokens.dpopKey, accessToken: tokens.accessToken) { [request] in request }
+        }
+        let response = try await attempt()
+        guard tokens.dpopKey != nil, correctClock(after: response, at: try Endpoint(request.url)) else {
+            return response
+        }
+        return try await attempt()
     }
 
     /// Like ``send(_:with:)``, but returns as soon as the status and headers of the response have arrived.
     /// - Parameter body: The body, if it is streamed. A streamed request is not retried with a nonce.
-    /// - Throws: ``AuthError`` with `temporarily_unavailable` when the server requires a nonce and the body has already been sent. The nonce is
-    ///   stored: the next request includes it.
+    /// - Throws: ``AuthError`` with `temporarily_unavailable` when the server requires a nonce, or a proof with its time, and the body has already
+    ///   been sent. Both are stored for the next request.
     package func stream(
         _ request: TransportRequest,
         body: UploadBody? = nil,
@@ -91,17 +100,15 @@ extension OAuthClient {
         let first = try await attempt()
         guard tokens.dpopKey != nil else { return first }
         let response = TransportResponse(head: first.head)
+        let received = server.dpopNonces.record(from: first.head.headerFields, origin: endpoint.origin)
         // A server that requires a new nonce but sends the rejected one again would reject every retry.
-        guard let received = server.dpopNonces.record(from: first.head.headerFields, origin: endpoint.origin),
-            response.requiresDPoPNonce, received != sent
-        else {
-            return first
-        }
+        let requiresNewNonce = response.requiresDPoPNonce && received != nil && received != sent
+        guard requiresNewNonce || correctClock(after: response, at: endpoint) else { return first }
         first.body.cancel()
         guard body == nil else {
             throw AuthError(
                 .temporarilyUnavailable,
-                "\(endpoint.authority) requires a DPoP nonce, but the request body has already been sent. Send the request again."
+                "\(endpoint.authority) requires another DPoP proof, but the request body has already been sent. Send the request again."
             )
         }
         return try await attempt()
@@ -118,14 +125,33 @@ extension OAuthClient {
         var fields = HTTPFields()
         fields[.authorization] = tokens.authorization
         guard let key = tokens.dpopKey else { return fields }
+        let nonces = nonces ?? server.dpopNonces
         fields[.dpop] = try await proof(
             by: key,
             method: method,
             endpoint: endpoint,
-            nonce: (nonces ?? server.dpopNonces).nonce(for: endpoint.origin),
-            accessToken: tokens.accessToken
+            nonce: nonces.nonce(for: endpoint.origin),
+            accessToken: tokens.accessToken,
+            nonces: nonces
         )
         return fields
+    }
+
+    /// Records the server's time from a response, if it rejects a proof: a proof is rejected if the clock is wrong.
+    /// - Parameter nonces: The nonces and clocks of the resource servers; default: those from this server's responses.
+    /// - Returns: Whether the next proof has a different time, so that the request can be sent again.
+    package func correctClock(
+        after response: TransportResponse,
+        at endpoint: Endpoint,
+        nonces: DPoPNonces? = nil
+    ) -> Bool {
+        guard response.status == 401, response.providerError?.error == "invalid_dpop_proof" else { return false }
+        guard isOfServer(endpoint) else {
+            return (nonces ?? server.dpopNonces).correctClock(by: response, origin: endpoint.origin, now: host.now())
+        }
+        let correction = server.clockCorrection
+        _ = server.updateClockOffset(from: response)
+        return abs(server.clockCorrection - correction) >= 5
     }
 
     /// A proof for one request. All endpoints of the authorization server check `iat` against that server's clock; a resource server uses
@@ -135,14 +161,16 @@ extension OAuthClient {
         method: HTTPRequest.Method,
         endpoint: Endpoint,
         nonce: String?,
-        accessToken: Secret?
+        accessToken: Secret?,
+        nonces: DPoPNonces
     ) async throws -> String {
         try await key.proof(
             method: method.rawValue,
             endpoint: endpoint,
             nonce: nonce,
             accessToken: accessToken,
-            time: accessToken == nil || isOfServer(endpoint) ? server.time : host.now(),
+            time: accessToken == nil || isOfServer(endpoint)
+                ? server.time : host.now() - nonces.clockCorrection(for: endpoint.origin),
             identifier: host.randomToken(),
             signingWith: key.isExternal ? try await externalKey(key) : nil
         )
@@ -171,14 +199,7 @@ extension OAuthClient {
     /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
     ///   provider limits the request rate or reports a server error, `invalid_response` for any other status.
     func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
-        let correction = server.clockCorrection
-        var response = try await send(request, with: tokens)
-        // A proof is rejected if the clock is wrong. If the server's time was not known, the request is retried once.
-        let rejectsProof = response.status == 401 && response.providerError?.error == "invalid_dpop_proof"
-        if rejectsProof, try isOfServer(Endpoint(request.url)) {
-            _ = server.updateClockOffset(from: response)
-            if abs(server.clockCorrection - correction) >= 5 { response = try await send(request, with: tokens) }
-        }
+        let response = try await send(request, with: tokens)
         // RFC 6750 section 3.1: for invalid_token, the server "SHOULD respond with the HTTP 401".
         if response.status == 401 || response.status == 400 && response.providerError?.error == "invalid_token" {
             throw AuthError(
