@@ -9,8 +9,8 @@ import Dispatch
 ///
 /// The waiting process listens on a Unix domain socket that only its user can connect to, in a directory that only its user
 /// can access. The socket's name is a hash of the sign-in's state, so the other process can derive it from the
-/// redirect, and the redirect need not contain the socket's path. The state in a signed response (JARM) may be encrypted, so
-/// such a redirect is offered to every waiting process of the user.
+/// redirect, and the redirect need not contain the socket's path. A signed response (JARM) with an encrypted state is
+/// offered to every waiting process of the user.
 public struct RedirectHandoff: Sendable {
     /// The maximum size of a message, in bytes, and the timeout for reading it, in milliseconds.
     private static let maximumSize = 64 * 1024
@@ -56,12 +56,11 @@ public struct RedirectHandoff: Sendable {
         removeLeftovers()
         // The parameters are in the query or in the fragment, depending on the response mode, which only the waiting process
         // knows.
-        let parameters = url.unicodeScalars.split { $0 == "?" || $0 == "#" }.dropFirst()
-            .compactMap { RedirectResponse.parameters(in: Substring($0)) }
-        if let state = parameters.compactMap({ $0["state"] }).first {
-            return offer(url, at: path(for: Secret(state)))
-        }
-        // Only the process that sent the request may be able to decrypt a signed response.
+        let encoded = url.unicodeScalars.split { $0 == "?" || $0 == "#" }.dropFirst().map { Substring($0) }
+        let parameters = encoded.compactMap { RedirectResponse.parameters(in: $0) }
+        let state = parameters.lazy.compactMap { $0["state"] }.first.map { Secret($0) }
+        if let state = state ?? Self.signedState(in: encoded) { return offer(url, at: path(for: state)) }
+        // Only the process that sent the request may be able to decrypt the response.
         guard parameters.contains(where: { $0["response"] != nil }) else { return .noListener }
         var outcome = Outcome.noListener
         for path in sockets {
@@ -72,6 +71,14 @@ public struct RedirectHandoff: Sendable {
             }
         }
         return outcome
+    }
+
+    /// The state in a signed response (JARM); nil when there is none, or it is encrypted.
+    private static func signedState(in encoded: [Substring]) -> Secret? {
+        for part in encoded {
+            if let state = try? RedirectResponse(encoded: part, at: "", decrypt: { $0 })?.state { return state }
+        }
+        return nil
     }
 
     /// Passes a redirect to the process that listens on a socket.
