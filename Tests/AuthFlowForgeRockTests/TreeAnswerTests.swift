@@ -269,7 +269,7 @@ import Testing
             let interactive = InteractiveCallbackHandler { _, _ in typed.withLock { $0.removeFirst() } }
             _ = try await environment.client(handlers: [ForgeRockEnvironment.alice, interactive]).signIn()
             #expect(seen.withLock { $0 } == [.string(question), .string(texts.last ?? "")])
-            #expect(typed.withLock(\.isEmpty))
+            #expect(typed.withLock { $0 }.isEmpty)
         }
     }
 

@@ -341,7 +341,8 @@ import Testing
         var stored = StoredAccounts()
         stored.set(isEnded ? .ended(session) : .signedIn(Self.credential("refreshed")), isCurrent: true)
         let reading = machine.beginReading(at: Self.begin + 70)
-        let found = try #require(machine.finishReading(reading, stored, margin: .seconds(60), random: 0))
+        let result = machine.finishReading(reading, stored, margin: .seconds(60), random: 0)
+        let found = try #require(result)
         #expect(found.known.entry(nil)?.credential?.tokens.accessToken == Secret("new"))
         #expect(machine.hasUnsaved)
         // A sign-in in another process is newer.
