@@ -60,17 +60,17 @@ FAULTS = {
         (MANAGED, "guard isCurrent(epoch) else { throw Outdated() }\n                return credential", "return credential")],
     "a-sign-out-leaves-the-cache": [(MACHINE, "        epoch += 1\n        cached = nil\n", "        epoch += 1\n")],
     "a-changed-token-stays-in-memory": [(MACHINE, "if cached?.isSame(as: credential) != true {", "if cached == nil {")],
-    "a-read-during-a-write-counts": [(MACHINE, "        guard version == reading.version else { return nil }\n        var found = ReadResult(stored: stored, known: stored, epoch: epoch)\n",
-            "        var found = ReadResult(stored: stored, known: stored, epoch: epoch)\n        guard version == reading.version else {\n"
+    "a-read-during-a-write-counts": [(MACHINE, "        guard version == reading.version else { return nil }\n        var found = ReadResult(stored: stored, known: stored, basis: basis)\n",
+            "        var found = ReadResult(stored: stored, known: stored, basis: basis)\n        guard version == reading.version else {\n"
             "            for unsaved in unsaved { found.known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }\n"
             "            return found\n        }\n")],
-    "unsaved-tokens-replace-newer-ones": [(MACHINE, "guard !unsaved.replaces.hasSameTokens(as: entry) else { return false }", "guard entry == nil else { return false }")],
-    "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard !unsaved.replaces.hasSameTokens(as: entry) else { return false }",
-        "guard entry != nil, !unsaved.replaces.hasSameTokens(as: entry) else { return false }")],
+    "unsaved-tokens-replace-newer-ones": [(MACHINE, "guard unsaved.isOutdated(by: entry) else { return false }", "guard entry == nil else { return false }")],
+    "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard unsaved.isOutdated(by: entry) else { return false }",
+        "guard entry != nil, unsaved.isOutdated(by: entry) else { return false }")],
     "unsaved-tokens-bring-old-data-back": [(MACHINE, "            if !unsaved.isSignIn {\n", "            if unsaved.isSignIn {\n")],
     "tokens-of-a-lost-lease-are-handed-out": [(UNSAVED, "guard isStored else { throw Outdated() }", "_ = isStored")],
     "the-lease-is-not-checked-before-sending": [
-        (REFRESH, "            try lease.requireRemainingTime()\n            return", "            return"),
+        (REFRESH, "                try lease.requireRemainingTime()\n                return", "                return"),
         (REFRESH, "                        try lease.requireRemainingTime()\n                        try unfinished", "                        try unfinished")],
     "what-cannot-be-written-is-forgotten": [(UNSAVED, "        } catch {\n            let hasLostLease", "        } catch {\n            if !Task.isCancelled { return }\n            let hasLostLease")],
     "what-cannot-be-written-is-not-tried-again": [(UNSAVED, "                retryWrites()\n            }\n        }", "            }\n        }")],
