@@ -115,7 +115,7 @@ FAULTS = {
     "a-page-is-counted-after-it-is-opened": [
         (RESOURCE_SIGN_IN, "try await write(counted, under: lease)", "")],
     "each-sign-in-registers-a-client": [
-        (RESOURCE + "StoredRegistration.swift", "let stored = try await read(key), isWanted(stored)", "let stored = try await read(key), false, isWanted(stored)")],
+        (RESOURCE + "StoredRegistration.swift", "let stored = try await readable(key), isWanted(stored)", "let stored = try await readable(key), false, isWanted(stored)")],
     "a-removal-leaves-the-cache": [(SESSIONS, "        defer { for key in keys { evict(key.digest) } }\n", "")],
 }
 
