@@ -156,6 +156,39 @@ import Testing
         }
     }
 
+    /// Rejects every proof for one URL, with a time that is an hour behind.
+    private struct ForgedTimeTransport: HTTPTransport {
+        let base: any HTTPTransport
+        let url: String
+
+        func send(_ request: TransportRequest) async throws -> TransportResponse {
+            guard request.url == url else { return try await base.send(request) }
+            let fields: HTTPFields = [
+                .date: HTTPDate.text(Date() - 3600), .wwwAuthenticate: #"DPoP error="invalid_dpop_proof""#,
+            ]
+            return TransportResponse(head: HTTPResponse(status: .unauthorized, headerFields: fields))
+        }
+    }
+
+    /// A hostile API may have the origin of the authorization server, as another tenant.
+    @Test func theTimeOfAnAPIDoesNotChangeThatOfTheAuthorizationServer() async throws {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.dpop = .required
+            let api = "\(environment.emulator.issuer)/tenants/other"
+            var options = AuthClient.Options()
+            options.apiOrigins = [try Endpoint(environment.emulator.issuer)]
+            let client = try environment.client(
+                registration: Self.settings(),
+                options: options,
+                transport: ForgedTimeTransport(base: environment.transport, url: api)
+            )
+            _ = try await client.signIn()
+            let response = try await client.send(TransportRequest(.get, Endpoint(api)))
+            #expect(response.status == 401)
+            #expect(client.server.clockCorrection == 0)
+        }
+    }
+
     @Test func theProofForTheUserInfoEndpointHasTheServersTime() async throws {
         let (time, ahead) = (VirtualTime(), VirtualTime(start: Date() + 150))
         try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in

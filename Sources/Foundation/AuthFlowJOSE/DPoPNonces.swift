@@ -1,5 +1,5 @@
 package import AuthFlowEssentials
-package import AuthFlowHTTP
+import AuthFlowHTTP
 package import HTTPTypes
 import Synchronization
 
@@ -30,20 +30,14 @@ package final class DPoPNonces: Sendable {
         return nonce
     }
 
-    /// The correction for this machine's clock in proofs for a resource server, in seconds.
-    package func clockCorrection(for origin: String) -> TimeInterval { corrections.withLock { $0[origin] ?? 0 } }
+    /// The correction for this machine's clock in proofs for a resource server, in seconds; nil if that server has not rejected a proof.
+    package func clockCorrection(for origin: String) -> TimeInterval? { corrections.withLock { $0[origin] } }
 
     /// Records the clock of a resource server that has rejected a proof.
-    /// - Parameter now: The time at which the response was received.
-    /// - Returns: Whether the correction has changed, so that another proof may be accepted.
-    package func correctClock(by response: TransportResponse, origin: String, now: Date) -> Bool {
-        guard let offset = response.clockOffset(at: now) else { return false }
-        let correction = TransportResponse.clockCorrection(for: offset)
-        return corrections.withLock { corrections in
-            guard abs(correction - (corrections[origin] ?? 0)) >= 5 else { return false }
+    package func recordClock(_ correction: TimeInterval, origin: String) {
+        corrections.withLock { corrections in
             if corrections.count >= Self.limit, corrections[origin] == nil { corrections.removeAll() }
             corrections[origin] = correction
-            return true
         }
     }
 }

@@ -75,6 +75,7 @@ extension ResourceClient {
         attempt.round.end = nil
         attempt.credential = try await usableCredential(for: &attempt)
         guard let credential = attempt.credential, let client = try await client() else { return HTTPFields() }
+        attempt.round.clockCorrection = client.client.clockCorrection(at: attempt.endpoint, nonces: nonces)
         return try await client.client.authorizationFields(
             method: attempt.method,
             endpoint: attempt.endpoint,
@@ -98,7 +99,12 @@ extension ResourceClient {
         recordNonce(from: head, of: attempt)
         // Neither a new token nor a sign-in would help.
         if attempt.credential?.tokens.dpopKey != nil, !attempt.round.hasCorrectedClock, let client = try await client(),
-            client.client.correctClock(after: TransportResponse(head: head), at: attempt.endpoint, nonces: nonces)
+            client.client.correctClock(
+                after: TransportResponse(head: head),
+                at: attempt.endpoint,
+                from: attempt.round.clockCorrection,
+                nonces: nonces
+            )
         {
             attempt.round.hasCorrectedClock = true
             return true
@@ -366,6 +372,8 @@ public struct ResourceAttempt: Sendable {
         var nonceToken: Secret?
         /// The number of retries with a new nonce for all tokens.
         var allNonces = 0
+        /// The correction for this machine's clock in the last proof, in seconds.
+        var clockCorrection: TimeInterval = 0
         /// Whether the request was retried with the resource's time.
         var hasCorrectedClock = false
         /// One more than the number of sign-ins at the last attempt to replace a token; 0 before the first attempt.

@@ -1,4 +1,4 @@
-import AuthFlowEssentials
+package import AuthFlowEssentials
 package import AuthFlowHTTP
 import AuthFlowIssuer
 import AuthFlowJOSE
@@ -73,11 +73,11 @@ extension OAuthClient {
         func attempt() async throws -> TransportResponse {
             try await send(provenBy: tokens.dpopKey, accessToken: tokens.accessToken) { [request] in request }
         }
+        guard tokens.dpopKey != nil else { return try await attempt() }
+        let endpoint = try Endpoint(request.url)
+        let correction = clockCorrection(at: endpoint)
         let response = try await attempt()
-        guard tokens.dpopKey != nil, correctClock(after: response, at: try Endpoint(request.url)) else {
-            return response
-        }
-        return try await attempt()
+        return correctClock(after: response, at: endpoint, from: correction) ? try await attempt() : response
     }
 
     /// Like ``send(_:with:)``, but returns as soon as the status and headers of the response have arrived.
@@ -97,13 +97,14 @@ extension OAuthClient {
             return try await server.stream(sent, body: body)
         }
         let sent = server.dpopNonces.nonce(for: endpoint.origin)
+        let correction = clockCorrection(at: endpoint)
         let first = try await attempt()
         guard tokens.dpopKey != nil else { return first }
         let response = TransportResponse(head: first.head)
         let received = server.dpopNonces.record(from: first.head.headerFields, origin: endpoint.origin)
         // A server that requires a new nonce but sends the rejected one again would reject every retry.
         let requiresNewNonce = response.requiresDPoPNonce && received != nil && received != sent
-        guard requiresNewNonce || correctClock(after: response, at: endpoint) else { return first }
+        guard requiresNewNonce || correctClock(after: response, at: endpoint, from: correction) else { return first }
         first.body.cancel()
         guard body == nil else {
             throw AuthError(
@@ -137,25 +138,37 @@ extension OAuthClient {
         return fields
     }
 
-    /// Records the server's time from a response, if it rejects a proof: a proof is rejected if the clock is wrong.
+    /// The correction for this machine's clock in proofs with an access token, in seconds. A resource server at the authorization server's
+    /// origin, such as the userinfo endpoint, has the same clock unless it has rejected a proof.
     /// - Parameter nonces: The nonces and clocks of the resource servers; default: those from this server's responses.
+    package func clockCorrection(at endpoint: Endpoint, nonces: DPoPNonces? = nil) -> TimeInterval {
+        let isOfServer = server.knownMetadata?.tokenEndpoint?.origin == endpoint.origin
+        return (nonces ?? server.dpopNonces).clockCorrection(for: endpoint.origin)
+            ?? (isOfServer ? server.clockCorrection : 0)
+    }
+
+    /// Records the resource server's time from a response, if it rejects a proof: a proof is rejected if the clock is wrong. That time applies only
+    /// to proofs for the same origin, because any API can send such a response.
+    /// - Parameters:
+    ///   - correction: The ``clockCorrection(at:nonces:)`` of the rejected proof.
+    ///   - nonces: The nonces and clocks of the resource servers; default: those from this server's responses.
     /// - Returns: Whether the next proof has a different time, so that the request can be sent again.
     package func correctClock(
         after response: TransportResponse,
         at endpoint: Endpoint,
+        from correction: TimeInterval,
         nonces: DPoPNonces? = nil
     ) -> Bool {
-        guard response.status == 401, response.providerError?.error == "invalid_dpop_proof" else { return false }
-        guard isOfServer(endpoint) else {
-            return (nonces ?? server.dpopNonces).correctClock(by: response, origin: endpoint.origin, now: host.now())
-        }
-        let correction = server.clockCorrection
-        _ = server.updateClockOffset(from: response)
-        return abs(server.clockCorrection - correction) >= 5
+        guard response.status == 401, response.providerError?.error == "invalid_dpop_proof",
+            let offset = response.clockOffset(at: host.now())
+        else { return false }
+        let actual = TransportResponse.clockCorrection(for: offset)
+        (nonces ?? server.dpopNonces).recordClock(actual, origin: endpoint.origin)
+        return abs(actual - correction) >= 5
     }
 
-    /// A proof for one request. All endpoints of the authorization server check `iat` against that server's clock; a resource server uses
-    /// a different clock.
+    /// A proof for one request. The endpoints that receive no access token check `iat` against the authorization server's clock; a resource
+    /// server may have a different clock.
     private func proof(
         by key: DPoPKey,
         method: HTTPRequest.Method,
@@ -169,16 +182,10 @@ extension OAuthClient {
             endpoint: endpoint,
             nonce: nonce,
             accessToken: accessToken,
-            time: accessToken == nil || isOfServer(endpoint)
-                ? server.time : host.now() - nonces.clockCorrection(for: endpoint.origin),
+            time: accessToken == nil ? server.time : host.now() - clockCorrection(at: endpoint, nonces: nonces),
             identifier: host.randomToken(),
             signingWith: key.isExternal ? try await externalKey(key) : nil
         )
-    }
-
-    /// Whether an endpoint, such as the userinfo endpoint, has the same origin as the token endpoint.
-    private func isOfServer(_ endpoint: Endpoint) -> Bool {
-        server.knownMetadata?.tokenEndpoint?.origin == endpoint.origin
     }
 
     /// The key of the registration, if the tokens are bound to it.
