@@ -68,6 +68,8 @@ struct CredentialMachine {
         let credential: Credential
         /// The stored entry that it replaces. Any other entry in the store is newer, unless it continues a session that a sign-in replaces.
         var replaces: KnownEntry
+        /// The entry with whose tokens the credential was obtained. If it was unsaved, too, another write may store it in the meantime.
+        let follows: KnownEntry
         /// The other account's entry that the sign-in replaces.
         var removes: StoredAccounts.Entry?
         /// Whether it is the result of a sign-in, and therefore belongs to the current account.
@@ -83,7 +85,7 @@ struct CredentialMachine {
 
         /// Whether an entry that the store now has for the account is newer.
         func isOutdated(by entry: StoredAccounts.Entry?) -> Bool {
-            if replaces.hasSameTokens(as: entry) { return false }
+            if replaces.hasSameTokens(as: entry) || follows.hasSameTokens(as: entry) { return false }
             // A sign-in is newer than the session that it replaces, whose tokens another process may have refreshed since. If the write of the
             // sign-in was executed although it failed, the store has this session, or a later one.
             guard isSignIn, let entry, case .entry(let replaced?) = replaces,
@@ -423,6 +425,7 @@ extension CredentialMachine {
                 credential: credential,
                 // The store still contains the entry that the earlier unsaved credential would have replaced.
                 replaces: earlier.map(\.replaces) ?? old,
+                follows: old,
                 removes: other ?? earlier?.removes,
                 isSignIn: isSignIn || earlier?.isSignIn == true,
                 policy: policy,

@@ -292,6 +292,21 @@ import Testing
         #expect(known?.applicationData == Secret("new data"))
     }
 
+    /// The tokens that were refreshed were unsaved, too: another task has stored them since, or their write was executed although it failed.
+    @Test(arguments: ["old", "new"]) func unsavedTokensReplaceTheTokensThatWereRefreshed(_ stored: String) throws {
+        var machine = machine(.unsaved)
+        machine.writeFailed(
+            Self.credential("newest"),
+            replacing: .entry(.signedIn(Self.credential("new"))),
+            isSignIn: false,
+            lostLease: nil,
+            machine.epoch
+        )
+        let found = try #require(read(&machine, Self.credential(stored), at: 1))
+        #expect(found.known.entry(nil)?.credential?.tokens.accessToken == Secret("newest"))
+        #expect(machine.hasUnsaved)
+    }
+
     /// A case found by the simulation: the write of a sign-in was executed although it was reported as failed, and another
     /// process then refreshed the tokens.
     @Test(arguments: [
