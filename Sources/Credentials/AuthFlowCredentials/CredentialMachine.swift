@@ -231,9 +231,11 @@ extension CredentialMachine {
         return (new, isSameEpoch)
     }
 
-    /// An account was removed from the store.
-    mutating func removed(_ account: AccountID) {
+    /// An account was removed from the store, or from memory if it was not stored.
+    /// - Parameter accounts: The remaining accounts.
+    mutating func removed(_ account: AccountID, leaving accounts: StoredAccounts) {
         unsaved.removeAll { $0.account == account }
+        session = Session(accounts.entry(self.account))
         beginEpoch()
     }
 

@@ -36,7 +36,7 @@ extension ManagedCredential {
             willRemove(entry)
             accounts.remove(entry.account)
             if accounts != stored { try await write(accounts, lease, basis) }
-            state.withLock { $0.machine.removed(entry.account) }
+            state.withLock { $0.machine.removed(entry.account, leaving: accounts) }
             // Another account may be the current one now.
             return (entry, currentState(in: accounts))
         }

@@ -171,6 +171,16 @@ import Testing
         #expect(try !isReported(nil, at: 70))
     }
 
+    /// Nothing was written, because the account was only in memory.
+    @Test func theSignOutOfAnUnsavedSignInIsNotReportedAgain() throws {
+        var machine = CredentialMachine(account: nil)
+        let signIn = Self.credential("new")
+        machine.writeFailed(signIn, replacing: .entry(nil), isSignIn: true, lostLease: nil, machine.epoch)
+        machine.removed(signIn.account, leaving: StoredAccounts())
+        let found = try #require(read(&machine, nil, at: 1))
+        #expect(!found.hasOtherSession && found.dropped.isEmpty)
+    }
+
     @Test(arguments: State.allCases) func aReadDuringAWriteIsRepeated(_ state: State) {
         var machine = machine(state)
         let reading = machine.beginReading(at: Self.begin)
@@ -458,7 +468,7 @@ import Testing
 
     @Test(arguments: State.allCases) func aRemovalClearsCachedAndUnsavedCredentials(_ state: State) {
         var removed = machine(state)
-        removed.removed(Self.credential("old").account)
+        removed.removed(Self.credential("old").account, leaving: StoredAccounts())
         #expect(answer(removed) == "read" && !removed.hasUnsaved)
         var cleared = machine(state)
         #expect(cleared.cleared() == (state == .unsaved))
