@@ -287,6 +287,25 @@ import Testing
         #expect(!network.seen.contains { $0.line == "POST https://id.example.com/code" })
     }
 
+    /// The fields for both codes have the same name. Providers lock accounts after a few wrong one-time codes.
+    @Test func entersAUserCodeOnlyOnceMoreAfterTheSignIn() async throws {
+        @Sendable func form(_ action: String, _ fields: String) -> TransportResponse {
+            .html("<form method=post action=\(action)>\(fields)<button>Continue</button></form>")
+        }
+        let network = Network { line in
+            switch line {
+            case "POST https://id.example.com/device":
+                form("/login", "<input name=username><input type=password name=password>")
+            case "POST https://id.example.com/login", "POST https://id.example.com/code":
+                form("/code", "<input name=code>")
+            default: form("/device", "<input name=code>")
+            }
+        }
+        let error = await #expect(throws: AuthError.self) { try await enterCode(in: network) }
+        #expect(error?.message.contains("one-time code") == true, "\(error?.message ?? "")")
+        #expect(network.seen.count { $0.line == "POST https://id.example.com/code" } == 1)
+    }
+
     // MARK: Consent
 
     @Test(arguments: HTMLFormDriver.Consent.allCases) func pressesNoAmbiguousConsentButton(

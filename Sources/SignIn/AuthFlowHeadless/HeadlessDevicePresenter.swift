@@ -54,8 +54,8 @@ extension HeadlessDevicePresenter: DevicePresenter {
         let link = authorization.verificationURIComplete ?? authorization.verificationURI
         var navigation = HeadlessNavigation.visit(link)
         var hasAnswered = false
-        // The name of the field in which the code was entered.
-        var codeField: String?
+        // The names of the fields in which the code was entered.
+        var codeFields: [String] = []
         for _ in 0..<Self.maximumPages {
             // The device grant has no redirect URI.
             guard case .page(let page) = try await browser.navigate(navigation, until: nil) else { break }
@@ -64,7 +64,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
             // A page without a form after a submission is the final page.
             if page.response.status == 200, forms.isEmpty, !html.requiresDOM, hasAnswered { return }
             hasAnswered = true
-            if let codeForm = try Self.codeForm(in: forms, page, authorization, at: link.origin, &codeField) {
+            if let codeForm = try Self.codeForm(in: forms, page, authorization, at: link.origin, &codeFields) {
                 navigation = codeForm
             } else {
                 navigation = try await driver.next(after: page, in: browser)
@@ -77,24 +77,24 @@ extension HeadlessDevicePresenter: DevicePresenter {
     }
 
     /// Enters the code if the page asks for it.
-    /// - Parameter known: The name of the field in which the code was entered earlier.
+    /// - Parameter entered: The names of the fields in which the code was entered.
     private static func codeForm(
         in forms: [HTMLForm],
         _ page: HeadlessPage,
         _ authorization: DeviceAuthorization,
         at origin: String,
-        _ known: inout String?
+        _ entered: inout [String]
     ) throws -> HeadlessNavigation? {
         // The code is entered only at the origin that the provider specified.
         guard page.endpoint.origin == origin else { return nil }
         for form in forms where form.passwordField == nil {
             let fields = form.fields.filter { ["text", "email", "tel"].contains($0.type) && !$0.isFixed }
-            guard let field = fields.last, asksForUserCode(field, on: page, authorization, known) else { continue }
+            guard let field = fields.last, asksForUserCode(field, on: page, authorization, entered) else { continue }
             let button = form.continueButton
             let target = try form.target(on: page, pressing: button)
             guard target.origin == origin else { continue }
             let parameters = form.parameters(filling: [field.name: authorization.userCode], pressing: button)
-            known = field.name
+            entered.append(field.name)
             return try form.navigation(parameters, to: target, pressing: button)
         }
         return nil
@@ -106,7 +106,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
         _ field: HTMLForm.Field,
         on page: HeadlessPage,
         _ authorization: DeviceAuthorization,
-        _ known: String?
+        _ entered: [String]
     ) -> Bool {
         let name = field.name.lowercased()
         guard name.contains("code") else { return false }
@@ -114,6 +114,9 @@ extension HeadlessDevicePresenter: DevicePresenter {
         guard !isNamed, field.value != authorization.userCode else { return true }
         // The complete URI contains the user code. After the sign-in, the page need only confirm it.
         let isInURI = authorization.verificationURIComplete != nil && page.hasTypedCredentials
-        return !field.isOneTimeCode && (known == field.name || known == nil && !isInURI)
+        // Some providers ask for the user code again after the sign-in. If they ask once more, the field may be for a one-time code.
+        let times = entered.count { $0 == field.name }
+        guard !field.isOneTimeCode, times < 2 || !page.hasTypedCredentials else { return false }
+        return times > 0 || entered.isEmpty && !isInURI
     }
 }
