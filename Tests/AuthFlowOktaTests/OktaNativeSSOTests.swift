@@ -252,10 +252,11 @@ import Testing
     }
 
     /// A prompt would result in a second device secret, which the sign-out of the other app would not revoke.
-    @Test(arguments: [429, 503]) func aTemporaryTokenExchangeFailureDoesNotPromptTheUser(_ status: Int) async throws {
+    @Test(arguments: [(429, "temporarily_unavailable"), (503, "temporarily_unavailable"), (503, "server_error")])
+    func aTemporaryTokenExchangeFailureDoesNotPromptTheUser(_ status: Int, _ code: String) async throws {
         try await OktaEnvironment.with(.inProcess) { environment in
             _ = try await environment.app("mail", user: .alice).signIn()
-            environment.emulator.custom.nativeSSO?.exchangeError = ("temporarily_unavailable", "Later.", status)
+            environment.emulator.custom.nativeSSO?.exchangeError = (code, "Later.", status)
             let calendar = try environment.app("calendar", user: .alice)
             let error = await #expect(throws: AuthError.self) { try await calendar.signIn() }
             #expect(error?.code == .temporarilyUnavailable)

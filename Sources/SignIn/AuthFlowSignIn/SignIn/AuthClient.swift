@@ -270,7 +270,8 @@ public final class AuthClient: Sendable {
     /// Whether a server error may recur for as long as the shared credential exists, so that the user could never sign in. RFC 9110 section
     /// 15.6.1: 500 is for "an unexpected condition", which, unlike 503, need not be temporary.
     private static func mayRecur(_ error: AuthError) -> Bool {
-        error.status == 500 || error.providerError?.error == "server_error"
+        let isOutageOrLimit = error.status.map { $0 > 500 || $0 == 429 } ?? false
+        return error.status == 500 || error.providerError?.error == "server_error" && !isOutageOrLimit
     }
 
     /// Whether to try the next sign-in method after one has failed with this error.
