@@ -237,4 +237,27 @@ import Testing
         #expect(page.text == "Hello wor ld & more")
         #expect(page.forms.isEmpty)
     }
+
+    /// Comparing text with many combining marks takes quadratic time.
+    @Test(arguments: [
+        "<title>%</title>", "<p>%</p>", "<form><button>%</button>", "<form><textarea name=x>%</textarea>",
+        "<form><input name=x value='%'>", "<form><select name=x><option>%</select>",
+        "<form><select name=x><option selected>%</option></select>",
+    ])
+    func ignoresTextWithExcessiveCombiningMarks(_ form: String) {
+        func texts(_ part: String) -> [String] {
+            let page = HTMLReader.page(Array(form.replacing("%", with: part).utf8))
+            return [page.title, page.text] + page.forms.flatMap(\.fields).flatMap { [$0.label, $0.value] }
+        }
+        let marks = String(repeating: "\u{301}\u{323}", count: 500)
+        let references = String(repeating: "&#x301;&#x323;", count: 500)
+        #expect(texts("e\(marks)").allSatisfy(\.isEmpty))
+        #expect(texts("e\(references)").allSatisfy(\.isEmpty))
+        #expect(texts("e\u{301}\u{323}").contains { $0.unicodeScalars.count == 3 })
+    }
+
+    @Test func ignoresAnOptionWhosePartsTogetherHaveExcessiveCombiningMarks() {
+        let text = "<form><select name=x><option>e" + String(repeating: "\u{301}\u{323}<!---->", count: 500)
+        #expect(HTMLReader.page(Array(text.utf8)).forms.first?.fields.map(\.value) == [""])
+    }
 }

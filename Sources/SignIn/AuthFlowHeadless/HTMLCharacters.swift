@@ -2,14 +2,14 @@ import AuthFlowJSON
 
 /// Decodes the character references in a page's text and attribute values.
 enum HTMLCharacters {
-    /// Text with its character references replaced.
-    static func text(_ bytes: ArraySlice<UInt8>) -> String { replacingReferences(bytes, isValue: false) }
+    /// Text with its character references replaced; empty if it has too many combining marks.
+    static func text(_ bytes: ArraySlice<UInt8>) -> String { comparable(replacingReferences(bytes, isValue: false)) }
 
-    /// An attribute value with its character references replaced; empty if it has too many combining marks, which would make comparisons slow. No form needs such a value.
-    static func value(_ bytes: ArraySlice<UInt8>) -> String {
-        let value = replacingReferences(bytes, isValue: true)
-        return value.hasTooManyCombiningMarks ? "" : value
-    }
+    /// An attribute value with its character references replaced; empty if it has too many combining marks.
+    static func value(_ bytes: ArraySlice<UInt8>) -> String { comparable(replacingReferences(bytes, isValue: true)) }
+
+    /// The text; empty if it has too many combining marks, which would make comparisons slow. No form needs such a text.
+    static func comparable(_ text: String) -> String { text.hasTooManyCombiningMarks ? "" : text }
 
     /// The HTML Standard, section 13.2.5.72, "Character reference state".
     private static func replacingReferences(_ bytes: ArraySlice<UInt8>, isValue: Bool) -> String {

@@ -63,8 +63,9 @@ struct HTMLSelect {
         if !isMultiple { selected = selected.suffix(1) }
         if selected.isEmpty, isDropDown { selected = Array(options.filter { !$0.isDisabled }.prefix(1)) }
         return selected.filter { !$0.isDisabled }.map { option in
+            // A comment divides the text, so the marks of several parts can follow each other.
             option.value
-                ?? option.text.unicodeScalars.split(whereSeparator: Self.spaces.contains)
+                ?? HTMLCharacters.comparable(option.text).unicodeScalars.split(whereSeparator: Self.spaces.contains)
                 .map { String($0) }.joined(separator: " ")
         }
     }
