@@ -160,7 +160,7 @@ struct RejectionWriter {
             if !requirement.acrValues.isEmpty {
                 details.append(("acr_values", requirement.acrValues.joined(separator: " ")))
             }
-            if let age = requirement.maximumAge { details.append(("max_age", "\(Int(age.seconds))")) }
+            if let age = requirement.maximumAge { details.append(("max_age", "\(age.components.seconds)")) }
         }
         let acceptsBearer = rules.binding != .dpop
         var challenges: [String] = []
