@@ -356,6 +356,9 @@ public final class ResourceClient: Sendable {
     /// The redirect URI under which registrations are stored.
     var redirectURI: RedirectURI { options.redirectURIs.first ?? .loopback }
 
+    /// The maximum number of shared authorization servers. Each retains its metadata, and the resource chooses the issuers.
+    private static let maximumServers = 8
+
     /// The authorization server with the given issuer, shared by all callers.
     /// - Parameter isAssumed: Whether the issuer is only assumed to be an authorization server.
     func server(_ issuer: String, isAssumed: Bool = false) -> AuthorizationServer {
@@ -373,6 +376,7 @@ public final class ResourceClient: Sendable {
                     transport: options.trusts(issuer) ? openTransport : transport,
                     host: host
                 )
+            if state.servers.count >= Self.maximumServers, state.servers[name] == nil { state.servers = [:] }
             state.servers[name] = server
             return server
         }

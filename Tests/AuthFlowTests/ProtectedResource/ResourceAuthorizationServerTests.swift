@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowJSON
+import Synchronization
 import Testing
 
 @testable import AuthFlowHTTP
@@ -97,5 +98,14 @@ import Testing
     ]) func aRedirectURIIsDistinctPerIssuerIfItCanBeVaried(_ uri: String, _ isVaried: Bool) throws {
         let redirectURI = try RedirectURI(uri)
         #expect((redirectURI.own(for: Self.issuer) != redirectURI) == isVaried)
+    }
+
+    /// A resource can name another server in every response.
+    @Test func theNumberOfSharedServersIsLimited() throws {
+        let client = try ResourceClient("https://api.example/mcp", methods: [], store: MemoryTokenStore())
+        let last = (0..<100).map { client.server("https://id\($0).example") }.last
+        let count = client.state.withLock { $0.servers.count }
+        #expect(count <= 8)
+        #expect(client.server("https://id99.example") === last)
     }
 }
