@@ -411,6 +411,18 @@ import Glibc
         #expect(try other.number("SELECT count(*) FROM messages") == 2)
     }
 
+    /// The file may have been damaged, or changed by another program.
+    @Test(arguments: [Int64.min, Int64.max])
+    func aSessionWhoseLastUseIsAnExtremeNumberCanBeTouched(_ time: Int64) async throws {
+        let (store, key) = (try store(), key("user"))
+        try await store.withLease(on: key) { lease in
+            try await store.write([1], RecordAttributes(idleTime: .seconds(3600)), under: lease)
+        }
+        try SQLiteFiles(folder.file).run("UPDATE records SET used_at = \(time)")
+        #expect(try await store.touch(key))
+        #expect(try await store.bytes(for: key) == [1])
+    }
+
     @Test func triggersInTheFileAreNotRun() async throws {
         let (store, key) = (try store(), key("user"))
         _ = try await store.bytes(for: key)

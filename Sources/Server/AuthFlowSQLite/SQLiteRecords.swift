@@ -206,7 +206,8 @@ final class SQLiteRecords: RecordTable {
             guard let row = found.first else { return false }
             // The row is written at most once a minute, or once per tenth of the idle timeout if that is shorter.
             let pause = min((row[0].integer ?? 600_000) / 10, 60_000)
-            guard (now.integer ?? 0) - (row[1].integer ?? 0) > pause else { return true }
+            // A damaged row can contain any number.
+            guard (now.integer ?? 0) &- (row[1].integer ?? 0) > pause else { return true }
             try connection.setDurable(false)
             return try !connection.run(
                 "UPDATE records SET idle_until = ?1 + idle_time, used_at = ?1 WHERE id = ?2 AND \(Self.isAlive) RETURNING 1",
