@@ -145,6 +145,10 @@ import Testing
         ),
         Line(arguments: ["dev-idp", "--refresh-leeway", "inf"], words: "are limited to 315360000 seconds"),
         Line(
+            arguments: ["dev-idp", "--provider", "forgerock", "--cookie-lifetime", "9223372036854775807"],
+            words: "are limited to 315360000 seconds"
+        ),
+        Line(
             arguments: ["init", "--output", "no/such/a.json"] + client,
             words: "its directory does not exist",
             status: 8

@@ -64,9 +64,11 @@ struct DevIDPCommand: AsyncParsableCommand {
                 "--web-client and --machine-client require --provider oidc, and cannot be combined with --resource."
             )
         }
-        guard (-315_360_000...315_360_000).contains(tokenLifetime), (0...315_360_000).contains(refreshLeeway) else {
+        guard (-315_360_000...315_360_000).contains(tokenLifetime), (0...315_360_000).contains(refreshLeeway),
+            (-315_360_000...315_360_000).contains(cookieLifetime)
+        else {
             throw ValidationError(
-                "--token-lifetime (negative for tokens that have expired) and --refresh-leeway are limited to 315360000 seconds."
+                "--token-lifetime and --cookie-lifetime (negative for tokens and cookies that have expired) and --refresh-leeway are limited to 315360000 seconds."
             )
         }
         if let scenario, ResourceScenario.named(scenario) == nil {
