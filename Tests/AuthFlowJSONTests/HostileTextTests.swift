@@ -30,6 +30,19 @@ import Testing
         #expect(throws: JSONError.self) { try scanner.scan { _, _ in } }
     }
 
+    /// The scanner hashes the path of each number that has a fraction, and a source map hashes the path of each value.
+    @Test func theScannerRejectsManyValuesInALongName() throws {
+        func scan(_ name: Int) throws(JSONError) {
+            let values = String(repeating: "1.0,", count: 2000)
+            let text = "{\"" + String(repeating: "a", count: name) + "\":[" + values + "1.0]}"
+            var scanner = JSONScanner(Array(text.utf8), limits: JSONLimits())
+            try scanner.scan { _, _ in }
+        }
+        try scan(1000)
+        let error = try #require(throws: JSONError.self) { try scan(50_000) }
+        #expect(error.code == .sizeLimitExceeded)
+    }
+
     @Test func rejectsMoreValuesThanTheLimit() {
         let limits = JSONLimits(maximumValues: 1000)
         #expect(code("[" + String(repeating: "{},", count: 999) + "0]", limits) == .valueLimitExceeded)

@@ -1,4 +1,4 @@
-/// Scans JSON text and reports where each value begins. It rejects the same text as ``JSON/init(parsing:limits:)``, but ignores `maximumValues`.
+/// Scans JSON text and reports where each value begins. It rejects the same text as ``JSON/init(parsing:limits:)``, but ignores `maximumValues` and limits the total length of the paths.
 ///
 /// It does not build values. The parsers that build values (libjansson, Foundation) do not report value positions,
 /// and Foundation reports neither duplicate keys nor out-of-range integers.
@@ -12,6 +12,11 @@ struct JSONScanner {
 
     /// The paths of the numbers that are written with a fraction or an exponent. Foundation decodes 1.0 as the integer 1.
     private(set) var fractions: Set<JSONPath> = []
+
+    /// The total length of the names in the paths of the values, in bytes. It is limited, because each path is hashed:
+    /// otherwise a long name with many values in it would take minutes.
+    private var pathBytes = 0
+    private static let maximumPathBytes = 64 * 1024 * 1024
 
     init(_ text: [UInt8], limits: JSONLimits) {
         self.text = text
@@ -74,6 +79,8 @@ struct JSONScanner {
         depth: Int,
         _ report: (JSONPath, Int) -> Void
     ) throws(JSONError) {
+        for case .member(let name) in path.steps { pathBytes += name.utf8.count }
+        guard pathBytes <= Self.maximumPathBytes else { throw error(.sizeLimitExceeded) }
         report(path, start)
         switch try peek() {
         case UInt8(ascii: "{"): try scanObject(at: path, depth: depth + 1, report)

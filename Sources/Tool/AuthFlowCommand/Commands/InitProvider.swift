@@ -44,7 +44,7 @@ struct InitProvider {
                     "Provider (a number, or the issuer of another provider)",
                     option: "--preset or --issuer"
                 )
-                if let number = Int(answer), presets.indices.contains(number - 1) {
+                if let number = Int(answer), presets.indices.contains(number &- 1) {
                     self = try await Self(presets[number - 1], [:])
                     return
                 }
