@@ -336,9 +336,9 @@ extension ResourceClient {
     static func isUnknownClient(_ error: String?) -> Bool { error == "invalid_client" }
 
     /// Whether an error page contains "client_id" or "client ID": such pages have no standard
-    /// format.
+    /// format. Bytes are compared, because Swift compares text with many combining marks slowly.
     private static func namesClient(_ body: [UInt8]) -> Bool {
-        let text = String(decoding: body, as: UTF8.self).lowercased()
-        return text.contains("client_id") || text.contains("client id")
+        let text = body.map { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) ? $0 | 0x20 : $0 }
+        return text.contains("client_id".utf8) || text.contains("client id".utf8)
     }
 }
