@@ -1,6 +1,7 @@
 // CHECK_APPLE is defined when these files are type-checked on Linux, against Foundation's URLSession for Linux.
 #if canImport(Darwin) || CHECK_APPLE
 public import AuthFlowHTTP
+import AuthFlowJSON
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -174,7 +175,12 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         completionHandler: @escaping (URLSession.ResponseDisposition) -> Void
     ) {
         guard let http = response as? HTTPURLResponse else { return completionHandler(.cancel) }
-        var head = HTTPResponse(http)
+        guard var head = HTTPResponse(http) else {
+            fail(dataTask) {
+                AuthError(.invalidResponse, "The header section of the response to \($0) is malformed or too large.")
+            }
+            return completionHandler(.cancel)
+        }
         // URLSession decodes the body, even for a caller that sends Accept-Encoding.
         let isDecoded = ["gzip", "deflate", "br"].contains(head.headerFields[.contentEncoding]?.lowercased() ?? "")
         // In a response to HEAD, the fields describe the response to GET.
@@ -221,13 +227,14 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
 
     /// Aborts a request whose response is too large.
     private func failOversized(_ task: URLSessionTask) {
+        fail(task) {
+            AuthError(.invalidResponse, "The response to \($0) is larger than \($0.maximumResponseSize) bytes.")
+        }
+    }
+
+    private func fail(_ task: URLSessionTask, with error: (TransportRequest) -> AuthError) {
         guard let exchange = end(task) else { return }
-        exchange.fail(
-            AuthError(
-                .invalidResponse,
-                "The response to \(exchange.call) is larger than \(exchange.call.maximumResponseSize) bytes."
-            )
-        )
+        exchange.fail(error(exchange.call))
         stop(task)
     }
 
@@ -276,9 +283,15 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
 }
 
 extension HTTPResponse {
-    fileprivate init(_ response: HTTPURLResponse) {
+    /// - Returns: nil for a response that ``ResponseHead`` would reject as well. `HTTPTypes` terminates the process for a status code above
+    /// 999, and for more than 65,534 fields.
+    fileprivate init?(_ response: HTTPURLResponse) {
+        guard (100...999).contains(response.statusCode) else { return nil }
         var fields = HTTPFields()
+        var size = 0
         for case (let name, let value) as (String, String) in response.allHeaderFields {
+            size += name.utf8.count + value.utf8.count
+            guard size <= ResponseHead.maximumSize, !value.hasTooManyCombiningMarks else { return nil }
             guard let name = HTTPField.Name(name) else { continue }
             if name == .setCookie {
                 // Foundation joins repeated fields with commas, but a comma can also be part of a cookie.
