@@ -153,7 +153,8 @@ extension TreeDriver: LoginDriver {
         var body: JSON = [:]
         var isRestarted = false
         var waited = Duration.zero
-        var shown: Set<[String]> = []
+        // Hash values: the contents of hundreds of polling steps may be large.
+        var shown: Set<Int> = []
         var submitted: Set<[String]> = []
         var secrets: [Secret] = []
         var steps = 0
@@ -181,7 +182,7 @@ extension TreeDriver: LoginDriver {
             let types = step.callbacks.map { DisplayText.sanitized($0.type, limit: 60) }.joined(separator: " ")
             await browser.report(["tree_step": types, "stage": DisplayText.sanitized(step.stage, limit: 60)])
             step.isFirst = shown.isEmpty
-            step.isRepeated = !shown.insert(step.content).inserted
+            step.isRepeated = !shown.insert(step.content.hashValue).inserted
             let wait = try await answer(&step, submitted: &submitted, mayWait: Self.maximumTotalWait - waited)
             waited += wait
             // Polling steps are limited by time instead.
