@@ -1,6 +1,8 @@
 import AuthFlow
 import AuthFlowOIDC
 import AuthFlowServerConfiguration
+import AuthFlowTesting
+import ConformanceRows
 import Foundation
 import HTTPTypes
 import Testing
@@ -75,6 +77,36 @@ import Testing
         let error = #expect(throws: ConfigurationError.self) { try server(", \"server\": \(section)") }
         let issues = "\(error?.issues ?? [])"
         #expect(issues.contains(place))
+    }
+
+    /// The tokens are valid for an hour, and at most a quarter of that is the margin.
+    @Test(arguments: ["", #", "server": {"providers": [{"profile": "staff", "name": "only"}]}"#])
+    func theFreshnessMarginOfTheProfileAppliesToItsSessions(_ section: String) async throws {
+        let time = VirtualTime()
+        let clients = [WebEnvironment.client]
+        try await EmulatorEnvironment.with(.inProcess, clients: clients, now: { time.now }) { environment in
+            var host = time.host
+            host.environment = ["SECRET": WebEnvironment.client.secret ?? ""]
+            let text = """
+                {"profiles": {"staff": {
+                  "provider": "oidc", "issuer": "\(environment.emulator.issuer)", "client_id": "web", "client_secret": {"env": "SECRET"},
+                  "scopes": ["openid", "offline_access"], "redirect_uri": "\(WebEnvironment.origin)/callback", "store": "memory",
+                  "freshness_margin": 900
+                }}\(section)}
+                """
+            let server = try SessionServer(
+                configuration: try ConfigurationFile(text: Array(text.utf8)),
+                providers: [.oidc],
+                transport: environment.transport,
+                host: host
+            )
+            let browser = WebBrowser()
+            try await browser.signIn(WebEnvironment(environment), at: server)
+            let session = try #require(try await browser.session(at: server))
+            let first = try await server.freshTokens(for: session)
+            time.advance(by: .seconds(2760))
+            #expect(try await server.freshTokens(for: session).accessToken != first.accessToken)
+        }
     }
 
     @Test func aFileStoreIsRejectedForSessions() throws {

@@ -57,6 +57,7 @@ final class ProviderSessions: Sendable {
         self.credentials = CredentialManager(
             client: client,
             store: store,
+            freshnessMargin: provider.freshnessMargin,
             refreshesAhead: true,
             observer: observer,
             onEnd: onEnd

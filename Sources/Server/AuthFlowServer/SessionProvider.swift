@@ -14,6 +14,9 @@ public struct SessionProvider: Sendable {
     /// path that no other provider uses (RFC 9700 section 4.4.2.2: "a distinct redirect URI for each issuer").
     public let client: OAuthClient
 
+    /// The remaining lifetime below which an access token is treated as expired.
+    package var freshnessMargin = Duration.seconds(60)
+
     /// Creates a provider.
     /// - Parameters:
     ///   - name: The name.

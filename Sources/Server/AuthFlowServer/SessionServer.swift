@@ -75,7 +75,8 @@ public final class SessionServer: Sendable {
         try self.init(checked: providers, store: store, options: options, observer: observer)
     }
 
-    private init(
+    /// - Parameter providers: The providers, whose names have been checked.
+    package init(
         checked providers: [SessionProvider],
         store: any SessionTokenStore,
         options: SessionServerOptions,

@@ -47,7 +47,7 @@ extension SessionServer {
                 assertions: assertions,
                 transport: transport,
                 host: host
-            ).client
+            )
         }
         let redirectURI = clients[0].registration.redirectURIs.first?.uri ?? ""
         let origin = try object[ServerKeys.origin] ?? (try? Endpoint(redirectURI).origin) ?? ""
@@ -61,14 +61,22 @@ extension SessionServer {
             )
         do {
             guard !entries.isEmpty else {
-                try self.init(client: clients[0], store: sessions, options: options, observer: observer)
+                let only = Self.provider("", clients[0])
+                try self.init(checked: [only], store: sessions, options: options, observer: observer)
                 return
             }
-            let named = zip(entries, clients).map { SessionProvider($0.name, client: $1, displayName: $0.displayName) }
+            let named = zip(entries, clients).map { Self.provider($0.name, $1, displayName: $0.displayName) }
             try self.init(providers: named, store: sessions, options: options, observer: observer)
         } catch let error as AuthError {
             throw section.error(error.message)
         }
+    }
+
+    /// The provider of a profile's client, with the settings of the profile that are not part of the registration.
+    private static func provider(_ name: String, _ client: AuthClient, displayName: String? = nil) -> SessionProvider {
+        var provider = SessionProvider(name, client: client.client, displayName: displayName)
+        provider.freshnessMargin = client.options.freshnessMargin
+        return provider
     }
 
     private static func profiles(of entries: [ProviderEntry], in file: ConfigurationFile) throws -> [Profile] {
