@@ -109,6 +109,17 @@ import Testing
         }
     }
 
+    /// The key would otherwise be ignored, and every user of the provider could sign in.
+    @Test func aProfileForOneAccountIsRejectedForAWebApplication() throws {
+        let error = #expect(throws: ConfigurationError.self) {
+            try server("", [Self.profile("staff", #", "account": "248289761001""#)])
+        }
+        let issues = "\(error?.issues ?? [])"
+        #expect(issues.contains("\"account\""))
+        // A profile that no provider of the application uses may have an account.
+        _ = try server("", [Self.profile("staff"), Self.profile("guests", #", "account": "248289761001""#)])
+    }
+
     @Test func aFileStoreIsRejectedForSessions() throws {
         let text =
             "{\"profiles\": {\(Self.profile("staff").replacing("\"memory\"", with: "{\"name\": \"file\", \"directory\": \"/tmp/none\"}"))}}"

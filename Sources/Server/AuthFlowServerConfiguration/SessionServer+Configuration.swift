@@ -49,6 +49,12 @@ extension SessionServer {
                 host: host
             )
         }
+        // Sessions have no configured account, so sign-ins of other users would be accepted.
+        if let client = clients.first(where: { $0.options.account != nil }) {
+            throw section.error(
+                "the profile \"\(client.options.name)\" has \"account\", which does not apply to a web application: remove it, and reject other users in onSignIn"
+            )
+        }
         let redirectURI = clients[0].registration.redirectURIs.first?.uri ?? ""
         let origin = try object[ServerKeys.origin] ?? (try? Endpoint(redirectURI).origin) ?? ""
         var options = try SessionServerOptions(object, origin: origin)

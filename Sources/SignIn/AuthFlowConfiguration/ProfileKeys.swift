@@ -236,7 +236,7 @@ public enum ProfileKeys {
     static let account = ConfigurationKey(
         "account",
         .text,
-        "The subject of the only account to use, or its issuer and subject, separated by a space (required for a server with several tenants); sign-ins of other users are rejected. Default: the account that was most recently signed in or selected."
+        "The subject of the only account to use, or its issuer and subject, separated by a space (required for a server with several tenants); sign-ins of other users are rejected. Not for the profiles of a server. Default: the account that was most recently signed in or selected."
     )
     static let postLogoutRedirectURI = ConfigurationKey(
         "post_logout_redirect_uri",
