@@ -312,6 +312,24 @@ import Testing
         #expect(client.coversAuthorizationDetails(second) == true)
     }
 
+    @Test func aClientThatRequiresAnExactMatchRejectsRefreshedTokensWithOtherAuthorizationDetails() async throws {
+        environment.emulator.fault = .tokenResponse(.member("authorization_details", Self.payment))
+        var values = try registration()
+        values.scopes.append("offline_access")
+        values.authorizationDetails = Self.payment
+        let lenient = try environment.client(registration: values)
+        values.requiresExactAuthorizationDetails = true
+        let strict = try environment.client(registration: values)
+        let first = try await strict.signIn().credential
+        _ = try await lenient.signIn()
+        _ = try await strict.refresh()
+        let other: JSON = [["type": "account"]]
+        environment.emulator.fault = .tokenResponse(.member("authorization_details", other))
+        await expectError(.providerRejected) { try await strict.refresh() }
+        #expect(try await strict.credential()?.tokens.authorizationDetails == first.tokens.authorizationDetails)
+        _ = try await lenient.refresh()
+    }
+
     /// Some servers also require the pushed parameters in the authorization request; otherwise they show an error page.
     @Test func anErrorPageAfterAnAutomaticPushSuggestsTheSettingToChange() async throws {
         for mode in [PushedRequests.automatic, .always] {
