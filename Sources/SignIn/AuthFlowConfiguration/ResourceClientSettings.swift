@@ -85,14 +85,19 @@ public struct ResourceClientSettings: Sendable {
         )
     }
 
+    /// Sets the options that the settings contain. The default of a key does not replace an option that the program has set.
     fileprivate func apply(_ configuration: ConfigurationObject, to options: inout ResourceClient.Options) throws {
-        options.clientName = try configuration[Self.clientName]
-        options.clientMetadataDocument = try configuration[Self.clientID]
+        func value<Value>(_ key: ConfigurationKey<Value>) throws(ConfigurationError) -> Value? {
+            guard configuration.member(key.declaration.name) != nil else { return nil }
+            return try configuration[key]
+        }
+        if let clientName = try value(Self.clientName) { options.clientName = clientName }
+        if let clientID = try configuration[Self.clientID] { options.clientMetadataDocument = clientID }
         if let redirectURIs = try configuration[ProfileKeys.redirectURI] { options.redirectURIs = redirectURIs }
-        options.trustedIssuers = try configuration[Self.issuers]
-        options.usesDPoP = try configuration[Self.usesDPoP] ?? options.usesDPoP
-        options.freshnessMargin = try configuration[ProfileKeys.freshnessMargin]
-        options.timeout = try configuration[ProfileKeys.timeout]
+        if let issuers = try value(Self.issuers) { options.trustedIssuers = issuers }
+        if let usesDPoP = try configuration[Self.usesDPoP] { options.usesDPoP = usesDPoP }
+        if let margin = try value(ProfileKeys.freshnessMargin) { options.freshnessMargin = margin }
+        if let timeout = try value(ProfileKeys.timeout) { options.timeout = timeout }
     }
 }
 
@@ -105,7 +110,7 @@ extension ResourceClient {
     ///   - stores: The token stores to choose from.
     ///   - launchEnvironment: The environment that the program runs in; default: detected.
     ///   - userAgent: The name of the user agent, which overrides the choice in the settings; default: the settings' choice.
-    ///   - options: The options that the settings do not contain.
+    ///   - options: The options; those that the settings contain are replaced.
     ///   - transport: The client's transport; default: the transport that the settings describe. User agents always use the transport of the settings.
     ///   - host: The clock, random number generator and environment.
     ///   - observer: Receives every event of every flow, in order. It must not block.

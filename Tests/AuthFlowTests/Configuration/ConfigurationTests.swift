@@ -740,6 +740,39 @@ private final class SecretiveAgents: Sendable {
         #expect(client.registration.redirectURIs.map(\.uri) == uris)
     }
 
+    @Test func theSettingsForResourcesReplaceOnlyTheOptionsThatTheyContain() throws {
+        var options = ResourceClient.Options()
+        options.clientName = "My app"
+        options.clientMetadataDocument = "https://app.example.com/client.json"
+        options.redirectURIs = ["http://127.0.0.1:8400/callback"]
+        options.trustedIssuers = ["https://id.example.com"]
+        options.usesDPoP = true
+        options.freshnessMargin = .seconds(90)
+        options.timeout = .seconds(30)
+        func client(_ settings: String) throws -> ResourceClient {
+            let file = try ConfigurationFile(text: Array(#"{"resource_client": {\#(settings)}}"#.utf8))
+            return try ResourceClient(
+                "https://api.example.com/mcp",
+                settings: file.resourceClient,
+                userAgents: [.fake],
+                stores: [.memory],
+                options: options
+            )
+        }
+        let unchanged = try client("").options
+        #expect(unchanged.clientName == "My app" && unchanged.usesDPoP == true)
+        #expect(unchanged.clientMetadataDocument == "https://app.example.com/client.json")
+        #expect(unchanged.redirectURIs == options.redirectURIs && unchanged.trustedIssuers == options.trustedIssuers)
+        #expect(unchanged.freshnessMargin == .seconds(90) && unchanged.timeout == .seconds(30))
+        let changed = try client(
+            #""client_name": "Other", "client_id": "https://other.example.com/client.json", "dpop": false, "timeout": 60, "freshness_margin": 5, "issuers": ["https://id.example.net"]"#
+        ).options
+        #expect(changed.clientName == "Other" && changed.usesDPoP == false)
+        #expect(changed.clientMetadataDocument == "https://other.example.com/client.json")
+        #expect(changed.trustedIssuers == ["https://id.example.net"])
+        #expect(changed.freshnessMargin == .seconds(5) && changed.timeout == .seconds(60))
+    }
+
     @Test func choosesTheProfile() throws {
         let two = Array(#"{"profiles": {"a": {}, "b": {}}}"#.utf8)
         #expect(throws: ConfigurationError.self) { try ConfigurationFile(text: two).profile() }
