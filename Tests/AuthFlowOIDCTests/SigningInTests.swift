@@ -178,6 +178,20 @@ import Testing
         }
     }
 
+    @Test func theUserAgentReceivesTheRedirectAtTheRedirectURIOfTheOptions() async throws {
+        let uris = ["http://127.0.0.1:8400/callback", "http://127.0.0.1:8401/callback"]
+        let clients = [OIDCEmulator.Client(id: "authflow-demo", redirectURIs: uris)]
+        try await EmulatorEnvironment.with(.inProcess, clients: clients) { environment in
+            var values = try EmulatorEnvironment.registration()
+            values.redirectURIs = try uris.map { uri in try RedirectURI(uri) }
+            var options = AuthorizationOptions()
+            options.redirectURI = try RedirectURI(uris[1])
+            _ = try await environment.client(registration: values).signIn(options: options)
+            let visited = try #require(environment.emulator.receivedRequests.first { $0.path == "/authorize" })
+            #expect(visited.query["redirect_uri"] == uris[1])
+        }
+    }
+
     @Test func returnsTheTokensWithAStorageErrorWhenTheyCannotBeStored() async throws {
         try await EmulatorEnvironment.with(.inProcess) { environment in
             let failed = Mutex(false)

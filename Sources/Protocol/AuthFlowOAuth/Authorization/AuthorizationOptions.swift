@@ -40,7 +40,8 @@ public struct AuthorizationOptions: Sendable {
     public var resources: [String]?
     /// `authorization_details` (RFC 9396); default: the registration's.
     public var authorizationDetails: JSON?
-    /// The redirect URI, which must be one of the registered URIs; default: the first complete URI.
+    /// The redirect URI, which must be one of the registered URIs; default: the first at which the user agent can receive redirects, or
+    /// without a user agent, the first complete URI.
     public var redirectURI: RedirectURI?
     /// Additional parameters. They replace the registration's parameters with the same names. Default: none.
     public var parameters = FormParameters()

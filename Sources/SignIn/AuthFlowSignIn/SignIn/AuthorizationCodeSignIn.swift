@@ -39,7 +39,7 @@ struct AuthorizationCodeSignIn: Sendable {
         // RFC 9700 section 4.7: a new state for every request. The agent needs it to distinguish the response from the responses to other requests.
         let state = client.host.randomToken()
         var expected = RedirectOptions(
-            redirectURIs: client.registration.redirectURIs,
+            redirectURIs: options.redirectURI.map { [$0] } ?? client.registration.redirectURIs,
             state: Secret(state),
             responseMode: client.registration.responseMode,
             reporter: reporter,
