@@ -81,6 +81,28 @@ import Testing
         }
     }
 
+    static let requests: [(String, AuthorizationOptions)] = [
+        ("scope", AuthorizationOptions(scopes: ["invoices"])),
+        ("resource", AuthorizationOptions(resources: ["https://api.example.com"])),
+        ("max_age", AuthorizationOptions(maxAge: .seconds(60))), ("login_hint", AuthorizationOptions(loginHint: "bob")),
+    ]
+
+    /// Otherwise, the caller would receive a token with the scopes or for the resource of the registration.
+    @Test(arguments: requests)
+    func aSignInWithoutAUserRejectsOptionsThatItDoesNotSupport(_ name: String, _ options: AuthorizationOptions)
+        async throws
+    {
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.robot]) { environment in
+            let client = try environment.client(registration: registration(), flows: [.clientCredentials])
+            let error = await #expect(throws: AuthError.self) { try await client.signIn(options: options) }
+            #expect(error?.code == .unsupported)
+            #expect(error?.message.contains(name) == true)
+            #expect(!environment.emulator.requests.contains("POST /token"))
+            let same = AuthorizationOptions(scopes: ["openid", "reports"], resources: [])
+            #expect(try await client.signIn(options: same).credential.tokens.scopes == ["reports"])
+        }
+    }
+
     private struct UnavailableAgent: UserAgent {
         func withRedirectSession<Return: Sendable>(
             _ options: RedirectOptions,

@@ -290,11 +290,12 @@ extension ResourceClient {
         _ willShow: @escaping @Sendable () async throws -> Void
     ) async throws {
         var request = AuthorizationOptions(scopes: known.scopes, resources: [known.resource])
-        request.acrValues = challenge.map(\.acrValues).flatMap { $0.isEmpty ? nil : $0 } ?? options.acrValues
-        request.maxAge = challenge?.maxAge.map { .seconds($0) } ?? options.maxAge
+        let acrValues = challenge.map(\.acrValues).flatMap { $0.isEmpty ? nil : $0 } ?? options.acrValues
+        let maxAge = challenge?.maxAge.map { .seconds($0) } ?? options.maxAge
         var known = known
-        known.authentication = RequiredAuthentication(acrValues: request.acrValues, maxAge: request.maxAge)
+        known.authentication = RequiredAuthentication(acrValues: acrValues, maxAge: maxAge)
         if methods.withoutUser == nil {
+            (request.acrValues, request.maxAge) = (acrValues, maxAge)
             // A client with a client ID metadata document is the same client at every server, so consent for another server, resource or set of
             // scopes does not cover this request.
             if known.identification == .metadataDocument {

@@ -25,6 +25,20 @@ extension OAuthClient {
         return names.filter { !Self.pageOnlyParameters.contains($0) }
     }
 
+    /// The options that a grant without a user would ignore, because its stored token is shared by all requests of the client.
+    /// - Parameter resource: The resource for which the token is requested; nil for the registration's resources.
+    package func parametersIgnoredWithoutUser(_ options: AuthorizationOptions, resource: String?) -> [String] {
+        // No page is shown.
+        var names = options.userAuthenticationParameters(allowing: .none)
+        if (options.scopes ?? registration.scopes) != registration.scopes { names.append("scope") }
+        let resources = resource.map { [$0] } ?? registration.resources
+        if (options.resources ?? resources) != resources { names.append("resource") }
+        if (options.authorizationDetails ?? registration.authorizationDetails) != registration.authorizationDetails {
+            names.append(AuthorizationDetails.name)
+        }
+        return names.filter { !Self.pageOnlyParameters.contains($0) }
+    }
+
     /// The parameters that affect only the appearance of pages.
     private static let pageOnlyParameters: Set<String> = ["display", "ui_locales"]
 }

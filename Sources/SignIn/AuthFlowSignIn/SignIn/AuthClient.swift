@@ -180,7 +180,7 @@ public final class AuthClient: Sendable {
     /// credential.
     /// - Parameters:
     ///   - policy: The policy for a sign-in by a user other than the one who is already signed in; default: reject it.
-    ///   - options: The options of the authorization request; default: the registration's.
+    ///   - options: The options of the authorization request; default: the registration's. A flow that does not support them is not used.
     /// - Returns: The credential, with the error if it could not be stored.
     /// - Throws: ``AuthError``, with `storage_failed` before any page is shown when the store cannot be used;
     ///   `CancellationError` when the task is cancelled.
@@ -324,6 +324,13 @@ public final class AuthClient: Sendable {
                 throw AuthError(
                     .invalidConfiguration,
                     "The flow \(method.flow.rawValue) cannot be combined with another flow. Use a separate client."
+                )
+            }
+            let ignored = client.parametersIgnoredWithoutUser(authorization, resource: options.resource)
+            guard ignored.isEmpty else {
+                throw AuthError(
+                    .unsupported,
+                    "The flow \(method.flow.rawValue) does not support options for one request (\(ignored.joined(separator: ", "))). Set them in the client's registration."
                 )
             }
             let owner = try await method.owner?()

@@ -124,7 +124,9 @@ struct CurlCommand: AsyncParsableCommand {
                 if let response, response.status != 401 { return response }
                 if let response, !signsIn { return response }
                 var options = AuthorizationOptions()
-                if let challenge = response.flatMap(ResourceChallenge.init), challenge.demand == .authentication {
+                if !client.isWithoutUser, let challenge = response.flatMap(ResourceChallenge.init),
+                    challenge.demand == .authentication
+                {
                     options.acrValues = challenge.acrValues
                     options.maxAge = challenge.maxAge.map { .seconds($0) }
                 }
