@@ -143,6 +143,38 @@ import Testing
         }
     }
 
+    /// A device authorization request has neither a user agent nor PKCE, and is never pushed.
+    @Test func doctorDoesNotApplyRequirementsOfAuthorizationRequestsToTheDeviceFlow() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            emulator.fault = .metadata(.member("code_challenge_methods_supported", .array(["plain"])))
+            let keys: [String: String?] = ["flow": #""device""#, "par": #""always""#, "user_agent": nil]
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, keys)) { path, folder in
+                let outcome = try await CommandHarness.run(["doctor", "--config", path], environment: ["HOME": folder])
+                #expect(outcome.status == 0, "\(outcome.output)")
+                #expect(outcome.output.contains("ok  user agent    not needed"), "\(outcome.output)")
+                #expect(!outcome.output.contains("PAR") && !outcome.output.contains("PKCE"), "\(outcome.output)")
+                #expect(!outcome.output.contains("redirect URIs"), "\(outcome.output)")
+            }
+        }
+    }
+
+    @Test func doctorReportsThatTheProviderRequiresSignedRequests() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            emulator.fault = .metadata(.member("require_signed_request_object", true))
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer)) { path, folder in
+                let outcome = try await CommandHarness.run(
+                    ["doctor", "--config", path],
+                    environment: ["PASSWORD": "wonderland", "HOME": folder]
+                )
+                #expect(outcome.status == 1 && outcome.output.contains("!!  signed_requests"), "\(outcome.output)")
+            }
+        }
+    }
+
     /// With configured endpoints, no metadata is requested.
     @Test func aCertificateIsNotReportedAsTrustedIfNoServerCanBeReached() async throws {
         let keys: [String: String?] = [

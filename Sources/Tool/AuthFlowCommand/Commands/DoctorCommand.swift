@@ -126,8 +126,10 @@ struct DoctorCommand: AsyncParsableCommand {
         findings.good("profile", profile.name)
         if let flow = client.flowWithoutUser {
             findings.good("user", "not needed: the client obtains tokens without a sign-in (\(flow.rawValue))")
-        } else {
+        } else if Self.usesUserAgent(client) {
             try examineUserAgents(client, profile, launchEnvironment, &findings)
+        } else {
+            findings.good("user agent", "not needed: the user signs in on another device (device)")
         }
         do {
             let isWritten = try await client.checkStore()
@@ -158,6 +160,12 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
+    /// Whether a sign-in may use the authorization code grant, even if no user agent works here.
+    private static func usesUserAgent(_ client: AuthClient) -> Bool {
+        let flows = client.methods.methods.map { $0.flow } + client.methods.skipped.map { $0.flow }
+        return flows.contains(.authorizationCode)
+    }
+
     private func examineUserAgents(
         _ client: AuthClient,
         _ profile: Profile,
@@ -173,6 +181,8 @@ struct DoctorCommand: AsyncParsableCommand {
         )
         if let chosen = agents.chosen {
             findings.good("user agent", chosen)
+        } else if client.methods.methods.contains(where: { $0.flow == .device }) {
+            findings.note("user agent", "none can be used here, so the user signs in on another device (device)")
         } else {
             let (url, code) = (Self.login("--no-browser"), Self.login("--device"))
             findings.bad("user agent", "none can be used here. \(url) shows the URL; \(code) shows a code")
@@ -212,8 +222,8 @@ struct DoctorCommand: AsyncParsableCommand {
     private static func compare(_ client: AuthClient, _ metadata: ProviderMetadata, _ findings: inout Findings) {
         let settings = client.registration
         if metadata.tokenEndpoint == nil { findings.bad("endpoints", "the provider has no token endpoint") }
-        // A client without a user sends no authorization request.
-        if !client.isWithoutUser { compareAuthorizationRequests(settings, metadata, &findings) }
+        // The other flows send no authorization request.
+        if usesUserAgent(client) { compareAuthorizationRequests(settings, metadata, &findings) }
         compareFeatures(settings, metadata, &findings)
         let method = settings.authentication.resolved(for: metadata.tokenEndpointAuthMethods).method.rawValue
         if let announced = metadata.tokenEndpointAuthMethods, !announced.contains(method) {
@@ -243,6 +253,12 @@ struct DoctorCommand: AsyncParsableCommand {
         _ metadata: ProviderMetadata,
         _ findings: inout Findings
     ) {
+        if metadata.authorizationEndpoint == nil {
+            findings.bad("endpoints", "the provider has no authorization endpoint")
+        }
+        if settings.requestObjectKey == nil, metadata.json["require_signed_request_object"] == true {
+            findings.bad("signed_requests", "the provider requires signed authorization requests (RFC 9101)")
+        }
         if let methods = metadata.codeChallengeMethods, !methods.isEmpty, !methods.contains("S256") {
             findings.bad("PKCE", "the provider does not support S256")
         } else if settings.requiresAdvertisedPKCE, metadata.codeChallengeMethods?.contains("S256") != true {
@@ -361,7 +377,7 @@ struct DoctorCommand: AsyncParsableCommand {
                 findings.good("clock", text)
             }
         }
-        guard !client.isWithoutUser else { return }
+        guard Self.usesUserAgent(client) else { return }
         findings.note("to register", "these redirect URIs, exactly:")
         for uri in client.registration.redirectURIs {
             let isFree = if case .loopback(_, nil, _) = uri.kind { true } else { false }
