@@ -213,6 +213,7 @@ import Testing
                     (["--user-agent", "tree"], 2, "needs \"base_url\""),
                     (["--user-agent", "loobpack"], 2, "Did you mean \"loopback\"?"),
                     (["--user-agent", "paste", "--device"], 2, "--device needs no user agent"),
+                    (["--private", "--device"], 2, "--device needs no user agent"),
                 ] as [([String], Int32, String)] {
                     let all = ["login", "--config", path] + arguments
                     let outcome = try await CommandHarness.run(all, environment: ["PASSWORD": "wonderland"])

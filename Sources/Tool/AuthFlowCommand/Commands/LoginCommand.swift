@@ -58,9 +58,9 @@ struct LoginCommand: AsyncParsableCommand {
 
     func validate() throws {
         try resource.check(options, scopes: scope.scopes)
-        guard !device || userAgent == nil && !noBrowser else {
+        guard !device || userAgent == nil && !noBrowser && !isPrivate else {
             throw ValidationError(
-                "--device needs no user agent, so it cannot be combined with --user-agent or --no-browser."
+                "--device needs no user agent, so it cannot be combined with --user-agent, --no-browser or --private."
             )
         }
         guard !(addAccount && replaceAccount) else {
