@@ -28,6 +28,17 @@ extension ClientRegistration {
         values.sendsResourcesOnRefresh = try configuration[keys.sendsResourcesOnRefresh]
         values.bearerTokenTypes = Set(try configuration[keys.bearerTokenTypes].map { $0 == "none" ? "" : $0 })
         values.parameters = try configuration[keys.parameters]
+        // These requests contain the registration's scopes, which would replace the parameter.
+        let ownScopes = values.scopes.filter { $0 != "openid" }
+        let requested: [(ProviderRequest.Purpose, [String])] = [
+            (.authorization, values.scopes), (.deviceAuthorization, values.scopes), (.clientCredentials, ownScopes),
+        ]
+        for (purpose, scopes) in requested where !scopes.isEmpty && values.parameters[purpose]?["scope"] != nil {
+            throw configuration.error(
+                "the parameter \"scope\" of \(purpose) requests would be replaced: list the scopes in \"scopes\"",
+                at: keys.parameters
+            )
+        }
         values.responseMode = try configuration[keys.responseMode]
         values.idTokenSigningAlgorithms = algorithms
         values.trustedAudiences = try configuration[keys.trustedAudiences]

@@ -383,6 +383,12 @@ private final class SecretiveAgents: Sendable {
             keyPath: "profiles.work.parameters.authorization.nonce",
             words: "set by AuthFlow"
         ),
+        Fault(
+            more: #", "parameters": {"authorization": {"scope": "openid offline_access"}}"#,
+            place: "3:88",
+            keyPath: "profiles.work.parameters",
+            words: #"list the scopes in "scopes""#
+        ),
     ]
 
     @Test(arguments: faults) func reportsAProfileErrorWithItsLocationAndKeyPath(
@@ -394,6 +400,13 @@ private final class SecretiveAgents: Sendable {
         #expect("\(issue.line):\(issue.column)" == fault.place)
         #expect(issue.problem.contains(fault.words), "\(issue.problem)")
         #expect(!error.description.contains("hunter2"))
+    }
+
+    @Test(arguments: [
+        #""scopes": [], "parameters": {"authorization": {"scope": "a"}}"#, #""parameters": {"token": {"scope": "a"}}"#,
+        #""parameters": {"client_credentials": {"scope": "a"}}"#,
+    ]) func aScopeParameterIsAllowedIfNoScopesReplaceIt(_ keys: String) throws {
+        _ = try client("{\(Self.good), \(keys)}")
     }
 
     /// Keys of a profile that refer to files, and the resulting error; nil if the profile is valid.
