@@ -197,6 +197,12 @@ extension ClientAuthentication {
             self = .clientSecretJWT(secret, algorithm: algorithm, audience: audience)
         case .privateKeyJWT where assertion != nil, .spiffeJWT:
             let method = method ?? usual
+            guard configuration.member(ProfileKeys.assertionAudience.declaration.name) == nil else {
+                throw configuration.error(
+                    "this key does not apply to a \"client_assertion\", whose option \"audience\" is the audience",
+                    at: ProfileKeys.assertionAudience
+                )
+            }
             self = .assertion(
                 from: try needed(assertion, "client_assertion", method),
                 isSPIFFE: method == .spiffeJWT

@@ -87,7 +87,7 @@ public enum ProfileKeys {
         "client_assertion_audience",
         ConfigurationValue<ClientAuthentication.Audience>.choice,
         default: .issuer,
-        "The audience of client assertions: the issuer (FAPI 2.0), the token endpoint, or the endpoint that is called. Servers differ."
+        "The audience of client assertions: the issuer (FAPI 2.0), the token endpoint, or the endpoint that is called. Servers differ. For a client_assertion, its option audience applies instead."
     )
     package static let assertionAlgorithm = ConfigurationKey(
         "client_assertion_algorithm",

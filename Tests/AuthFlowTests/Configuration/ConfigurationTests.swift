@@ -389,6 +389,12 @@ private final class SecretiveAgents: Sendable {
             keyPath: "profiles.work.parameters",
             words: #"list the scopes in "scopes""#
         ),
+        Fault(
+            more: #", "client_assertion": {"name": "environment", "variable": "JWT"}, "client_assertion_audience": "endpoint""#,
+            place: "3:152",
+            keyPath: "profiles.work.client_assertion_audience",
+            words: #"whose option "audience""#
+        ),
     ]
 
     @Test(arguments: faults) func reportsAProfileErrorWithItsLocationAndKeyPath(
