@@ -99,6 +99,30 @@ import Testing
         }
     }
 
+    @Test func theProviderSelectionPageForwardsTheParametersOfTheSignInRoute() async throws {
+        try await withEnvironment { environment in
+            let server = try environment.process { $0.signInParameters = [.loginHint, .maximumAge] }
+            let query = "/login?max_age=60&login_hint=alice&prompt=login"
+            let page = try await WebBrowser().send(.get, query, to: server)
+            let text = String(decoding: page.body, as: UTF8.self)
+            #expect(text.contains("provider=staff&amp;login_hint=alice&amp;max_age=60\""), "\(text)")
+            #expect(!text.contains("prompt=login"))
+        }
+    }
+
+    @Test func aSilentSignInShowsNoProviderSelectionPage() async throws {
+        try await withEnvironment { environment in
+            let (server, browser) = (try environment.process { $0.signInParameters = [.prompt] }, WebBrowser())
+            let failed = try await browser.send(.get, "/login?prompt=none&return_to=/a", to: server)
+            let text = String(decoding: failed.body, as: UTF8.self)
+            #expect(text.contains("silent_sign_in=failed") && !text.contains("STAFF"), "\(text)")
+            // The provider of the session is used.
+            try await signIn(browser, "guests", environment, at: server)
+            let response = try await browser.send(.get, "/login?prompt=none&return_to=/a", to: server)
+            #expect(response.head.headerFields[.location]?.hasPrefix("https://guests.example.com") == true)
+        }
+    }
+
     @Test func aCookieWithAnotherProvidersNameIsNotAValidSession() async throws {
         try await withEnvironment { environment in
             let (server, browser) = (try environment.process(), WebBrowser())

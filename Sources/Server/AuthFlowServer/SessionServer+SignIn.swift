@@ -49,7 +49,9 @@ extension SessionServer {
                 links: { [($0.retryLink, path), ($0.startLink, options.startPath)] }
             )
         }
-        if signIn.provider == nil, providers.count > 1 { return choice(request, signIn) }
+        // A silent sign-in uses the provider of the session, or fails, without a page.
+        let isSilent = signIn.authorization.prompt == AuthorizationOptions.Prompt.none
+        if signIn.provider == nil, providers.count > 1, !isSilent { return choice(request, signIn) }
         return await self.signIn(request, signIn)
     }
 
@@ -151,6 +153,9 @@ extension SessionServer {
             var query = FormParameters()
             query.append("provider", provider.name)
             if let path = signIn.returnPath { query.append("return_to", path) }
+            for parameter in SignInParameter.allCases where options.signInParameters.contains(parameter) {
+                parameter.value(in: signIn).map { query.append(parameter.rawValue, $0) }
+            }
             return (
                 text: provider.provider.displayName, url: "\(options.loginPath)?\(FormURLEncoding.encodeQuery(query))"
             )

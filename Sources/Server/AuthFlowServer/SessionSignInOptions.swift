@@ -5,7 +5,7 @@ import AuthFlowEssentials
 public struct SessionSignInOptions: Sendable {
     /// The name of the provider; default: nil, which selects the provider of the browser's session or, without a
     /// session, the only provider. If there is neither, a silent sign-in fails; else the user chooses a provider, and all of these options except
-    /// the page to return to are ignored.
+    /// the page to return to and the parameters that the sign-in route forwards are ignored.
     public var provider: String?
 
     /// The path and query of the page to return to; default: ``SessionServerOptions/startPath``. A path of one of the server's own endpoints is
@@ -55,6 +55,19 @@ public enum SignInParameter: String, Sendable, CaseIterable {
 
     /// The maximum length of a value, in bytes.
     private static let maximumSize = 256
+
+    /// The value of the parameter in the options of a sign-in; nil if it is not set.
+    func value(in options: SessionSignInOptions) -> String? {
+        let authorization = options.authorization
+        func list(_ values: [String]) -> String? { values.isEmpty ? nil : values.joined(separator: " ") }
+        return switch self {
+        case .prompt: authorization.prompt?.rawValue
+        case .loginHint: authorization.loginHint
+        case .maximumAge: authorization.maxAge.map { "\($0.components.seconds)" }
+        case .acrValues: list(authorization.acrValues)
+        case .uiLocales: list(authorization.uiLocales)
+        }
+    }
 
     /// Sets the parameter in the options of a sign-in, if the value is valid.
     func set(_ text: String, in options: inout SessionSignInOptions) {
