@@ -192,6 +192,20 @@ import Testing
         }
     }
 
+    @Test func aSignInRequestsTheResourceOfTheClient() async throws {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let resource = "https://api.example.com"
+            var options = AuthClient.Options()
+            options.resource = resource
+            let client = try environment.client(options: options)
+            #expect(try await client.signIn().credential.resources == [resource])
+            let visited = try #require(environment.emulator.receivedRequests.first { $0.path == "/authorize" })
+            #expect(visited.query.values(for: "resource") == [resource])
+            let request = try await client.beginSignIn()
+            #expect(environment.emulator.parameters(ofRequestAt: request.url).values(for: "resource") == [resource])
+        }
+    }
+
     @Test func returnsTheTokensWithAStorageErrorWhenTheyCannotBeStored() async throws {
         try await EmulatorEnvironment.with(.inProcess) { environment in
             let failed = Mutex(false)

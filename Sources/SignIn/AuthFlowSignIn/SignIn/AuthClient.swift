@@ -200,6 +200,7 @@ public final class AuthClient: Sendable {
         usesSharedSessions: Bool,
         willShow: @escaping @Sendable () async throws -> Void
     ) async throws -> SignIn {
+        let options = requested(options)
         // If the result could not be stored, the sign-in fails before the user is prompted.
         _ = try await current().probe()
         if policy != .replaceAccount, !isWithoutUser, !client.identifiesUsers {
@@ -226,6 +227,17 @@ public final class AuthClient: Sendable {
             }
         }
         return try await signIn(by: last, policy, options, usesSharedSessions, reporter, willShow: willShow)
+    }
+
+    /// The options of a sign-in, which requests the resource of this client even if the registration does not list it: the credential is stored and
+    /// refreshed for that resource.
+    private func requested(_ options: AuthorizationOptions) -> AuthorizationOptions {
+        guard options.resources == nil, let resource = self.options.resource,
+            !registration.resources.contains(where: { $0.isIdentical(to: resource) })
+        else { return options }
+        var options = options
+        options.resources = [resource]
+        return options
     }
 
     private func reportSkipped(_ name: String, _ reason: AuthError, _ reporter: FlowReporter) {
@@ -375,7 +387,9 @@ public final class AuthClient: Sendable {
     {
         let reporter = reporter()
         _ = try await reporter.step(.discovery) { try await client.metadata() }
-        return try await reporter.step(.authorizationRequest) { try await client.authorizationRequest(options) }
+        return try await reporter.step(.authorizationRequest) {
+            try await client.authorizationRequest(requested(options))
+        }
     }
 
     /// Finishes a sign-in whose page the app has shown itself, and stores the credential.
