@@ -179,16 +179,17 @@ struct DoctorCommand: AsyncParsableCommand {
                 redirectURIs: client.registration.redirectURIs
             )
         )
+        let hasDeviceFlow = client.methods.methods.contains { $0.flow == .device }
         if let chosen = agents.chosen {
             findings.good("user agent", chosen)
-        } else if client.methods.methods.contains(where: { $0.flow == .device }) {
+        } else if hasDeviceFlow {
             findings.note("user agent", "none can be used here, so the user signs in on another device (device)")
         } else {
             let (url, code) = (Self.login("--no-browser"), Self.login("--device"))
             findings.bad("user agent", "none can be used here. \(url) shows the URL; \(code) shows a code")
         }
         // Only the loopback user agent binds the port.
-        if agents.chosen?.hasPrefix("loopback") ?? true { Self.examineRedirectPorts(client, &findings) }
+        if agents.chosen?.hasPrefix("loopback") ?? !hasDeviceFlow { Self.examineRedirectPorts(client, &findings) }
         for reason in agents.reasons where !reason.hasSuffix(": ") && !reason.isEmpty { findings.note("", reason) }
         examineSchemes(client, &findings)
     }
