@@ -28,7 +28,7 @@ extension ProviderFactory {
             "subject_claim",
             .text,
             default: "sub",
-            "The claim that identifies a user if there is no ID Token, or its JSON Pointer (RFC 6901), such as /data/id."
+            "The claim that identifies a user if there is no ID Token, or its JSON Pointer (RFC 6901), such as /data/id. Requires an identity other than id_token."
         )
         let template = ConfigurationKey(
             "issuer",
@@ -56,6 +56,12 @@ extension ProviderFactory {
             guard try source == .idToken || profile[tokenIssuer] == nil else {
                 throw profile.error(
                     "\"token_issuer\" requires the identity \"id_token\": only an ID Token identifies the user's tenant",
+                    at: identity
+                )
+            }
+            guard source != .idToken || subjectClaim == "sub" else {
+                throw profile.error(
+                    "\"subject_claim\" requires the identity \"userinfo\", \"introspection\" or \"access_token\": with \"id_token\", the user is identified by \"sub\"",
                     at: identity
                 )
             }

@@ -111,6 +111,23 @@ import Testing
         #expect(environment.emulator.requests.isEmpty == areSufficient)
     }
 
+    /// The claim would otherwise be ignored, because an ID Token identifies the user by `sub`.
+    @Test(arguments: [(#""subject_claim": "id""#, false), (#""subject_claim": "id", "identity": "userinfo""#, true)])
+    func aSubjectClaimRequiresAnIdentityOtherThanTheIDToken(_ keys: String, _ isValid: Bool) throws {
+        let text = """
+            {"profiles": {"a": {"provider": "oidc", "issuer": "https://id.example.com", "client_id": "c", "store": "memory", \(keys)}}}
+            """
+        let profile = try ConfigurationFile(text: Array(text.utf8)).profile()
+        let result = Result { try AuthClient(profile: profile, providers: [.oidc], userAgents: []) }
+        guard !isValid else {
+            _ = try result.get()
+            return
+        }
+        let error = #expect(throws: ConfigurationError.self) { try result.get() }
+        let issues = "\(error?.issues ?? [])"
+        #expect(issues.contains("subject_claim"))
+    }
+
     /// With some of these endpoints, or with the URL of a document, the document would still be requested.
     @Test(arguments: [nil, "https://id.example.com/.well-known/other"] as [Endpoint?])
     func theErrorForMissingMetadataNamesEverySettingThatReplacesIt(_ metadataURL: Endpoint?) async throws {
