@@ -57,6 +57,34 @@ import Testing
         }
     }
 
+    /// Many APIs have no resource at their base URL, so a request to it is not challenged.
+    @Test func aConcurrentSignInWithoutTheRequestedAuthenticationIsInsufficientEvenWithoutAChallenge() async throws {
+        try await ResourceEnvironment.with(.inProcess, refreshing { $0.challengeNamesMetadata = false }) { base in
+            let transport = WithoutChallenges(base: base.transport)
+            let environment = ResourceEnvironment(emulator: base.emulator, transport: transport)
+            let shared = MemoryTokenStore()
+            let time = VirtualTime(start: Date())
+            let store = InterruptedStore(shared, before: .signInLock) {
+                time.advance(by: .seconds(1))
+                _ = try await environment.client(store: shared, host: time.host).signIn()
+            }
+            var options = ResourceClient.Options()
+            options.acrValues = ["mfa"]
+            _ = try await environment.client(store: store, options: options, host: time.host).signIn()
+            #expect(base.emulator.authorizations.count == 2)
+        }
+    }
+
+    private struct WithoutChallenges: HTTPTransport {
+        let base: any HTTPTransport
+
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            var response = try await base.send(call)
+            if response.status == 401 { response.head = HTTPResponse(status: .notFound) }
+            return response
+        }
+    }
+
     @Test func aConcurrentSignInForAnotherResourceDoesNotReplaceTheUsersSignIn() async throws {
         let settings = refreshing { ($0.metadataPlace, $0.challengeNamesMetadata) = (.none, false) }
         try await ResourceEnvironment.with(.inProcess, settings) { environment in

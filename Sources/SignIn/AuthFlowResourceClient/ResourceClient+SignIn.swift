@@ -206,8 +206,12 @@ extension ResourceClient {
         with scopes: [String],
         for challenge: ResourceChallenge?
     ) async throws -> Bool {
+        // The challenge already contains the options' authentication.
+        let wanted =
+            challenge?.authentication
+            ?? RequiredAuthentication(acrValues: options.acrValues, maxAge: options.maxAge)
         guard let known = try await known(), isUsableHere(known), Set(known.scopes).isSuperset(of: scopes),
-            challenge.map({ known.authentication.covers($0.authentication) }) ?? true,
+            known.authentication.covers(wanted),
             let credential = try? await client(of: known)?.credential()
         else { return false }
         return credential.signedInAt > date
