@@ -104,6 +104,26 @@ import Testing
         }
     }
 
+    private struct LimitedPresenter: DevicePresenter {
+        let maximumWait: Duration?
+
+        func present<Return: Sendable>(
+            _ authorization: DeviceAuthorization,
+            while body: () async throws -> Return
+        ) async throws -> Return {
+            try await body()
+        }
+    }
+
+    /// A sign-in to a protected resource must remain recorded for as long as it may store tokens.
+    @Test(arguments: [(nil, 3600), (60, 300), (900, 900), (7200, 3600)] as [(Int?, Int)])
+    func theMaximumWaitOfASignInIncludesTheLifetimeOfADeviceCode(_ presenterWait: Int?, _ expected: Int) {
+        let presenter = LimitedPresenter(maximumWait: presenterWait.map { .seconds($0) })
+        let timeout = Duration.seconds(300)
+        #expect(SignInMethods(methods: [.device(presenter)]).maximumWait(timeout) == .seconds(expected))
+        #expect(SignInMethods(methods: []).maximumWait(timeout) == timeout)
+    }
+
     /// The emulator's access tokens for a resource are JWTs (RFC 9068).
     @Test(arguments: [true, false]) func aDeviceSignInObtainsATokenForItsResource(_ usesPages: Bool) async throws {
         let time = VirtualTime()

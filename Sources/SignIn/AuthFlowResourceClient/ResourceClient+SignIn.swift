@@ -319,12 +319,12 @@ extension ResourceClient {
             FlowReporter(host: host, observer: observer).report(.authorizationRequest, details: details)
         }
         // Recorded first, so that a sign-out finds the tokens even if this process is killed before it has recorded that
-        // the sign-in succeeded. The requests and the store may take longer than the sign-in timeout.
+        // the sign-in succeeded. The requests and the store may take longer than the user.
         let unfinished = ResourceRecord.Unfinished(
             id: Base64URL.encode(host.randomBytes(9)),
             signIn: known,
             start: host.wholeSecond,
-            end: host.now() + options.timeout.seconds + 300
+            end: host.now() + methods.maximumWait(options.timeout).seconds + 300
         )
         do {
             await finishPendingSignIns()

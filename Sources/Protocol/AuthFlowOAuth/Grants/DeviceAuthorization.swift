@@ -33,7 +33,7 @@ public struct DeviceAuthorization: Sendable {
     let interval: Duration
 
     /// The maximum time to wait for the user to enter a code, regardless of `expires_in`.
-    static let maximumLifetime = Duration.seconds(3600)
+    package static let maximumLifetime = Duration.seconds(3600)
 
     /// Parses a device authorization response (RFC 8628 section 3.2).
     /// - Throws: ``AuthError`` with `invalid_response` when a member is missing or invalid.

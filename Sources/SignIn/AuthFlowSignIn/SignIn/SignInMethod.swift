@@ -107,6 +107,17 @@ package struct SignInMethods: Sendable {
     /// replace a user's token.
     package var withoutUser: SignInMethod? { methods.count == 1 ? methods.first { $0.renewal() != nil } : nil }
 
+    /// The maximum time for which a sign-in with one of the methods waits for the user. A device code may be valid for longer than the timeout of
+    /// a sign-in page.
+    /// - Parameter timeout: The timeout of a sign-in page.
+    package func maximumWait(_ timeout: Duration) -> Duration {
+        let codes = methods.compactMap { method -> Duration? in
+            guard case .device(let presenter) = method else { return nil }
+            return min(presenter.maximumWait ?? DeviceAuthorization.maximumLifetime, DeviceAuthorization.maximumLifetime)
+        }
+        return codes.reduce(timeout) { max($0, $1) }
+    }
+
     /// The requested flows that are unavailable here, with the reasons.
     package var skipped: [(flow: SignInFlow, reason: AuthError)] = []
 
