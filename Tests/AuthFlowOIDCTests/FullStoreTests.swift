@@ -64,6 +64,15 @@ import Testing
         #expect(!environment.environment.emulator.receivedRequests.contains { $0.path == "/authorize" })
     }
 
+    /// The process was paused while it checked the store before the sign-in, and another process has used the store in the meantime.
+    @Test func aLeaseThatIsLostBeforeASignInIsAcquiredAgain() async throws {
+        let client = try environment.client(store: store)
+        store.losesLease = true
+        let signIn = try await client.signIn()
+        #expect(signIn.storageError == nil)
+        #expect(!store.losesLease)
+    }
+
     @Test func signOutSucceedsWhileTheStoreIsFull() async throws {
         let client = try environment.client(store: store)
         _ = try await client.signIn()
@@ -73,19 +82,29 @@ import Testing
     }
 }
 
-/// A store that cannot reserve space while it is full.
+/// A store that cannot reserve space while it is full, and that can lose a lease once.
 private final class FullStore: TokenStore {
     private let base = MemoryTokenStore()
     private let full = Mutex(false)
+    private let losing = Mutex(false)
 
     var isFull: Bool {
         get { full.withLock { $0 } }
         set { full.withLock { $0 = newValue } }
     }
 
+    var losesLease: Bool {
+        get { losing.withLock { $0 } }
+        set { losing.withLock { $0 = newValue } }
+    }
+
     func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
     func reserve(_ size: Int, under lease: Lease) async throws {
         if isFull { throw AuthError(.storageFailed, "No space is left.") }
+        if losesLease {
+            losesLease = false
+            throw Lease.lost
+        }
     }
     func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
     func withLease<Return: Sendable>(

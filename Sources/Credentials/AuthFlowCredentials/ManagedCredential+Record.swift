@@ -167,13 +167,15 @@ extension ManagedCredential {
     /// - Parameter writing: Whether to also rewrite the record, because not every store can reserve space; default: no.
     /// - Returns: Whether the record was written.
     package func probe(writing: Bool = false) async throws -> Bool {
-        try await store.withLease(on: key) { lease in
-            let accounts = try await accounts()
-            try accounts.requireSpace()
-            do { try await reserveSpace(for: accounts, lease) } catch is Outdated { throw Lease.lost }
-            guard writing, let bytes = try await store.bytes(for: key) else { return false }
-            try await store.write(bytes, under: lease)
-            return true
+        try await retryingAfterLostLease {
+            try await store.withLease(on: key) { lease in
+                let accounts = try await accounts()
+                try accounts.requireSpace()
+                do { try await reserveSpace(for: accounts, lease) } catch is Outdated { throw Lease.lost }
+                guard writing, let bytes = try await store.bytes(for: key) else { return false }
+                try await store.write(bytes, under: lease)
+                return true
+            }
         }
     }
 
