@@ -98,10 +98,13 @@ import Testing
         enum Fault { case leases, reads, writes }
 
         private let base = MemoryTokenStore()
+        private let code: AuthError.Code
         let fault = Mutex<Fault?>(nil)
 
+        init(code: AuthError.Code = .storageFailed) { self.code = code }
+
         private func fail(_ fault: Fault) throws {
-            if self.fault.withLock({ $0 }) == fault { throw AuthError(.storageFailed, "The store is broken.") }
+            if self.fault.withLock({ $0 }) == fault { throw AuthError(code, "The store is broken.") }
         }
 
         func bytes(for key: RecordKey) async throws -> [UInt8]? {
@@ -187,6 +190,20 @@ import Testing
             $0.path == "/revoke" ? $0.form["token"] : nil
         }
         #expect(revoked.contains(signIn.credential.tokens.accessToken.exposed) == (policy == .sameAccount))
+    }
+
+    /// The record is damaged until it is restored from a backup, or cannot be decrypted until the key is available.
+    @Test(arguments: [AuthError.Code.credentialUnusable, .storeDamaged, .keyUnavailable])
+    func aSignInIsStoredOnceTheStoreHasBeenRepaired(_ code: AuthError.Code) async throws {
+        let store = BrokenStore(code: code)
+        let client = try clientWhoseStoreBreaks(store, fault: .reads)
+        let signIn = try await client.signIn()
+        #expect(signIn.storageError?.code == code)
+        #expect(await !client.drain())
+        #expect(client.hasUnfinishedWork)
+        store.fault.withLock { $0 = nil }
+        #expect(await client.drain())
+        #expect(try await life.client(store: store).credential()?.tokens == signIn.credential.tokens)
     }
 
     @Test(arguments: ["valid", "rejected", "expired", "another account"])

@@ -78,8 +78,7 @@ extension ManagedCredential {
     /// - Throws: ``AuthError`` with `account_mismatch` when the store can be read and the policy does not allow this account.
     package func retainInMemory(
         _ credential: Credential,
-        _ policy: AccountPolicy,
-        after error: AuthError
+        _ policy: AccountPolicy
     ) async throws(AuthError) {
         let found = try? await read()
         var removed: StoredAccounts.Entry?
@@ -102,6 +101,6 @@ extension ManagedCredential {
         }
         if account.map(credential.account.isNamed) ?? true { adopt(credential) }
         publish(.signedIn(credential.identity), of: credential.account)
-        if [.storageFailed, .leaseBusy, .leaseLost].contains(error.code) { retryWrites() }
+        retryWrites()
     }
 }

@@ -430,7 +430,7 @@ public final class AuthClient: Sendable {
                 guard !(error is CancellationError), ![.accountMismatch, .outcomeUnknown].contains(failure.code) else {
                     throw error
                 }
-                try await managed.retainInMemory(credential, policy, after: failure)
+                try await managed.retainInMemory(credential, policy)
                 signIn.storageError = failure
             }
         } catch let error as AuthError where error.code == .accountMismatch {
