@@ -16,6 +16,7 @@ import Synchronization
 /// | read: other tokens | adopt | adopt | adopt | drop, adopt, unless the entry continues a session that a sign-in replaces |
 /// | read: another account, sign-in or end of a session | publish | publish | publish | publish |
 /// | read: no tokens | signed out | drop, publish | drop, publish | dropped, and revoked after a sign-out |
+/// | read: another account than at the unsaved sign-in is current | as above | as above | as above | written, but not as the current account |
 /// | read: the first since a sign-in that could not read | as above | as above | as above | if its policy rejects it: dropped, published, revoked |
 /// | read that overlaps with a write | read again | read again | read again | read again |
 /// | written | unchanged | unchecked | unchanged | none left, except those that became unsaved after the read |
@@ -76,6 +77,9 @@ struct CredentialMachine {
         let isSignIn: Bool
         /// The policy of a sign-in, if the record could not be read to apply it.
         var policy: AccountPolicy?
+        /// The account that is current in the store at the time of a sign-in, or nil if the store has no accounts; unknown until the next read if
+        /// the record could not be read.
+        var storedCurrent: AccountID??
         /// The epoch in which it was created. Operations of an earlier epoch do not replace it.
         let epoch: Int
         /// The version since which it exists. A write that is based on an earlier read does not contain it.
@@ -92,6 +96,13 @@ struct CredentialMachine {
                 replaced.credential?.signedInAt != credential.signedInAt
             else { return true }
             return !entry.continues(replaced)
+        }
+
+        /// Whether its account becomes the current one: it is the result of a sign-in, and no other process has selected an account or signed a user
+        /// in since. If the account that was current has been removed, the store may have replaced it without a selection.
+        func becomesCurrent(in stored: StoredAccounts) -> Bool {
+            guard isSignIn, let storedCurrent, stored.current != storedCurrent else { return isSignIn }
+            return storedCurrent.map { stored.entry(of: $0) == nil } ?? false
         }
 
         /// Whether an entry contains tokens that were obtained with this credential's tokens.
@@ -343,6 +354,9 @@ extension CredentialMachine {
                 found.rejected.append(unsaved.remove(at: index).credential)
             }
         }
+        for index in unsaved.indices where unsaved[index].storedCurrent == nil {
+            unsaved[index].storedCurrent = .some(stored.current)
+        }
         for unsaved in unsaved {
             var credential = unsaved.credential
             // Changes to the application's data are never left unsaved, and another process may have changed the data
@@ -350,7 +364,7 @@ extension CredentialMachine {
             if !unsaved.isSignIn {
                 credential.applicationData = stored.entry(of: unsaved.account)?.credential?.applicationData
             }
-            found.known.set(.signedIn(credential), isCurrent: unsaved.isSignIn)
+            found.known.set(.signedIn(credential), isCurrent: unsaved.becomesCurrent(in: stored))
         }
         for unsaved in unsaved {
             // A user who is not identified has the same account as the previous one, whose entry has just been replaced.
@@ -402,6 +416,7 @@ extension CredentialMachine {
     ///   - other: The entry of another account that the sign-in replaces; default: none.
     ///   - isSignIn: Whether the credential is the result of a sign-in. If so, its account becomes the current account.
     ///   - policy: The policy of the sign-in, which the next read applies; nil if it has been applied.
+    ///   - storedCurrent: The account that is current in the store, which may have no accounts; default: unknown.
     ///   - lease: The lease, if it was lost. The read under the next lease determines whether the credential is still
     ///     the newest.
     mutating func writeFailed(
@@ -410,6 +425,7 @@ extension CredentialMachine {
         removing other: StoredAccounts.Entry? = nil,
         isSignIn: Bool,
         policy: AccountPolicy? = nil,
+        storedCurrent: AccountID?? = nil,
         lostLease lease: Lease?,
         _ epoch: Int
     ) {
@@ -431,6 +447,7 @@ extension CredentialMachine {
                 removes: other ?? earlier?.removes,
                 isSignIn: isSignIn || earlier?.isSignIn == true,
                 policy: policy,
+                storedCurrent: isSignIn ? storedCurrent : earlier?.storedCurrent,
                 epoch: epoch,
                 version: version
             )

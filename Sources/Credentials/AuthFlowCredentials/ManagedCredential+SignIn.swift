@@ -95,6 +95,7 @@ extension ManagedCredential {
                 removing: removed,
                 isSignIn: true,
                 policy: found == nil ? policy : nil,
+                storedCurrent: found.map { $0.stored.current },
                 lostLease: nil,
                 epoch
             )

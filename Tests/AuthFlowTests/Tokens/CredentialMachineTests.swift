@@ -416,6 +416,40 @@ import Testing
         #expect(both.entry(nil)?.account.subject == "bob")
     }
 
+    /// Another process has selected an account or signed a user in since, which takes precedence.
+    @Test(arguments: [true, false]) func anUnsavedSignInDoesNotOverrideALaterSelection(isEmptyAtFirst: Bool) throws {
+        func record(_ subjects: [String], current: String?) -> StoredAccounts {
+            var accounts = StoredAccounts()
+            for subject in subjects {
+                accounts.set(.signedIn(Self.credential(subject, subject)), isCurrent: subject == current)
+            }
+            return accounts
+        }
+        let before = isEmptyAtFirst ? record([], current: nil) : record(["alice", "carol"], current: "alice")
+        var machine = CredentialMachine(account: nil)
+        let epoch = machine.beginEpoch()
+        machine.writeFailed(
+            Self.credential("bob", "bob"),
+            replacing: .entry(nil),
+            isSignIn: true,
+            storedCurrent: .some(before.current),
+            lostLease: nil,
+            epoch
+        )
+        func current(_ stored: StoredAccounts) throws -> String? {
+            let reading = machine.beginReading(at: Self.begin)
+            let found = machine.finishReading(reading, stored, margin: .seconds(60), random: 0)
+            let known = try #require(found).known
+            #expect(known.entry(of: Self.credential("bob", "bob").account) != nil)
+            return known.entry(nil)?.account.subject
+        }
+        #expect(try current(before) == "bob")
+        #expect(try current(record(["alice", "carol"], current: "carol")) == "carol")
+        // The removal of the current account selects no other account for the user.
+        if !isEmptyAtFirst { #expect(try current(record(["carol"], current: "carol")) == "bob") }
+        #expect(machine.hasUnsaved)
+    }
+
     /// They are newer by their time, but were not obtained with the unsaved tokens.
     @Test func tokensOfAnEarlierSignInDoNotReplaceUnsavedTokens() {
         var unsaved = Self.credential("unsaved")
