@@ -216,14 +216,16 @@ import Testing
     /// A store that loses a lease during a refresh, because another process has taken over the lease.
     private actor LosingStore: TokenStore {
         let base = MemoryTokenStore()
-        private var takeover: (@Sendable ([UInt8]) -> [UInt8])?
+        private var takeover: (@Sendable ([UInt8]) -> [UInt8]?)?
+        private var lost: Lease?
 
-        func loseLease(_ takeover: (@Sendable ([UInt8]) -> [UInt8])?) { self.takeover = takeover }
+        func loseLease(_ takeover: (@Sendable ([UInt8]) -> [UInt8]?)?) { self.takeover = takeover }
         func bytes(for key: RecordKey) async -> [UInt8]? { await base.bytes(for: key) }
 
         func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+            if lease == lost { throw Lease.lost }
             if let takeover, let stored = await base.bytes(for: lease.key) {
-                self.takeover = nil
+                (self.takeover, lost) = (nil, lease)
                 try await base.write(takeover(stored), under: lease)
                 throw Lease.lost
             }
@@ -259,7 +261,7 @@ import Testing
     }
 
     /// The stored record after another lease holder has refreshed: a fresh access token and a new refresh token.
-    private func refreshed(_ old: Credential) -> @Sendable ([UInt8]) -> [UInt8] {
+    private func refreshed(_ old: Credential) -> @Sendable ([UInt8]) -> [UInt8]? {
         let (used, access) = (old.tokens.refreshToken?.exposed ?? "", old.tokens.accessToken.exposed)
         let later = time.now.timeIntervalSince1970 + 600
         return { stored in
@@ -280,6 +282,16 @@ import Testing
         #expect(try await client.freshTokens().accessToken == Secret("good-token"))
         let stored = String(decoding: try #require(await store.bytes(for: key)), as: UTF8.self)
         #expect(stored.contains("refreshed-by-another"))
+    }
+
+    /// The other process has revoked the tokens that it found in the store, so the user is signed out.
+    @Test func tokensRefreshedUnderALostLeaseAreRevokedAfterASignOutInAnotherProcess() async throws {
+        let (emulator, client, store, _, old) = try await losing()
+        await store.loseLease { _ in nil }
+        await expectError(.loginRequired) { try await client.freshTokens() }
+        #expect(await client.drain())
+        let revoked = emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
+        #expect(revoked.count == 2 && !revoked.contains(old.tokens.refreshToken?.exposed ?? ""))
     }
 
     @Test func invalidGrantUnderALostLeaseDoesNotEndTheSession() async throws {

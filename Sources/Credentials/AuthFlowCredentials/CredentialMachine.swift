@@ -242,10 +242,11 @@ extension CredentialMachine {
         return (new, isSameEpoch)
     }
 
-    /// An account was removed from the store, or from memory if it was not stored.
+    /// An account was removed from the store, or from memory if it was not stored. Tokens that became unsaved after the removal's read were not among
+    /// the removed ones, so the next read reports them.
     /// - Parameter accounts: The remaining accounts.
-    mutating func removed(_ account: AccountID, leaving accounts: StoredAccounts) {
-        unsaved.removeAll { $0.account == account }
+    mutating func removed(_ account: AccountID, leaving accounts: StoredAccounts, _ basis: Basis) {
+        unsaved.removeAll { $0.account == account && $0.version <= basis.version }
         session = Session(accounts.entry(self.account))
         beginEpoch()
     }

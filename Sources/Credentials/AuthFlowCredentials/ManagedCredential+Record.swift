@@ -41,9 +41,18 @@ extension ManagedCredential {
 
     /// Revokes tokens that were received after the session was removed, but only if a sign-out removed it:
     /// after a new sign-in by the same user, the tokens may belong to the same grant.
+    ///
+    /// A store for one machine does not record the reason for a removal. The user has signed out there, or has been replaced, and no store contains
+    /// the tokens.
     private func revokeAfterSignOut(_ credentials: [Credential]) {
-        guard let store = store as? any SessionTokenStore else { return }
         _ = revocations.begin { [self] in
+            guard let store = store as? any SessionTokenStore else {
+                for credential in credentials {
+                    guard try await !hasTokens(of: credential.account) else { continue }
+                    await client.revokeRejectedTokens(credential.tokens)
+                }
+                return
+            }
             // If the key has already been claimed, a sign-out removed the session.
             guard try await !store.claim(key.signOut, for: .seconds(1)) else { return }
             try await reporter().step(.revocation) { try await client.revoke(credentials) }

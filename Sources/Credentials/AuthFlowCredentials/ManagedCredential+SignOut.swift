@@ -20,6 +20,12 @@ extension ManagedCredential {
         return removed ?? found
     }
 
+    /// Causes the tokens obtained by a refresh in progress in any process to be revoked. Call it before ``remove(_:)``. A store for one machine needs
+    /// no such request.
+    package func revokeLateTokens() async throws {
+        _ = try await (store as? any SessionTokenStore)?.claim(key.signOut, for: .seconds(600))
+    }
+
     /// - Parameter willRemove: Receives the entry before it is removed.
     private func removeUnderLease(
         _ willRemove: (StoredAccounts.Entry) -> Void
@@ -36,7 +42,7 @@ extension ManagedCredential {
             willRemove(entry)
             accounts.remove(entry.account)
             if accounts != stored { try await write(accounts, lease, basis) }
-            state.withLock { $0.machine.removed(entry.account, leaving: accounts) }
+            state.withLock { $0.machine.removed(entry.account, leaving: accounts, basis) }
             // Another account may be the current one now.
             return (entry, currentState(in: accounts))
         }

@@ -502,11 +502,35 @@ import Testing
 
     @Test(arguments: State.allCases) func aRemovalClearsCachedAndUnsavedCredentials(_ state: State) {
         var removed = machine(state)
-        removed.removed(Self.credential("old").account, leaving: StoredAccounts())
+        removed.removed(Self.credential("old").account, leaving: StoredAccounts(), removed.basis)
         #expect(answer(removed) == "read" && !removed.hasUnsaved)
         var cleared = machine(state)
         #expect(cleared.cleared() == (state == .unsaved))
         #expect(answer(cleared) == "read" && !cleared.hasUnsaved)
+    }
+
+    /// The lease of a refresh was lost, and its tokens became unsaved after a sign-out had read the store under the next lease, so the sign-out has not
+    /// returned them.
+    @Test func aRemovalReportsTokensThatBecameUnsavedAfterItsRead() throws {
+        var machine = machine(.checked)
+        let old = Self.credential("old")
+        let refresh = machine.epoch
+        machine.beginEpoch()
+        let basis = try #require(read(&machine, old, at: 1)).basis
+        machine.writeFailed(
+            Self.credential("new"),
+            replacing: .entry(.signedIn(old)),
+            isSignIn: false,
+            lostLease: nil,
+            refresh
+        )
+        machine.writeSucceeded(Self.stored(nil), basis, requestedAt: Self.begin)
+        machine.removed(old.account, basis)
+        #expect(machine.hasUnsaved)
+        let found = try #require(read(&machine, nil, at: 2))
+        #expect(found.dropped.map(\.tokens.accessToken.exposed) == ["new"])
+        #expect(found.known == found.stored)
+        #expect(!machine.hasUnsaved)
     }
 
     @Test(arguments: State.allCases) func theEndOfASessionClearsCachedAndUnsavedCredentials(_ state: State) {

@@ -135,6 +135,8 @@ extension AuthClient {
     private func end(_ managed: ManagedCredential, revokesTokens: Bool, _ reporter: FlowReporter) async -> Ended {
         var ended = Ended()
         var found: Credential?
+        // If the store cannot record this, the sign-out still removes the tokens.
+        if revokesTokens { try? await managed.revokeLateTokens() }
         do {
             ended.credential = try await managed.remove({ found = $0.credential })?.credential
         } catch {
@@ -207,7 +209,7 @@ extension AuthClient {
 
     /// Removes every stored credential of this client, including unreadable ones; with ``Options/account``, only that account. For a
     /// machine-to-machine client, these are the tokens that it requests with its current scopes, resources and parameters. No request is sent to the
-    /// provider, where the tokens and the session remain valid.
+    /// provider, where the tokens and the session remain valid. Only a refresh that completes after it has lost its lease may revoke its new tokens.
     /// - Parameter discardingUnreadable: Whether a client with ``Options/account`` also removes a record that cannot be read, including all accounts
     ///   in it; default: no.
     /// - Returns: Whether there was a credential.
