@@ -268,14 +268,14 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
     }
 
     /// Checks that every stored refresh token is valid at the provider, unless the provider has ended the grant, or
-    /// there is a valid reason why the newer token was lost.
+    /// the newer token was lost before any process could store it.
     private func checkThatNothingIsLost() {
         for (digest, row) in records.rows.sorted(by: { $0.value.key.name < $1.value.key.name }) where row.sealed != nil
         {
             for (grant, serial) in records.grants(in: digest) where provider.grants[grant].end == nil {
                 let isValid = serial == provider.grants[grant].serial
                 world.require(
-                    isValid || provider.isLossExplained(grant, from: serial),
+                    isValid || provider.isLossExplained(grant, of: serial),
                     "rt.\(grant).\(serial) is stored, but the provider expects rt.\(grant).\(provider.grants[grant].serial)"
                 )
             }

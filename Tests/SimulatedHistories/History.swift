@@ -79,7 +79,7 @@ extension History {
             try? await simulation.clock.sleep(for: .seconds(1))
             guard !isOver else { return }
             if simulation.random.happens(rates[0]), let victim = processes.randomElement(using: &simulation.random) {
-                simulation.kill(victim)
+                world.kill(victim)
                 forget(victim)
                 simulation.begin(in: .world) { [self] in
                     try? await simulation.clock.sleep(for: simulation.random.duration(.seconds(1), .seconds(30)))

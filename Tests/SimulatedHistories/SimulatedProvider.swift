@@ -29,8 +29,8 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         let process: Simulation.Process
         /// The time at which the process sent the request.
         let sentAt: Duration
-        /// Whether the process has received the response.
-        var isDelivered = false
+        /// The time at which the process received the response; nil if it has not received it.
+        var receivedAt: Duration?
     }
 
     let world: World
@@ -107,11 +107,18 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         return (grant, serial, parts.count == 4 && parts[3] != "-" ? String(parts[3]) : nil)
     }
 
-    /// Whether a lost response or a failed write explains why the response to a refresh request was not stored.
-    package func isLossExplained(_ grant: Int, from serial: Int) -> Bool {
-        grants[grant].rotations.dropFirst(serial).contains { rotation in
-            !rotation.isDelivered || world.couldNotWrite(rotation.process, since: rotation.sentAt)
-        }
+    /// Whether a lost response, or a process that may have lost its lease before it stored the response, explains why a refresh token is still in use
+    /// after it was exchanged.
+    private func isReuseExplained(_ grant: Int, of serial: Int) -> Bool {
+        let rotation = grants[grant].rotations[serial]
+        return rotation.receivedAt == nil || world.couldNotWrite(rotation.process, since: rotation.sentAt)
+    }
+
+    /// Whether the response to the exchange of a refresh token was lost, or its process was killed before it could store the response. Only that process can
+    /// have exchanged later refresh tokens.
+    func isLossExplained(_ grant: Int, of serial: Int) -> Bool {
+        let rotation = grants[grant].rotations[serial]
+        return rotation.receivedAt.map { world.wasKilled(rotation.process, beforeStoringResponseOf: $0) } ?? true
     }
 
     // MARK: Requests
@@ -206,7 +213,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         default: break
         }
         switch response.1 {
-        case .exchanged(let grant, let serial): grants[grant].rotations[serial].isDelivered = true
+        case .exchanged(let grant, let serial): grants[grant].rotations[serial].receivedAt = simulation.now
         case .refusedResource(let grant): policy?.isDelivered(to: process, of: grant, at: simulation.now)
         case nil: break
         }
@@ -259,7 +266,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
             // A process that was paused until its lease had expired may have sent this request before the other
             // request.
             world.require(
-                isLate || isLossExplained(grant, from: serial) || world.couldNotWrite(process, since: sentAt),
+                isLate || isReuseExplained(grant, of: serial) || world.couldNotWrite(process, since: sentAt),
                 "\(token) was sent twice, by P\(grants[grant].rotations[serial].process.index) and P\(process.index)"
             )
             end(grant, "\(token) was used twice")

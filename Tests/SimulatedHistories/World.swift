@@ -52,6 +52,7 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
     package private(set) var outageEnd = Duration.zero
     private var outages: [Range<Duration>] = []
     private var pauses: [Int: [Range<Duration>]] = [:]
+    private var kills: [Int: Duration] = [:]
     /// The time at which each process last failed to reach the store.
     private var failures: [Int: Duration] = [:]
     /// The first invariant that was violated.
@@ -109,6 +110,11 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
         simulation.pause(process, for: duration)
     }
 
+    package func kill(_ process: Simulation.Process) {
+        kills[process.index] = simulation.now
+        simulation.kill(process)
+    }
+
     /// Whether a kill, an outage or a pause since the given time may have prevented a process from storing a response
     /// before its lease expired (the window that docs/servers.md describes).
     /// - Parameter shortest: The minimum duration of an outage or a pause.
@@ -122,5 +128,14 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
         }
         return simulation.isKilled(process) || outages.contains(where: isLong)
             || pauses[process.index, default: []].contains(where: isLong)
+    }
+
+    /// Whether a process was killed before it could store a response: it was killed within a minute, or an outage or a pause delayed its writes for longer.
+    /// A process that lives on stores each response that it has received.
+    /// - Parameter received: The time at which the process received the response.
+    func wasKilled(_ process: Simulation.Process, beforeStoringResponseOf received: Duration) -> Bool {
+        guard let killed = kills[process.index] else { return false }
+        let delays = (outages + pauses[process.index, default: []]).filter { $0.overlaps(received..<killed) }
+        return killed - received < .seconds(60) || !delays.isEmpty
     }
 }

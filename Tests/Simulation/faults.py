@@ -73,6 +73,8 @@ FAULTS = {
         (REFRESH, "                try lease.requireRemainingTime()\n                return", "                return"),
         (REFRESH, "                        try lease.requireRemainingTime()\n                        try unfinished", "                        try unfinished")],
     "what-cannot-be-written-is-forgotten": [(UNSAVED, "        } catch {\n            let hasLostLease", "        } catch {\n            if !Task.isCancelled { return }\n            let hasLostLease")],
+    "what-a-lost-lease-cannot-write-is-forgotten": [(UNSAVED, "        } catch {\n            let hasLostLease",
+        "        } catch {\n            if (error as? AuthError)?.indicatesLostLease == true { return }\n            let hasLostLease")],
     "what-cannot-be-written-is-not-tried-again": [(UNSAVED, "                retryWrites()\n            }\n        }", "            }\n        }")],
     "a-session-ends-by-any-refusal": [(DECISION, 'error.code == .providerRejected && name == "invalid_grant"',
         "error.status != nil")],
