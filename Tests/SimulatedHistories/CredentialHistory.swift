@@ -119,7 +119,8 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
     private var randomCall: @Sendable (CredentialHistory, Int) async throws -> Void {
         let session = sessions.randomElement(using: &simulation.random) ?? "s0"
         switch simulation.random.next() % 100 {
-        case 0..<54: return { try await $0.use(session, at: $1) }
+        case 0..<53: return { try await $0.use(session, at: $1) }
+        case 53: return { await $0.drain(at: $1) }
         case 54..<62: return { try await $0.changeData(of: session, at: $1) }
         case 62..<70: return { try await $0.useForResource(session, at: $1) }
         case 70..<76: return { try await $0.refresh(session, at: $1) }
@@ -127,6 +128,26 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         case 80..<92: return { try await $0.signIn(session, at: $1) }
         case 92..<96: return { try await $0.signOut(session, at: $1) }
         default: return { try await $0.removeEverywhere(session, at: $1) }
+        }
+    }
+
+    /// Checks that a drain that reports success has stored each refresh token that the process had received, unless its session has ended or was
+    /// removed.
+    private func drain(at index: Int) async {
+        guard let server = servers[index] else { return }
+        let began = simulation.now
+        let isStored = await server.credentials.drain()
+        world.note("the process is drained: \(isStored)")
+        guard isStored else { return }
+        for (number, grant) in provider.grants.enumerated() where grant.end == nil && records.isStored(number) {
+            let received = grant.rotations.lastIndex { rotation in
+                rotation.process == server.process && rotation.receivedAt.map { $0 < began } == true
+            }
+            guard let received else { continue }
+            world.require(
+                records.newest[number] ?? 0 > received,
+                "rt.\(number).\(received + 1) is not stored, although its process reports that everything is stored"
+            )
         }
     }
 

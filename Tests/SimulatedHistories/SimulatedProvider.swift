@@ -114,8 +114,8 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         return rotation.receivedAt == nil || world.couldNotWrite(rotation.process, since: rotation.sentAt)
     }
 
-    /// Whether the response to the exchange of a refresh token was lost, or its process was killed before it could store the response. Only that process can
-    /// have exchanged later refresh tokens.
+    /// Whether the response to the exchange of a refresh token was lost, or its process was killed before it could store the response. Only that
+    /// process can have exchanged later refresh tokens.
     func isLossExplained(_ grant: Int, of serial: Int) -> Bool {
         let rotation = grants[grant].rotations[serial]
         return rotation.receivedAt.map { world.wasKilled(rotation.process, beforeStoringResponseOf: $0) } ?? true

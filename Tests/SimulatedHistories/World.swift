@@ -130,8 +130,8 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
             || pauses[process.index, default: []].contains(where: isLong)
     }
 
-    /// Whether a process was killed before it could store a response: it was killed within a minute, or an outage or a pause delayed its writes for longer.
-    /// A process that lives on stores each response that it has received.
+    /// Whether a process was killed before it could store a response: it was killed within a minute, or an outage or a pause delayed its writes for
+    /// longer. A process that lives on stores each response that it has received.
     /// - Parameter received: The time at which the process received the response.
     func wasKilled(_ process: Simulation.Process, beforeStoringResponseOf received: Duration) -> Bool {
         guard let killed = kills[process.index] else { return false }
