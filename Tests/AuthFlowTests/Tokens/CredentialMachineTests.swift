@@ -509,8 +509,8 @@ import Testing
         #expect(answer(cleared) == "read" && !cleared.hasUnsaved)
     }
 
-    /// The lease of a refresh was lost, and its tokens became unsaved after a sign-out had read the store under the next lease, so the sign-out has not
-    /// returned them.
+    /// The lease of a refresh was lost, and its tokens became unsaved after a sign-out had read the store under the next lease, so the sign-out has
+    /// not returned them.
     @Test func aRemovalReportsTokensThatBecameUnsavedAfterItsRead() throws {
         var machine = machine(.checked)
         let old = Self.credential("old")

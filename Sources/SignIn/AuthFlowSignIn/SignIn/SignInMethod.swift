@@ -111,9 +111,10 @@ package struct SignInMethods: Sendable {
     /// a sign-in page.
     /// - Parameter timeout: The timeout of a sign-in page.
     package func maximumWait(_ timeout: Duration) -> Duration {
+        let longest = DeviceAuthorization.maximumLifetime
         let codes = methods.compactMap { method -> Duration? in
             guard case .device(let presenter) = method else { return nil }
-            return min(presenter.maximumWait ?? DeviceAuthorization.maximumLifetime, DeviceAuthorization.maximumLifetime)
+            return min(presenter.maximumWait ?? longest, longest)
         }
         return codes.reduce(timeout) { max($0, $1) }
     }
