@@ -169,6 +169,83 @@ final class SlowRefreshes: HTTPTransport {
         #expect(refreshes == 0)
     }
 
+    // MARK: States
+
+    /// A store in which the next release of a lease is confirmed only when a test continues it.
+    private final class SlowReleaseStore: TokenStore {
+        private let base = MemoryTokenStore()
+        private let isSlow = Mutex(false)
+        private let arrived = AsyncStream<Void>.makeStream()
+        private let released = AsyncStream<Void>.makeStream()
+
+        func begin() { isSlow.withLock { $0 = true } }
+        func arrival() async { for await _ in arrived.stream { break } }
+        func release() { released.continuation.finish() }
+
+        func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
+        func withLease<Return: Sendable>(
+            on key: RecordKey,
+            _ body: (Lease) async throws -> Return
+        ) async throws -> Return {
+            let result = try await base.withLease(on: key, body)
+            let waits = isSlow.withLock { isSlow in
+                defer { isSlow = false }
+                return isSlow
+            }
+            if waits {
+                arrived.continuation.yield()
+                for await _ in released.stream {}
+            }
+            return result
+        }
+    }
+
+    /// Otherwise, an app would show that the user is signed out until the next change.
+    @Test func theStateOfASignOutIsNotPublishedAfterThatOfALaterSignIn() async throws {
+        let store = SlowReleaseStore()
+        let client = try client(store: store)
+        _ = try await client.signIn()
+        var states = try await client.states().makeAsyncIterator()
+        _ = await states.next()
+        store.begin()
+        let signOut = Task { try await client.signOut() }
+        await store.arrival()
+        let identity = try await client.signIn().credential.identity
+        store.release()
+        _ = try await signOut.value
+        let first = await states.next()
+        let second = await states.next()
+        #expect(first == .signedOut)
+        #expect(second == .signedIn(identity))
+    }
+
+    @Test func aRefreshThatCompletesAfterASignOutWasPublishedIsNotPublished() async throws {
+        let store = MemoryTokenStore()
+        let slow = SlowRefreshes(environment.transport)
+        let client = try client(transport: slow)
+        let credential = try await client.signIn().credential
+        let credentials = CredentialManager(client: client.client, store: store)
+        let key = CredentialKey("session")
+        try await credentials.save(credential, for: key)
+        var states = try await credentials.states(of: key).makeAsyncIterator()
+        _ = await states.next()
+        time.advance(3600)
+        slow.begin()
+        let late = Task { try await credentials.freshTokens(for: key) }
+        await slow.arrival()
+        // Another process signs the user out.
+        try await CredentialManager(client: client.client, store: store).remove([credentials.recordKey(for: key)])
+        #expect(try await credentials.credential(for: key) == nil)
+        slow.release()
+        await expectError(.loginRequired) { try await late.value }
+        try await credentials.save(credential, for: key)
+        let first = await states.next()
+        let second = await states.next()
+        #expect(first == .signedOut)
+        #expect(second == .signedIn(credential.identity))
+    }
+
     // MARK: Provider responses
 
     /// The old refresh token has already been used when the new tokens are rejected, so the new refresh token is

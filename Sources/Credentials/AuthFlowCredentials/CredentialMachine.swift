@@ -209,6 +209,9 @@ extension CredentialMachine {
     /// The record may have been removed during a read in progress, so its result is not cached. Operations in progress continue.
     mutating func discardPendingReads() { removals += 1 }
 
+    /// Whether an account is signed in according to the last read or write of the store; true before the first one.
+    func isSignedIn(_ account: AccountID) -> Bool { session.map { $0.account == account && !$0.isEnded } ?? true }
+
     /// Whether this credential is for the given account: the account that ``account`` names or, if it is nil, the current account (any account if
     /// none is current).
     func manages(_ other: AccountID) -> Bool {

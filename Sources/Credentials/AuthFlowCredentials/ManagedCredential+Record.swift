@@ -96,16 +96,25 @@ extension ManagedCredential {
         }
     }
 
-    /// Changes the stored accounts under an exclusive lease.
-    /// - Parameter body: Changes the accounts. This closure may be called more than once.
-    package func change<Return: Sendable>(_ body: (inout StoredAccounts) async throws -> Return) async throws -> Return
-    {
+    /// Makes an account the current one under an exclusive lease.
+    /// - Parameter name: The name of the account (``AccountID/isNamed(_:)``).
+    /// - Throws: ``AuthError`` with `login_required`, or `invalid_configuration` when several accounts have the name; any error thrown by the store.
+    package func select(_ name: String) async throws {
         try await retryingAfterLostLease {
             try await store.withLease(on: key) { lease in
                 var (stored, accounts, basis) = try await read(under: lease)
-                let result = try await body(&accounts)
+                guard let entry = accounts.entry(name) else {
+                    try accounts.requireUnambiguous(name)
+                    throw AuthError(
+                        .loginRequired,
+                        "The account \"\(DisplayText.sanitized(name, limit: 80))\" is not signed in."
+                    )
+                }
+                accounts.select(entry.account)
                 if accounts != stored { try await write(accounts, lease, basis) }
-                return result
+                beginEpoch()
+                // An object that is limited to one account has no other current account.
+                if account == nil { publish(currentState(in: accounts)) }
             }
         }
     }

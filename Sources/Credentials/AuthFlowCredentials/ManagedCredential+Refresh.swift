@@ -166,7 +166,9 @@ extension ManagedCredential {
         }
         if consequence.invalidatesCache { state.withLock { $0.machine.discardCache(basis.epoch) } }
         if let stored = consequence.stored { await save(stored, in: &accounts, lease, basis) }
-        if let state = consequence.state { publish(state, of: subject.account) }
+        // Another task may already have published that another process has removed the session.
+        let isSignedIn = self.state.withLock { $0.machine.isSignedIn(subject.account) }
+        if let state = consequence.state, isSignedIn { publish(state, of: subject.account) }
         let answer = try consequence.answer.get()
         return consequence.stored == nil ? answer : adopt(answer, basis.epoch)
     }

@@ -39,6 +39,7 @@ extension ManagedCredential {
                 }
                 // A credential that another task in this process is removing is not returned from memory.
                 if isSameEpoch { adopt(credential, new) }
+                publish(.signedIn(credential.identity), of: credential.account)
             }
         }
         do {
@@ -47,7 +48,6 @@ extension ManagedCredential {
             // The process was paused, and nothing was written.
             try await save()
         }
-        publish(.signedIn(credential.identity), of: credential.account)
     }
 
     /// Rejects a sign-in whose tokens could not be stored, because its user cannot be distinguished from the signed-in user.

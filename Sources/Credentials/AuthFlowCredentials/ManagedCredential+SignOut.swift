@@ -30,24 +30,22 @@ extension ManagedCredential {
     private func removeUnderLease(
         _ willRemove: (StoredAccounts.Entry) -> Void
     ) async throws -> StoredAccounts.Entry? {
-        let (removed, newState) = try await store.withLease(on: key) {
-            lease -> (StoredAccounts.Entry?, CredentialState) in
+        try await store.withLease(on: key) { lease -> StoredAccounts.Entry? in
             var (stored, accounts, basis) = try await read(under: lease)
             guard let entry = accounts.entry(account) else {
                 try accounts.requireUnambiguous(account)
                 // Another process has removed the account, and a read that started earlier may not have returned yet.
                 beginEpoch()
-                return (nil, .signedOut)
+                return nil
             }
             willRemove(entry)
             accounts.remove(entry.account)
             if accounts != stored { try await write(accounts, lease, basis) }
             state.withLock { $0.machine.removed(entry.account, leaving: accounts, basis) }
             // Another account may be the current one now.
-            return (entry, currentState(in: accounts))
+            publish(currentState(in: accounts))
+            return entry
         }
-        if removed != nil { publish(newState) }
-        return removed
     }
 
     /// Removes this object's account. Removes the entire record, readable or not, if this object is not limited to one account.
@@ -71,9 +69,9 @@ extension ManagedCredential {
                 do { if try await store.bytes(for: key) != nil { existed = true } } catch { existed = true }
                 try await store.write(nil, under: lease)
                 if state.withLock({ $0.machine.cleared() }) { existed = true }
+                if existed { publish(.signedOut) }
             }
         }
-        if existed { publish(.signedOut) }
         return existed
     }
 }

@@ -318,13 +318,8 @@ package final class ManagedCredential: Sendable {
         }
     }
 
-    /// Another account is the current one now, unless this object is limited to one account.
-    package func didSelectAccount(in accounts: StoredAccounts) {
-        beginEpoch()
-        if account == nil { publish(currentState(in: accounts)) }
-    }
-
-    /// Publishes a state, unless it is the state of another account.
+    /// Publishes a state, unless it is the state of another account. Call it before the lease of the change is released: the state of a later change
+    /// must not be published first.
     func publish(_ new: CredentialState, of other: AccountID? = nil) {
         let observers = state.withLock { state in
             other.map { state.machine.manages($0) } ?? true ? state.observers : [:]

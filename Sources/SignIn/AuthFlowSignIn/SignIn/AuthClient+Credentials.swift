@@ -36,21 +36,7 @@ extension AuthClient {
     /// - Parameter name: The subject of an account that is signed in, or its issuer and subject, separated by a space.
     /// - Throws: ``AuthError`` with `login_required` when the account is not signed in, `invalid_configuration` when several accounts have the
     ///   subject, at different issuers; `storage_failed` or `credential_unusable`.
-    public func selectAccount(_ name: String) async throws {
-        let current = try await current()
-        let accounts = try await current.change { accounts in
-            guard let entry = accounts.entry(name) else {
-                try accounts.requireUnambiguous(name)
-                throw AuthError(
-                    .loginRequired,
-                    "The account \"\(DisplayText.sanitized(name, limit: 80))\" is not signed in."
-                )
-            }
-            accounts.select(entry.account)
-            return accounts
-        }
-        current.didSelectAccount(in: accounts)
-    }
+    public func selectAccount(_ name: String) async throws { try await current().select(name) }
 
     /// The states of the credential, starting with the current one: signed in, refreshed, expired, or ended with a reason. Changes by other
     /// processes are detected when the store is read, which ``freshTokens(account:)`` does at most every ten seconds.
