@@ -381,9 +381,12 @@ extension CredentialMachine {
         let entry = found.known.entry(account)
         // The time of a read that finds no tokens must not be used for tokens that a refresh in progress will obtain.
         if epoch == reading.epoch, entry?.credential != nil { requestedAt = reading.requestedAt }
-        guard epoch == reading.epoch, removals == reading.removals else { return found }
         let known = Session(entry)
-        found.hasOtherSession = session.map { $0 != known } ?? false
+        // An observer receives the state of the first read, even if the read is outdated.
+        let last = session ?? known
+        session = last
+        guard epoch == reading.epoch, removals == reading.removals else { return found }
+        found.hasOtherSession = last != known
         session = known
         guard cached === reading.cached else { return found }
         guard let credential = entry?.credential else {

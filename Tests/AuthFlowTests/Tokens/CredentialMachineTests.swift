@@ -176,9 +176,20 @@ import Testing
         var machine = CredentialMachine(account: nil)
         let signIn = Self.credential("new")
         machine.writeFailed(signIn, replacing: .entry(nil), isSignIn: true, lostLease: nil, machine.epoch)
-        machine.removed(signIn.account, leaving: StoredAccounts())
+        machine.removed(signIn.account, leaving: StoredAccounts(), machine.basis)
         let found = try #require(read(&machine, nil, at: 1))
         #expect(!found.hasOtherSession && found.dropped.isEmpty)
+    }
+
+    /// The notification of a removal arrived during the first read, whose result was passed to an observer.
+    @Test func aReadReportsAChangeSinceTheFirstReadEvenIfThatWasOfAnEarlierEpoch() throws {
+        var machine = CredentialMachine(account: nil)
+        let reading = machine.beginReading(at: Self.begin)
+        machine.beginEpoch()
+        let first = try #require(finish(&machine, reading, Self.credential("old")))
+        let second = try #require(read(&machine, nil, at: 1))
+        #expect(!first.hasOtherSession)
+        #expect(second.hasOtherSession)
     }
 
     @Test(arguments: State.allCases) func aReadDuringAWriteIsRepeated(_ state: State) {
@@ -525,7 +536,7 @@ import Testing
             refresh
         )
         machine.writeSucceeded(Self.stored(nil), basis, requestedAt: Self.begin)
-        machine.removed(old.account, basis)
+        machine.removed(old.account, leaving: StoredAccounts(), basis)
         #expect(machine.hasUnsaved)
         let found = try #require(read(&machine, nil, at: 2))
         #expect(found.dropped.map(\.tokens.accessToken.exposed) == ["new"])
