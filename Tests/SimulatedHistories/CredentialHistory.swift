@@ -15,6 +15,8 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         var callers = 0
         /// The time at which a sign-out of each grant completed in this process.
         var signOuts: [Int: Duration] = [:]
+        /// The last state of each session that an observer has received.
+        var states: [String: CredentialState] = [:]
     }
 
     package let setting: HistorySetting
@@ -43,10 +45,13 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         for _ in 0..<count { startServer() }
         simulation.begin(in: .world) { [self] in await makeTrouble() }
         let busy = simulation.random.duration(.seconds(40), .seconds(200))
-        return letTimePass(busy) {
+        let violation = letTimePass(busy) {
             checkThatNothingIsLost()
             begin(probe)
         }
+        guard violation == nil else { return violation }
+        checkStates()
+        return world.violation
     }
 
     // MARK: Processes
@@ -85,8 +90,22 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
                 server.credentials.observeRemovedRecords()
                 await serve(process.index)
             }
+            for session in sessions { observe(session, of: server) }
         } catch {
             world.require(false, "the application does not start: \(error)")
+        }
+    }
+
+    /// Records the states of a session in one process.
+    private func observe(_ session: String, of server: Server) {
+        simulation.begin(in: server.process) { [self] in
+            do {
+                for await state in try await server.credentials.states(of: CredentialKey(session)) {
+                    servers[server.process.index]?.states[session] = state
+                }
+            } catch {
+                world.note("the states of \(session) cannot be observed: \(error)")
+            }
         }
     }
 
@@ -298,6 +317,27 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
                 world.require(
                     isValid || provider.isLossExplained(grant, of: serial),
                     "rt.\(grant).\(serial) is stored, but the provider expects rt.\(grant).\(provider.grants[grant].serial)"
+                )
+            }
+        }
+    }
+
+    /// Checks that the last state that each observer has received is the stored one.
+    private func checkStates() {
+        for server in servers.values.sorted(by: { $0.process.index < $1.process.index }) {
+            for (session, last) in server.states.sorted(by: { $0.key < $1.key }) {
+                let state: String
+                switch last {
+                case .signedIn, .refreshed: state = "signed in"
+                case .signedOut: state = "signed out"
+                case .ended: state = "ended"
+                // After repeated rejections in this process, a refresh in another process may have succeeded.
+                case .expired: continue
+                }
+                let stored = records.state(in: digest(of: session, server))
+                world.require(
+                    state == stored,
+                    "an observer of \(session) in P\(server.process.index) has last received \(state), but it is \(stored)"
                 )
             }
         }

@@ -51,6 +51,12 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     /// The grants in a record, with the numbers of their refresh tokens.
     package func grants(in digest: [UInt8]) -> [Int: Int] { stored[digest] ?? [:] }
 
+    /// The state of the session in a record.
+    func state(in digest: [UInt8]) -> String {
+        guard grants(in: digest).isEmpty else { return "signed in" }
+        return Self.hasEnd(bytes(of: digest)) ? "ended" : "signed out"
+    }
+
     /// Whether a grant is in any record.
     package func isStored(_ grant: Int) -> Bool { stored.values.contains { $0[grant] != nil } }
 

@@ -74,6 +74,8 @@ FAULTS = {
         (REFRESH, "                        try lease.requireRemainingTime()\n                        try unfinished", "                        try unfinished")],
     "what-cannot-be-written-is-forgotten": [(UNSAVED, "        } catch {\n            let hasLostLease", "        } catch {\n            if !Task.isCancelled { return }\n            let hasLostLease")],
     "a-drain-does-not-wait-for-unsaved-tokens": [(UNSAVED, "            unfinished.registerUnsavedWrite(of: self) { [weak self] in await self?.writeUnsaved() ?? true }\n", "")],
+    "a-sign-out-in-another-process-is-not-published": [
+        (RECORD, "        if found.hasOtherSession { publish(currentState(in: found.known)) }\n", "")],
     "what-a-lost-lease-cannot-write-is-forgotten": [(UNSAVED, "        } catch {\n            let hasLostLease",
         "        } catch {\n            if (error as? AuthError)?.indicatesLostLease == true { return }\n            let hasLostLease")],
     "what-cannot-be-written-is-not-tried-again": [(UNSAVED, "                retryWrites()\n            }\n        }", "            }\n        }")],
