@@ -23,6 +23,8 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
     package private(set) var calls = 0
     /// The results of the changes to the application's data.
     private var data: Set<String> = []
+    /// The grants that were removed and revoked together with the tokens of refreshes in progress.
+    private var revoked: Set<Int> = []
     package var isOver = false
     private var servers: [Int: Server] = [:]
     private let sessions: [String]
@@ -51,6 +53,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         }
         guard violation == nil else { return violation }
         checkStates()
+        if setting.kind == "calm" { checkThatLateTokensAreRevoked() }
         return world.violation
     }
 
@@ -283,16 +286,24 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         let key = server.credentials.recordKey(for: CredentialKey(session))
         let present = records.grants(in: key.digest).keys.sorted()
         world.note("\(session) is removed with \(present)")
-        if simulation.random.happens(0.5) { try await server.credentials.revokeLateTokens(of: [key]) }
+        let revokesLateTokens = simulation.random.happens(0.5)
+        if revokesLateTokens { try await server.credentials.revokeLateTokens(of: [key]) }
         let removed = try await server.credentials.remove([key])
         for grant in present { servers[index]?.signOuts[grant] = simulation.now }
-        for removed in removed { revoke(removed.credential) }
+        for removed in removed {
+            // Without a confirmation, another process may have removed the session, with later tokens.
+            revoke(removed.credential, withLateTokens: revokesLateTokens && removed.isRemovalConfirmed)
+        }
     }
 
-    private func revoke(_ credential: Credential?) {
+    /// Revokes the tokens of most removed sessions. The provider ignores a refresh token that has been exchanged since (RFC 7009 section 2.2).
+    private func revoke(_ credential: Credential?, withLateTokens: Bool = false) {
         let token = credential?.tokens.refreshToken?.exposed ?? ""
-        guard let (grant, _, _) = SimulatedProvider.parts(of: token), simulation.random.happens(0.7) else { return }
-        provider.end(grant, "revoked")
+        guard let (grant, serial, _) = SimulatedProvider.parts(of: token),
+            simulation.random.happens(0.7) || withLateTokens
+        else { return }
+        if withLateTokens { revoked.insert(grant) }
+        if serial == provider.grants[grant].serial { provider.end(grant, "revoked") }
     }
 
     // MARK: Afterwards
@@ -319,6 +330,18 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
                     "rt.\(grant).\(serial) is stored, but the provider expects rt.\(grant).\(provider.grants[grant].serial)"
                 )
             }
+        }
+    }
+
+    /// Checks that the tokens of a refresh that was in progress during a removal were revoked. After a new sign-in by the same user, they are not
+    /// revoked, because they may belong to the same grant.
+    private func checkThatLateTokensAreRevoked() {
+        for grant in revoked.sorted() {
+            let removed = provider.grants[grant]
+            let isReplaced = provider.grants.dropFirst(grant + 1).contains { newer in
+                newer.session == removed.session && newer.user == removed.user
+            }
+            world.require(removed.end != nil || isReplaced, "grant \(grant) is valid after its removal and revocation")
         }
     }
 

@@ -74,6 +74,8 @@ FAULTS = {
         (REFRESH, "                        try lease.requireRemainingTime()\n                        try unfinished", "                        try unfinished")],
     "what-cannot-be-written-is-forgotten": [(UNSAVED, "        } catch {\n            let hasLostLease", "        } catch {\n            if !Task.isCancelled { return }\n            let hasLostLease")],
     "a-drain-does-not-wait-for-unsaved-tokens": [(UNSAVED, "            unfinished.registerUnsavedWrite(of: self) { [weak self] in await self?.writeUnsaved() ?? true }\n", "")],
+    "tokens-that-arrive-after-a-sign-out-are-not-revoked": [
+        (RECORD, "        if !found.dropped.isEmpty { revokeAfterSignOut(found.dropped) }\n", "")],
     "a-sign-out-in-another-process-is-not-published": [
         (RECORD, "        if found.hasOtherSession { publish(currentState(in: found.known)) }\n", "")],
     "what-a-lost-lease-cannot-write-is-forgotten": [(UNSAVED, "        } catch {\n            let hasLostLease",
