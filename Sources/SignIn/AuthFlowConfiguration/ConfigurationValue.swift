@@ -295,6 +295,8 @@ extension ConfigurationValue<Secret> {
                 maximumSize: 64 * 1024,
                 limit: limit
             )
+        } catch is CancellationError {
+            throw node.error("the program \(name) was terminated, because the task was cancelled")
         } catch {
             throw node.error("the program \(name) could not be run")
         }

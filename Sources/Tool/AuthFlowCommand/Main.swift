@@ -35,6 +35,8 @@ import AuthFlowSystem
             // A bridge exits when its host does, so requests may still be in progress.
             _ = await UnfinishedClients.drain()
         } catch {
+            // A program that prints a secret is terminated by the cancellation, and its configuration value cannot throw another error.
+            let error: any Error = work.isCancelled && error is ConfigurationError ? CancellationError() : error
             // A refresh token that has been sent may already be invalid, so the response is stored first.
             // The error explains that the tokens could not be stored.
             let isStorageError = [.storageFailed, .leaseBusy, .leaseLost].contains((error as? AuthError)?.code)

@@ -1,5 +1,6 @@
 #if os(Linux)
 import AuthFlow
+import Foundation
 import Glibc
 import Testing
 
@@ -27,6 +28,42 @@ import Testing
         )
         #expect(status == 128 + SIGKILL)
         #expect(bytes == nil)
+    }
+
+    /// Otherwise, a program that prints a secret would continue to run after Ctrl-C, because it does not share the terminal's process group.
+    @Test(arguments: ["", ">&-"]) func cancellationKillsAProgramWhoseCallerIsBlocked(_ output: String) async throws {
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
+        try #require(unsafe mkfifo(path, 0o600) == 0)
+        defer { unsafe unlink(path) }
+        let caller = Task {
+            try ProgramOutput.waiting(
+                for: ["/bin/sh", "-c", "echo $$ > '\(path)'; exec sleep 20 \(output)"],
+                environment: ["PATH": "/usr/bin:/bin"],
+                maximumSize: 100,
+                limit: .seconds(20)
+            )
+        }
+        // Reading the FIFO waits until the program has started.
+        let written = try await BlockingCall.run { BoundedFile.contents(atPath: path, maximumSize: 100) }
+        let identifier = try #require(written.flatMap { Int32(String(decoding: $0.dropLast(), as: UTF8.self)) })
+        caller.cancel()
+        await #expect(throws: CancellationError.self) { try await caller.value }
+        #expect(kill(identifier, 0) == -1)
+    }
+
+    @Test func aCancelledTaskStartsNoProgram() async throws {
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
+        let caller = Task {
+            unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
+            return try ProgramOutput.waiting(
+                for: ["/bin/sh", "-c", "> '\(path)'"],
+                environment: ["PATH": "/usr/bin:/bin"],
+                maximumSize: 100,
+                limit: .seconds(20)
+            )
+        }
+        await #expect(throws: CancellationError.self) { try await caller.value }
+        #expect(!FileManager.default.fileExists(atPath: path))
     }
 }
 #endif

@@ -31,7 +31,8 @@ package enum ProgramOutput {
         #endif
     }
 
-    /// Runs a program and blocks this thread until it exits, for callers that cannot await a task.
+    /// Runs a program and blocks this thread until it exits, for callers that cannot await a task. Cancellation of the current task kills
+    /// the program's process group.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
     ///   - environment: The complete environment of the program.
@@ -46,7 +47,10 @@ package enum ProgramOutput {
         limit: Duration
     ) throws -> (status: Int32, bytes: [UInt8]?) {
         #if os(Linux)
-        try Child().run(command, environment: environment, maximumSize: maximumSize, until: .now + limit)
+        try Task.checkCancellation()
+        let result = try Child().run(command, environment: environment, maximumSize: maximumSize, until: .now + limit)
+        try Task.checkCancellation()
+        return result
         #else
         throw AuthError(.unsupported, "Capturing the output of a program is supported only on Linux.")
         #endif
@@ -113,22 +117,23 @@ private final class Child: Sendable {
     private func exits(before end: ContinuousClock.Instant) -> Bool {
         var pause: Int32 = 1
         while !hasEnded {
-            guard .now < end else { return false }
+            guard .now < end, !Task.isCancelled else { return false }
             _ = poll(nil, 0, pause)
             pause = min(pause * 2, Self.outputGracePeriod)
         }
         return true
     }
 
-    /// The program's output up to its exit; nil if the output is too large or the program timed out. A process that the program leaves
-    /// behind may hold the pipe open, so reading stops when the program exits, or earlier at end of file.
+    /// The program's output up to its exit; nil if the output is too large, the program timed out, or the task that the program blocks was
+    /// cancelled. A process that the program leaves behind may hold the pipe open, so reading stops when the program exits, or earlier at
+    /// end of file.
     private func contents(of input: Int32, maximumSize: Int, until end: ContinuousClock.Instant?) -> [UInt8]? {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)
         while bytes.count <= maximumSize {
             var watched = pollfd(fd: input, events: Int16(POLLIN), revents: 0)
             let hasEnded = hasEnded
-            if let end, .now > end { return nil }
+            if let end, .now > end || Task.isCancelled { return nil }
             let ready = unsafe poll(&watched, 1, Self.outputGracePeriod)
             if ready == 0 {
                 if hasEnded { return bytes }
