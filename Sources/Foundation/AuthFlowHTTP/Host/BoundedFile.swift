@@ -27,8 +27,7 @@ package enum BoundedFile {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)
         while bytes.count <= maximumSize {
-            let count = unsafe buffer.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
-            if count < 0, errno == EINTR { continue }
+            let count = SystemCall.read(from: descriptor, into: &buffer)
             guard count >= 0 else { return nil }
             if count == 0 { return bytes }
             bytes += buffer[..<count]

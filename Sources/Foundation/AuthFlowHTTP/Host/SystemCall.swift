@@ -28,6 +28,20 @@ package enum SystemCall {
         unsafe readBytes(descriptor, bytes, count)
     }
 
+    /// Reads the bytes that are available, up to the size of the buffer, and waits until there are any.
+    /// - Returns: The number of bytes; 0 at end of file, and -1 on failure, in which case `errno` contains the reason.
+    package static func read(from descriptor: Int32, into buffer: inout [UInt8]) -> Int {
+        while true {
+            let count = unsafe buffer.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
+            guard count < 0 else { return count }
+            if errno == EINTR { continue }
+            // Another process that shares the descriptor has made it non-blocking.
+            var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            if errno == EAGAIN, unsafe poll(&entry, 1, -1) >= 0 || errno == EINTR { continue }
+            return count
+        }
+    }
+
     package static func listen(_ descriptor: Int32, _ backlog: Int32) -> Int32 { listenAt(descriptor, backlog) }
 
     @unsafe package static func connect(

@@ -152,16 +152,7 @@ private enum StandardInput {
                 var isTooLong = false
                 var buffer = [UInt8](repeating: 0, count: 64 * 1024)
                 while true {
-                    let count = unsafe buffer.withUnsafeMutableBytes {
-                        unsafe read(STDIN_FILENO, $0.baseAddress, $0.count)
-                    }
-                    if count < 0, errno == EINTR { continue }
-                    if count < 0, errno == EAGAIN || errno == EWOULDBLOCK {
-                        // Another process that shares this descriptor has made it non-blocking.
-                        var watched = pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)
-                        _ = unsafe poll(&watched, 1, -1)
-                        continue
-                    }
+                    let count = SystemCall.read(from: STDIN_FILENO, into: &buffer)
                     guard count > 0 else { break }
                     var rest = buffer[..<count]
                     while let end = rest.firstIndex(of: 0x0A) {

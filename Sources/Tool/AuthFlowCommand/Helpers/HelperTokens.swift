@@ -94,8 +94,7 @@ enum HelperInput {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)
         while true {
-            let count = unsafe buffer.withUnsafeMutableBytes { unsafe SystemCall.read(0, $0.baseAddress, $0.count) }
-            if count < 0, errno == EINTR { continue }
+            let count = SystemCall.read(from: STDIN_FILENO, into: &buffer)
             guard count > 0 else { return bytes }
             bytes += buffer[..<count]
             if isComplete(bytes) { return bytes }
