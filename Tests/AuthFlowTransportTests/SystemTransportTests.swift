@@ -257,6 +257,33 @@ import Testing
         }
     }
 
+    /// The waiting request's own deadline is later than the deadline for the first byte of its response.
+    @Test func theFirstByteTimeoutAppliesToARequestThatHasWaitedForAConnection() async throws {
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+        try await ScriptedServer.run([.receive, .send(head), .hold], [.receive, .hold]) { server in
+            var settings = NetworkSettings()
+            (settings.connectionsPerHost, settings.firstByteTimeout) = (1, .milliseconds(100))
+            let loop = CurlLoop()
+            let held = CurlTransfer(try request(server), settings: settings, proxy: nil)
+            let holder = Task {
+                try await held.result.value(begin: { loop.begin(held) }, onCancel: { loop.cancel(held) })
+            }
+            await server.untilReceived(1)
+            let waiting = CurlTransfer(try request(server), settings: settings, proxy: nil)
+            loop.begin(waiting)
+            // The loop checks the deadlines of all transfers when this transfer times out.
+            var call = try request(server, .milliseconds(200))
+            call.pool = .resources
+            let other = CurlTransfer(call, settings: settings, proxy: nil)
+            await #expect(throws: AuthError.self) { try await other.result.value(begin: { loop.begin(other) }) }
+            holder.cancel()
+            let error = await #expect(throws: AuthError.self) { try await waiting.result.value(begin: {}) }
+            #expect(error?.message.contains("within 100 milliseconds") == true, "\(error?.message ?? "")")
+            #expect(waiting.added.duration(to: .now) < .seconds(10))
+            _ = await holder.result
+        }
+    }
+
     @Test func aFailedCheckBeforeSendingPreventsTheRequest() async throws {
         try await ScriptedServer.run([.receive, .send(Self.response)]) { server in
             var call = try request(server)

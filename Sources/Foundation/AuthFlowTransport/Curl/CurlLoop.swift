@@ -221,7 +221,8 @@ private struct RunningTransfers {
             if let (deadline, error) = next, deadline <= now {
                 end(transfer, error)
             } else {
-                nextTimeoutCheck = min(nextTimeoutCheck, next?.0 ?? now + transfer.minimumTimeout)
+                // A state change, such as the start of a waiting transfer, may be followed by an earlier deadline.
+                nextTimeoutCheck = min(nextTimeoutCheck, next?.0 ?? nextTimeoutCheck, now + transfer.minimumTimeout)
             }
         }
     }
