@@ -276,6 +276,22 @@ import Testing
         }
     }
 
+    @Test func statesBeginWithTheCurrentStateEvenIfItChangesDuringTheirFirstRead() async throws {
+        let life = try TokenLifeEnvironment()
+        let store = GatedStore(MemoryTokenStore(), isResultLate: true)
+        let client = try life.client(store: store)
+        _ = try await client.signIn()
+        store.gate.close(isForOne: true)
+        let reading = Task { try await client.states() }
+        await store.gate.arrival()
+        _ = try await client.refresh()
+        store.gate.open()
+        var states = try await reading.value.makeAsyncIterator()
+        guard case .signedIn? = await states.next() else { return #expect(Bool(false)) }
+        _ = try await client.signOut()
+        #expect(await states.next() == .signedOut)
+    }
+
     @Test func anOutdatedReadDoesNotRestoreTokensAfterASignOut() async throws {
         let life = try TokenLifeEnvironment()
         let base = MemoryTokenStore()

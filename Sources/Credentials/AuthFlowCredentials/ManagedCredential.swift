@@ -44,6 +44,8 @@ package final class ManagedCredential: Sendable {
         var isRetrying = false
         var observers: [UInt64: AsyncStream<CredentialState>.Continuation] = [:]
         var lastObserver: UInt64 = 0
+        /// The number of states that were published.
+        var publications: UInt64 = 0
     }
 
     /// Thrown when another user signed in, the user signed out, or the lease was lost before the operation completed.
@@ -294,14 +296,21 @@ package final class ManagedCredential: Sendable {
     /// The current state, followed by each later state.
     package func states() async throws -> AsyncStream<CredentialState> {
         let (stream, continuation) = AsyncStream<CredentialState>.makeStream(bufferingPolicy: .bufferingNewest(100))
-        let number = state.withLock { state in
-            state.lastObserver += 1
-            state.observers[state.lastObserver] = continuation
-            return state.lastObserver
+        while true {
+            let publications = state.withLock { $0.publications }
+            let current = currentState(in: try await accounts())
+            let number = state.withLock { state -> UInt64? in
+                // If a state was published during the read, the result of the read may be outdated.
+                guard state.publications == publications else { return nil }
+                continuation.yield(current)
+                state.lastObserver += 1
+                state.observers[state.lastObserver] = continuation
+                return state.lastObserver
+            }
+            guard let number else { continue }
+            continuation.onTermination = { [self] _ in state.withLock { $0.observers[number] = nil } }
+            return stream
         }
-        continuation.onTermination = { [self] _ in state.withLock { $0.observers[number] = nil } }
-        continuation.yield(currentState(in: try await accounts()))
-        return stream
     }
 
     /// The state of this object's account.
@@ -321,8 +330,10 @@ package final class ManagedCredential: Sendable {
     /// Publishes a state, unless it is the state of another account. Call it before the lease of the change is released: the state of a later change
     /// must not be published first.
     func publish(_ new: CredentialState, of other: AccountID? = nil) {
-        let observers = state.withLock { state in
-            other.map { state.machine.manages($0) } ?? true ? state.observers : [:]
+        let observers = state.withLock { state -> [UInt64: AsyncStream<CredentialState>.Continuation] in
+            guard other.map({ state.machine.manages($0) }) ?? true else { return [:] }
+            state.publications += 1
+            return state.observers
         }
         for observer in observers.values { observer.yield(new) }
     }
