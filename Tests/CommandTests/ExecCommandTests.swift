@@ -137,6 +137,33 @@ import Testing
             #expect(masks[0] != nil && masks[0] == masks[1])
         }
     }
+    /// Daemons that never wait for their child processes ignore SIGCHLD, and the programs that they start inherit this.
+    @Test func exitStatusesAreReadEvenIfSIGCHLDWasIgnoredWhenTheToolStarted() async throws {
+        try await signedIn { _, _, exec in
+            let script = #"""
+                exec env --ignore-signal=CHLD "$TOOL" exec --config authflow.json --file F -- sh -c 'exit 3'
+                """#
+            let outcome = try await exec([], script, ["TOOL": Self.program])
+            #expect(outcome.status == 3, "\(outcome.standardError)")
+        }
+    }
+
+    @Test func aSecretIsReadFromAProgramEvenIfSIGCHLDWasIgnoredWhenTheToolStarted() async throws {
+        let configuration = #"""
+            {"profiles": {"work": {
+                "provider": "oidc", "issuer": "http://127.0.0.1:1", "client_id": "c", "flow": "client_credentials", "store": "memory",
+                "client_authentication": "client_secret_basic", "client_secret": {"command": ["echo", "secret"]}
+            }}}
+            """#
+        try await CommandHarness.withConfiguration(configuration) { path, _ in
+            let outcome = try await CommandHarness.run(
+                ["--ignore-signal=CHLD", Self.program, "token", "--config", path],
+                program: "/usr/bin/env"
+            )
+            // The secret was read, but there is no provider.
+            #expect(outcome.status == 7, "\(outcome.standardError)")
+        }
+    }
     #endif
 
     /// XDG Base Directory Specification: a relative path must be ignored.

@@ -152,8 +152,11 @@ private final class Child: Sendable {
         state.withLock { state in
             guard case .running(let identifier) = state else { return true }
             var information = unsafe siginfo_t()
-            return unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT | WNOHANG) == 0
-                && information.si_signo == SIGCHLD
+            guard unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT | WNOHANG) == 0 else {
+                // If the application ignores SIGCHLD, the system has reaped the program.
+                return errno == ECHILD
+            }
+            return unsafe information.si_signo == SIGCHLD
         }
     }
 

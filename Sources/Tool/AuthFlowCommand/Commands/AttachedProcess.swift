@@ -13,7 +13,7 @@ enum AttachedProcess {
     ///   a signal has arrived. On success, this function does not return.
     static func replace(with command: [String], environment: [String: String]) throws -> Never {
         // execve(2) preserves ignored signals and the signal mask, and resets handled signals to their default actions.
-        for number in [SIGINT, SIGTERM, SIGQUIT, SIGPIPE] {
+        for number in [SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGCHLD] {
             if Signals.wasIgnored(number) {
                 signal(number, SIG_IGN)
             } else if number == SIGPIPE {

@@ -62,6 +62,8 @@ enum Signals {
         // refresh in progress.
         for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM] { handle(number) }
         signal(SIGPIPE, SIG_IGN)
+        // While SIGCHLD is ignored, the system discards the exit statuses of child processes (wait(2)).
+        signal(SIGCHLD, SIG_DFL)
         // The default action of these signals aborts a refresh. A program that replaces this one receives them, because execve(2) resets handlers.
         for number in [SIGUSR1, SIGUSR2] where !wasIgnored(number) { signal(number) { _ in } }
         // A program inherits the signal mask of the thread that started it, and that mask may block signals.
