@@ -120,7 +120,7 @@ public final class MCPBridge: Sendable {
         let running = state.withLock { Array($0.running.values) + Array($0.deliveries.values) }
         if grace > .zero, !running.isEmpty {
             let watch = Task {
-                try await clock.sleep(for: grace)
+                try await clock.sleep(for: min(grace, .longestSleep))
                 for task in running { task.cancel() }
                 // Requests may be waiting for a new session.
                 state.withLock { $0.sessionReplacement?.task }?.cancel()

@@ -35,6 +35,15 @@ struct ImmediateClock: Clock {
         #expect(error?.code == .timedOut)
     }
 
+    /// Otherwise, the timer would terminate the process, even if the operation has completed.
+    @Test func aDeadlineOfAnyLengthIsPossible() async throws {
+        for clock in [ContinuousClock(), SuspendingClock()] as [any Clock<Duration>] {
+            let result = try await withDeadline(.seconds(Int64.max), clock: clock, orThrow: late) { 1 }
+            #expect(result == 1)
+        }
+        #expect(Duration.seconds(Int64.max).formattedSeconds.hasSuffix(" seconds"))
+    }
+
     /// Each of these timers is earlier than the previous one, so it replaces the wake-up that they share.
     @Test func aCancelledTimerDoesNotFireEvenIfItIsTheEarliest() async {
         let calls = Mutex(0)

@@ -85,6 +85,7 @@ extension Clock<Duration> {
     /// Schedules a function call after a delay.
     /// - Returns: A function that cancels the call, if it has not been made yet.
     package func call(_ function: @escaping @Sendable () -> Void, after duration: Duration) -> @Sendable () -> Void {
+        let duration = min(duration, .longestSleep)
         if self is ContinuousClock {
             let identifier = TimerScheduler.shared.add(at: .now + duration, function)
             return { TimerScheduler.shared.remove(identifier) }

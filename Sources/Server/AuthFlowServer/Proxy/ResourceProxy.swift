@@ -347,7 +347,7 @@ private final class StreamEnd: Sendable {
     init(of body: ResponseBody, _ slot: RequestLimit.Slot, after duration: Duration, clock: any Clock<Duration>) {
         self.slot = slot
         self.task = Task { [weak body] in
-            guard (try? await clock.sleep(for: duration)) != nil else { return }
+            guard (try? await clock.sleep(for: min(duration, .longestSleep))) != nil else { return }
             body?.cancel(throwing: AuthError(.timedOut, "The response exceeded its maximum duration."))
         }
     }
