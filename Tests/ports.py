@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Free TCP ports of 127.0.0.1 for programs that cannot choose one themselves, or inherit a listening socket.
+"""Free TCP ports on 127.0.0.1 for programs that can neither choose a port themselves nor inherit a listening socket.
 
     Tests/ports.py [COUNT]
 
-They are below the range from which the kernel takes the local ports of connections and of bind() to port 0: a port of that range
-can be taken by any process before the program that should listen there has started. Each process has its own block of ports, so
-two scripts that run at the same time do not get the same port.
+They are below the kernel's ephemeral port range (outgoing connections, and bind() to port 0), because a port of that range
+could be assigned to another process before the intended program listens on it. The PID determines a process's first block, so
+scripts that run at the same time rarely get the same port.
 """
 import os
 import socket
@@ -24,7 +24,7 @@ def lowest_of_kernel():
 
 def candidates():
     blocks = max(1, (min(lowest_of_kernel(), 32_768) - LOWEST) // SIZE)
-    # Consecutive processes have consecutive blocks; after its own block, a process goes on in one that is far away.
+    # Consecutive PIDs have consecutive blocks; after its first block, a process continues with a distant one.
     for round in range(blocks):
         block = (os.getpid() + round * (blocks // 2 + 1)) % blocks
         yield from range(LOWEST + block * SIZE, LOWEST + (block + 1) * SIZE)
@@ -34,12 +34,12 @@ _candidates = candidates()
 
 
 def free_port(consecutive=1):
-    """The first of `consecutive` free ports. No port is returned twice by one process."""
+    """Returns the first of `consecutive` free ports, and never returns a port twice."""
     run = []
     for port in _candidates:
         run = [port] if not run or port != run[-1] + 1 else run + [port]
         with socket.socket() as probe:
-            # As servers do, so that connections that have ended (TIME_WAIT) do not count.
+            # Like a server, ignore closed connections in TIME_WAIT.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))

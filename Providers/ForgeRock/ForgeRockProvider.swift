@@ -14,8 +14,8 @@ public struct ForgeRockProvider: Sendable {
     ///   - issuer: The issuer, if it differs from the realm's URL: older servers omit `/realms/root`.
     ///   - acrValues: `acr_values`: names that the server maps to trees, in order of preference.
     ///   - requiresACR: Whether one of these values is required (an essential claim). If so, the server signs the user
-    ///     in again when necessary, and an ID Token with another `acr`, or none, is rejected. A request with its own `acr_values` requires one of
-    ///     those that are among these values.
+    ///     in again when necessary, and an ID Token with another `acr`, or none, is rejected. If a request has `acr_values`
+    ///     that are among these values, only those are accepted. An essential `acr` claim with values in the request takes precedence.
     ///   - minimumAuthLevel: The minimum `auth_level` of a sign-in; nil for no minimum. It is read from the ID Token, or else from
     ///     an access token that is a JWT; a sign-in whose level cannot be read is rejected.
     public init(

@@ -52,7 +52,7 @@ extension TreeDriver: LoginDriver {
         if let goto = query["goto"].flatMap({ try? Endpoint($0, name: "goto") }), goto.path.hasSuffix("/authorize") {
             guard goto.origin == realm.origin else { throw rejection(page, "continues to another site") }
             guard !page.hasTypedCredentials else { throw rejection(page, "asks for a second sign-in") }
-            // The page accepts both parameters: a customized sign-in URL may contain the longer form.
+            // The page accepts both forms; a customized sign-in URL may use the longer one.
             let isNamed = query["authIndexType"] == "service"
             let named = query["service"] ?? (isNamed ? query["authIndexValue"] : nil)
             try await walk(tree ?? named, in: browser)

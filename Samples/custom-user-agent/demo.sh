@@ -14,7 +14,7 @@ work=$(mktemp -d)
 provider=$!
 trap 'kill $provider; wait $provider 2>/dev/null || true; rm -rf "$work"' EXIT
 for _ in $(seq 100); do [ -s "$work/issuer" ] && break; sleep 0.1; done
-# The configuration names the program relative to its own directory.
+# The program's path is relative to the directory of the configuration file.
 cp sign-in.py "$work"
 sed "s#http://127.0.0.1:8400#$(cat "$work/issuer")#" authflow.json >"$work/authflow.json"
 said=$("$sample" "$work/authflow.json")

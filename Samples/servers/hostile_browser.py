@@ -219,7 +219,7 @@ def strange_requests_harm_no_other(alice, _):
 
 @scene
 def a_head_response_has_no_content(_, __):
-    # The client of the connection, such as a reverse proxy, would take the content for the next response.
+    # The client, such as a reverse proxy, would parse the content as the next response.
     with socket.create_connection((HOST.hostname, HOST.port), 10) as connection:
         connection.sendall(f"HEAD / HTTP/1.1\r\nHost: {HOST.netloc}\r\nConnection: close\r\n\r\n".encode())
         reply = b"".join(iter(lambda: connection.recv(65536), b""))

@@ -63,7 +63,7 @@ import Testing
     }
 
     /// A customized sign-in URL can name the tree with the parameters of the REST API instead of `service`.
-    @Test func walksTheTreeThatTheSignInPageNamesWithItsLongerParameters() async throws {
+    @Test func walksTheTreeNamedInTheLongerFormOfTheSignInURL() async throws {
         struct CustomSignInPage: HTTPTransport {
             let base: any HTTPTransport
             func send(_ call: TransportRequest) async throws -> TransportResponse {

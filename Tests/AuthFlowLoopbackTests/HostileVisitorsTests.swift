@@ -302,7 +302,7 @@ import Testing
         }
     }
 
-    /// RFC 9110 section 9.3.2.
+    /// RFC 9110 section 5.5: a field value may contain bytes that are not ASCII.
     /// All ports of a host share its cookies (RFC 6265 section 8.5).
     @Test func acceptsTheCookieOfAnotherServerThatIsNotUTF8() throws {
         let head = Array("GET /callback?code=1 HTTP/1.1\r\nHost: 127.0.0.1:8400\r\nCookie: name=Ren".utf8) + [0xE9]
@@ -311,6 +311,7 @@ import Testing
         #expect(request.headerFields[.cookie] == "name=Ren\u{E9}")
     }
 
+    /// RFC 9110 section 9.3.2.
     @Test func aResponseToAHEADRequestHasNoContent() async throws {
         try await survives { port in
             let response = try await Self.send("HEAD /favicon.ico HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)

@@ -367,7 +367,7 @@ import Testing
         }
     }
 
-    /// An origin at which this machine cannot listen: it has no IPv6, or this user must not bind a privileged port.
+    /// An origin at which this machine cannot listen: it has no IPv6, or this user may not bind a privileged port.
     private static let unavailable = ["http://[::1]", "http://127.0.0.1:1"].first { origin in
         guard let endpoint = try? Endpoint(origin) else { return false }
         do {

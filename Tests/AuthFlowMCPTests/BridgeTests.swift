@@ -731,7 +731,7 @@ import Glibc
         await bridge.close()
     }
 
-    /// Such a batch may contain the responses for which the calls in progress wait.
+    /// Calls in progress may be waiting for a response in such a batch.
     @Test(.timeLimit(.minutes(1))) func aRejectedBatchWithoutRequestsIsLoggedAndDoesNotQueueBehindCalls() async throws {
         let pool = Mutex<ConnectionPool?>(nil)
         let transport = StreamTransport { call in
@@ -968,7 +968,7 @@ import Glibc
         #expect(start.duration(to: clock.now) == .seconds(8))
     }
 
-    @Test func theTimeInWhichTheHostDoesNotReadAMessageIsNotIdleTime() async throws {
+    @Test func waitingForTheHostToReadAMessageIsNotIdleTime() async throws {
         let clock = SkippingClock(isRunning: false)
         let start = clock.now
         let body = ResponseBody(limit: 1000)

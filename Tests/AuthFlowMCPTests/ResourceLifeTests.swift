@@ -360,7 +360,7 @@ import Testing
         }
     }
 
-    /// The history of the sign-ins, the registration, and the lists in which it could be found were encrypted with the lost key, too.
+    /// The sign-in history, the registration and the lists that refer to it were also encrypted with the lost key.
     @Test func aSignInSucceedsAfterALocalSignOutWithoutTheKeyOfTheStore() async throws {
         try await ResourceEnvironment.with(.inProcess, refreshing()) { environment in
             let inner = MemoryTokenStore()

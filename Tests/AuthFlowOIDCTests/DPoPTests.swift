@@ -170,7 +170,7 @@ import Testing
         }
     }
 
-    /// A hostile API may have the origin of the authorization server, as another tenant.
+    /// A hostile API, such as another tenant's, may share the authorization server's origin.
     @Test func theTimeOfAnAPIDoesNotChangeThatOfTheAuthorizationServer() async throws {
         try await EmulatorEnvironment.with(.inProcess) { environment in
             environment.emulator.dpop = .required

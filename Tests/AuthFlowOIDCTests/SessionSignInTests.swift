@@ -511,7 +511,7 @@ import Testing
         }
     }
 
-    /// The ID Token's auth_time is from the provider's clock, which the client's `clock_leeway` allows to differ.
+    /// The ID Token's `auth_time` is from the provider's clock, which may differ by the client's `clock_leeway`.
     @Test(arguments: [120.0, -120]) func aStepUpSucceedsIfTheClockDiffersByLessThanTheClientsLeeway(_ offset: Double)
         async throws
     {

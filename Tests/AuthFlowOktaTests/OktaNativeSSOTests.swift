@@ -230,7 +230,7 @@ import Testing
             words: "The 'subject_token' issuer isn't a trusted authorization server.",
             status: 403
         ),
-        // This error can occur for as long as the shared record exists.
+        // This error may recur for as long as the shared record exists.
         ExchangeError(error: "server_error", words: "The exchange failed.", status: 500),
     ]
 
@@ -445,7 +445,7 @@ import Testing
         }
     }
 
-    @Test func aDamagedSharedRecordDoesNotKeepTheLogoutRequestFromBeingSent() async throws {
+    @Test func aDamagedSharedRecordDoesNotPreventALogoutRequest() async throws {
         try await OktaEnvironment.with(.inProcess) { environment in
             _ = try await environment.app("mail", user: .alice).signIn()
             let provider = environment.provider(.allAppsWithSecretInAddress)

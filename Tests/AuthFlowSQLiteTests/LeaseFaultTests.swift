@@ -181,7 +181,7 @@ import Testing
         #expect(try await table.write([1], nil, under: lease))
     }
 
-    /// Otherwise, an alert on the gauge would last until the process restarts.
+    /// Otherwise, an alert on the gauge would fire until the process restarts.
     @Test func aFailedWriteIsUnfinishedOnlyUntilItsHolderGivesUp() async throws {
         let records = LeasedRecords(times: .init(), host: clock.host) {
             FaultyTable(base: table($0), isRefusing: FailingWrites())

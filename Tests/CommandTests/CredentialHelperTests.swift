@@ -523,7 +523,7 @@ import Testing
         }
     }
 
-    /// As with an access token, an outage does not matter until the expiry.
+    /// Like an access token, an ID Token is used during an outage until it expires.
     @Test func anIDTokenThatIsAboutToExpireIsUsedDuringAnOutage() async throws {
         let scopes = #"["openid", "offline_access"]"#
         try await signedIn(["scopes": scopes, "helpers": #"{"kubernetes": {}}"#]) { emulator, tool in

@@ -132,7 +132,7 @@ import Testing
             let outcome = try await exec([], script, ["TOOL": Self.program])
             let lines = outcome.output.split(separator: "\n")
             try #require(outcome.status == 0 && lines.count == 2, "\(outcome.standardError)")
-            // Without the signals from 32 on: 32 and 33 belong to the C library, which ignores 33 in a new process.
+            // Without signals 32 and above: 32 and 33 belong to the C library, which ignores 33 in a new process.
             let masks = lines.map { UInt64($0.suffix(16), radix: 16).map { $0 & 0x7FFF_FFFF } }
             #expect(masks[0] != nil && masks[0] == masks[1])
         }

@@ -309,7 +309,7 @@ import Testing
         }
     }
 
-    /// The secret would be ignored without notice.
+    /// Otherwise, the secret would be silently ignored.
     @Test func noClientIsRegisteredInsteadOfTheClientWhoseSecretIsGiven() async throws {
         try await newcomer { emulator, folder, _ in
             try Data("secret".utf8).write(to: URL(fileURLWithPath: "\(folder)/secret"))

@@ -17,7 +17,7 @@ import Synchronization
 /// | read: another account, sign-in or end of a session | publish | publish | publish | publish |
 /// | read: no tokens | signed out | drop, publish | drop, publish | dropped, and revoked after a sign-out |
 /// | read: another account than at the unsaved sign-in is current | as above | as above | as above | written, but not as the current account |
-/// | read: the first since a sign-in that could not read | as above | as above | as above | if its policy rejects it: dropped, published, revoked |
+/// | first read after a sign-in without a read | as above | as above | as above | rejected by the policy: dropped, published, revoked |
 /// | read that overlaps with a write | read again | read again | read again | read again |
 /// | written | unchanged | unchecked | unchanged | none left, except those that became unsaved after the read |
 /// | refreshed and written | adopt | adopt | adopt | as for written |
@@ -69,7 +69,7 @@ struct CredentialMachine {
         let credential: Credential
         /// The stored entry that it replaces. Any other entry in the store is newer, unless it continues a session that a sign-in replaces.
         var replaces: KnownEntry
-        /// The entry with whose tokens the credential was obtained. If it was unsaved, too, another write may store it in the meantime.
+        /// The entry that was refreshed, or that the sign-in replaces. If it was unsaved, too, another write may store it in the meantime.
         let follows: KnownEntry
         /// The other account's entry that the sign-in replaces.
         var removes: StoredAccounts.Entry?
@@ -82,7 +82,7 @@ struct CredentialMachine {
         var storedCurrent: AccountID??
         /// The epoch in which it was created. Operations of an earlier epoch do not replace it.
         let epoch: Int
-        /// The version since which it exists. A write that is based on an earlier read does not contain it.
+        /// The version in which it became unsaved. A write that is based on an earlier read does not contain it.
         let version: Int
 
         var account: AccountID { credential.account }
@@ -90,8 +90,8 @@ struct CredentialMachine {
         /// Whether an entry that the store now has for the account is newer.
         func isOutdated(by entry: StoredAccounts.Entry?) -> Bool {
             if replaces.hasSameTokens(as: entry) || follows.hasSameTokens(as: entry) { return false }
-            // A sign-in is newer than the session that it replaces, whose tokens another process may have refreshed since. If the write of the
-            // sign-in was executed although it failed, the store has this session, or a later one.
+            // A sign-in is newer than the session that it replaces, whose tokens another process may have refreshed since. If the sign-in's write
+            // was executed although it was reported as failed, the store already has the new session, or a later one.
             guard isSignIn, let entry, case .entry(let replaced?) = replaces,
                 replaced.credential?.signedInAt != credential.signedInAt
             else { return true }
@@ -121,7 +121,7 @@ struct CredentialMachine {
         /// The account; nil if no user is signed in.
         let account: AccountID?
         let isEnded: Bool
-        /// The time of the sign-in, as it is stored; nil for tokens without a user, which are obtained again instead of being refreshed.
+        /// The stored time of the sign-in; nil without an identified user, because a renewal of client credentials changes the time.
         let signedInAt: TimeInterval?
 
         init(_ entry: StoredAccounts.Entry?) {
@@ -285,11 +285,11 @@ extension CredentialMachine {
         fileprivate let cached: CachedTokens?
     }
 
-    /// The state that an operation on the known accounts is based on.
+    /// The starting point of an operation on the known accounts.
     struct Basis {
         /// The epoch of the operation.
         let epoch: Int
-        /// The version at the end of the read. A credential that could not be written since is not among the known accounts.
+        /// The version at the end of the read. The known accounts do not contain a credential whose write failed later.
         let version: Int
     }
 
@@ -309,7 +309,7 @@ extension CredentialMachine {
         var hasOtherSession = false
         /// Unsaved credentials whose session was removed.
         var dropped: [Credential] = []
-        /// Unsaved credentials of sign-ins that their policy does not allow.
+        /// Unsaved credentials of sign-ins that the account policy rejects.
         var rejected: [Credential] = []
     }
 
@@ -347,7 +347,7 @@ extension CredentialMachine {
             if entry == nil { found.dropped.append(unsaved.credential) }
             return true
         }
-        // The record could not be read at the sign-in.
+        // Apply the policies of sign-ins that could not read the record.
         for index in unsaved.indices.reversed() {
             guard let policy = unsaved[index].policy else { continue }
             unsaved[index].policy = nil
@@ -371,7 +371,7 @@ extension CredentialMachine {
             found.known.set(.signedIn(credential), isCurrent: unsaved.becomesCurrent(in: stored))
         }
         for unsaved in unsaved {
-            // A user who is not identified has the same account as the previous one, whose entry has just been replaced.
+            // An unidentified user has the same account ID as the previous user, whose entry has just been replaced.
             guard let other = unsaved.removes, other.account != unsaved.account,
                 found.known.entry(of: other.account)?.continues(other) == true
             else { continue }
@@ -412,7 +412,7 @@ extension CredentialMachine {
         checkedAt = -.infinity
         version += 1
         unsaved.removeAll { $0.version <= basis.version }
-        // A later sign-in replaces the entry that has just been written, whatever the next read returns. A refresh whose lease was lost does so
+        // A later sign-in replaces the entry that has just been written, whatever the next read returns. A refresh whose lease was lost replaces it
         // only if that entry still contains the tokens that were refreshed.
         for index in unsaved.indices where unsaved[index].epoch > basis.epoch { unsaved[index].replaces = .written }
     }

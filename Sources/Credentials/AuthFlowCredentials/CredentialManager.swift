@@ -250,8 +250,8 @@ public final class CredentialManager: Sendable {
     }
 
     /// The states of a credential, starting with the current one, for views and logs. A slow reader may miss some
-    /// states. Changes by other processes are detected when the store is read, which ``freshTokens(for:)-(CredentialKey)`` does at most every ten
-    /// seconds.
+    /// states. Changes by other processes are detected when the store is read, at the latest by the first ``freshTokens(for:)-(CredentialKey)``
+    /// ten seconds after the last read.
     /// - Throws: ``AuthError`` with `storage_failed`, or `credential_unusable` when the record cannot be read.
     public func states(of key: CredentialKey) async throws -> AsyncStream<CredentialState> {
         try await using(key) { try await $0.states() }

@@ -59,8 +59,8 @@ extension ManagedCredential {
         }
     }
 
-    /// Revokes the tokens of sign-ins that the account policy does not allow, which only the first read of the record since has shown. If the user
-    /// is also signed in, the tokens may belong to the same grant.
+    /// Revokes the tokens of sign-ins that the account policy rejects, as the first read of the record since then has shown. Tokens of an account
+    /// that is also stored are not revoked, because they may belong to the same grant.
     private func revokeRejected(_ credentials: [Credential], in accounts: StoredAccounts) {
         reporter().report(.storing, .failed(.accountMismatch))
         for credential in credentials where accounts.isUnknown(credential.account, than: account) {
@@ -119,7 +119,7 @@ extension ManagedCredential {
         }
     }
 
-    /// Writes the known accounts, so that none of the credentials that their read found unsaved remain unsaved.
+    /// Writes the known accounts, including the credentials that were unsaved at the time of the read.
     /// - Parameter attributes: The new expiry and tags of the record; nil to leave them unchanged.
     func write(
         _ accounts: StoredAccounts,

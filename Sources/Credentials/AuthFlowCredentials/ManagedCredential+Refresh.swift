@@ -15,7 +15,7 @@ extension ManagedCredential {
     ) async throws -> Credential {
         guard isCurrent(epoch) else { throw Outdated() }
         var (accounts, read) = try await latestAccounts(lease)
-        // The result is not returned if a user has signed in or out since the start, even before the read.
+        // The result is not returned if a user has signed in or out since the operation started, even before the read.
         let basis = CredentialMachine.Basis(epoch: epoch, version: read.version)
         let refresh = decisions(for: account, margin, rejected)
         let stored = Result { () throws(AuthError) in try signedIn(in: accounts, account) }

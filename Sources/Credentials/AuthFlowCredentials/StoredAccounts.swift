@@ -100,7 +100,7 @@ package struct StoredAccounts: Sendable, Hashable {
     /// Makes an account the current account.
     package mutating func select(_ account: AccountID) { current = account }
 
-    /// Removes an account. If it was the current account, the first of the remaining accounts becomes current, if possible one that is signed in.
+    /// Removes an account. If it was the current account, the first signed-in account becomes current, or else the first account.
     mutating func remove(_ account: AccountID) {
         entries.removeAll { $0.account == account }
         if current == account { current = (entries.first { $0.credential != nil } ?? entries.first)?.account }

@@ -135,8 +135,8 @@ package struct PrivateFile {
         try replace(with: bytes, in: TemporaryFile(for: self))
     }
 
-    /// Replaces the file like ``replace(with:)``, but preserves its group and permissions, except write permissions for others: another account may
-    /// read it.
+    /// Replaces the file like ``replace(with:)``, but preserves its group and permissions, except the write permissions of the group and of others,
+    /// because a service may read it under another account.
     package func replacePreservingAccess(with bytes: [UInt8]) throws(AuthError) {
         try? removeLeftovers()
         let temporary = try TemporaryFile(for: self)

@@ -24,7 +24,7 @@ final class TemporaryFile: Sendable {
         unsafe unlink(path)
     }
 
-    /// Sets the group and the permissions of the file that will be replaced, except write permissions for others. If the group cannot be set, its
+    /// Copies the group and permissions of the file to replace, except write permissions of the group and others. If the group cannot be set, its
     /// permissions would apply to another group, so the file remains private.
     func adoptAccess() {
         var status = stat()

@@ -3,7 +3,7 @@ import AuthFlowHTTP
 package import HTTPTypes
 import Synchronization
 
-/// The nonces that servers require in the next proof (RFC 9449 sections 8 and 9), and the clocks of resource servers that have rejected a proof, by
+/// The nonces that servers require in the next proof (RFC 9449 sections 8 and 9), and resource servers' clock corrections, by
 /// origin.
 package final class DPoPNonces: Sendable {
     private let nonces = Mutex<[String: String]>([:])

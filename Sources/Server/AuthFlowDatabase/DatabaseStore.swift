@@ -45,6 +45,6 @@ extension DatabaseStore {
     }
 
     /// `authflow_leases_held`, `authflow_lease_waiters` (tasks waiting for a lease), `authflow_writes_unfinished`
-    /// (failed or of unknown outcome, and may still be retried) and `authflow_store_statements` (in progress, or waiting for a connection).
+    /// (retryable writes that failed or have an unknown outcome) and `authflow_store_statements` (in progress, or waiting for a connection).
     public var gauges: [FlowGauge] { base.gauges }
 }

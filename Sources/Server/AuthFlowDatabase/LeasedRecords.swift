@@ -33,7 +33,7 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
         /// Whether the body of `withLease` has returned although its result could not be stored. The holder may still
         /// write the result under this lease, as long as no other holder has acquired the lease.
         var isOver = false
-        /// Whether the lease exists outside this store, so that its holder may write.
+        /// Whether the holder still has a reference to the lease, and may therefore write.
         let isReferenced: @Sendable () -> Bool
 
         /// Whether the holder has given up the result that could not be stored.
@@ -97,7 +97,7 @@ extension LeasedRecords {
     /// |---|---|
     /// | `authflow_leases_held` | leases that this process holds, including those with an unwritten result |
     /// | `authflow_lease_waiters` | tasks that wait for a lease |
-    /// | `authflow_writes_unfinished` | writes that failed or whose outcome is unknown, and that their holder may still retry |
+    /// | `authflow_writes_unfinished` | failed writes, or writes of unknown outcome, that the lease holder may still retry |
     /// | `authflow_store_statements` | statements in progress, or waiting for a connection |
     package var gauges: [FlowGauge] {
         let (leases, unwritten) = held.withLock { held in

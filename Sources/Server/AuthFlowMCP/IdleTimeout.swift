@@ -35,7 +35,7 @@ final class IdleTimeout: Sendable {
 
     func recordActivity() { counter.add() }
 
-    /// Stops the timeout while a message is passed to the host: as long as the host does not read it, the body is not read either.
+    /// Pauses the timeout while a message is passed to the host, because the body is not read until the host has read the message.
     func pause() { counter.setPaused(true) }
 
     /// Restarts the timeout.

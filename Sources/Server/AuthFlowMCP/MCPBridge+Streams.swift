@@ -184,7 +184,7 @@ extension MCPBridge {
     }
 
     /// Records that the listening stream was rejected, and listens again once the server accepts another token.
-    /// - Parameter id: The event after which that stream continues; nil for none.
+    /// - Parameter id: The ID of the event after which the next stream resumes; nil for none.
     private func rejectListener(of session: MCPSession, after id: String?) {
         state.withLock { state in
             guard state.session.number == session.number else { return }

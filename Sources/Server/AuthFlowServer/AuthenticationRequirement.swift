@@ -17,7 +17,7 @@ public struct AuthenticationRequirement: Sendable, Hashable {
         self.maximumAge = maximumAge
     }
 
-    /// The minimum of the allowed clock skew, and of the age up to which an authentication is always considered recent.
+    /// The lower limit of both the allowed clock skew and the age up to which an authentication is always considered recent.
     private static let minimumLeeway = Duration.seconds(60)
 
     /// Whether an authentication meets the requirement.

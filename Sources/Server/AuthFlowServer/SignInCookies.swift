@@ -25,7 +25,7 @@ struct SignInCookies: Sendable {
 
     /// The browser must send this cookie with the provider's redirect, which another site initiates. It would not send
     /// a `Strict` cookie, and a form that another site posts requires `None`. Browsers ignore a `None` cookie that is not `Secure` (RFC 6265bis
-    /// section 5.7), and accept `Secure` cookies over plain HTTP on loopback.
+    /// section 5.7). Chromium and Firefox accept `Secure` cookies over plain HTTP on loopback; Safari may not (WebKit bug 281149).
     private func cookie(_ name: String, _ value: String) -> ResponseCookie {
         ResponseCookie(
             name: name,

@@ -9,7 +9,7 @@ import Dispatch
 ///
 /// The waiting process listens on a Unix domain socket that only its user can connect to, in a directory that only its user
 /// can access. The socket's name is a hash of the sign-in's state, so the other process can derive it from the
-/// redirect, and the redirect need not contain the socket's path. A signed response (JARM) with an encrypted state is
+/// redirect, and the redirect need not contain the socket's path. An encrypted response (JARM) is
 /// offered to every waiting process of the user.
 public struct RedirectHandoff: Sendable {
     /// The maximum size of a message, in bytes, and the timeout for reading it, in milliseconds.
@@ -73,7 +73,7 @@ public struct RedirectHandoff: Sendable {
         return outcome
     }
 
-    /// The state in a signed response (JARM); nil when there is none, or it is encrypted.
+    /// The state in a signed response (JARM); nil when there is none, or the response is encrypted.
     private static func signedState(in encoded: [Substring]) -> Secret? {
         for part in encoded {
             if let state = try? RedirectResponse(encoded: part, at: "", decrypt: { $0 })?.state { return state }

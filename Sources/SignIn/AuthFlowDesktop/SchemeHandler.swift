@@ -148,7 +148,7 @@ public struct SchemeHandler: Sendable {
             return others.isEmpty ? nil : "\(mimeType)=\(others.joined(separator: ";"));"
         }
         guard left != lines.map(String.init) else { return }
-        // The list may be a symbolic link into a directory of other settings, and other programs read it.
+        // The list may be a symbolic link, for example into a dotfiles repository, and other programs read it.
         let file = URL(fileURLWithPath: list).resolvingSymlinksInPath().path
         try PrivateFile(file).replacePreservingAccess(with: Array(left.joined(separator: "\n").utf8))
     }

@@ -8,7 +8,7 @@ public import AuthFlow
 public struct SystemBrowserUserAgent: Sendable {
     private let launcher: BrowserLauncher?
     private let handoff: RedirectHandoff?
-    /// Whether the system passes redirects to a URI to the app or to the other process.
+    /// Whether a redirect URI is registered with the system, for the app or for the other process.
     private let isRegistered: @Sendable (RedirectURI) -> Bool
 
     /// Creates an agent.
@@ -29,7 +29,7 @@ public struct SystemBrowserUserAgent: Sendable {
         self.isRegistered = isRegistered
     }
 
-    /// The first redirect URI whose redirects the system passes on, otherwise the first that is not a loopback URI; nil for none.
+    /// The first non-loopback redirect URI that is registered with the system, or else the first non-loopback URI; nil for none.
     fileprivate static func usable(
         _ redirectURIs: [RedirectURI],
         _ isRegistered: (RedirectURI) -> Bool
@@ -38,7 +38,7 @@ public struct SystemBrowserUserAgent: Sendable {
         return redirectURIs.first(where: isRegistered) ?? redirectURIs.first
     }
 
-    /// Returns whether the desktop passes redirects to a URI to this program.
+    /// Returns a closure that returns whether this program is registered with the desktop for a redirect URI.
     fileprivate static func isRegistered(
         with launchEnvironment: LaunchEnvironment
     ) -> @Sendable (RedirectURI) -> Bool {

@@ -100,8 +100,8 @@ extension HeadlessDevicePresenter: DevicePresenter {
         return nil
     }
 
-    /// Whether a field asks for the user code. Once the provider has the user code, any other code is a one-time code of the user, and providers
-    /// lock accounts after a few wrong ones.
+    /// Whether a field asks for the user code. Once the provider has the user code, a further code field may be for a one-time code, and providers
+    /// lock accounts after a few wrong codes.
     private static func asksForUserCode(
         _ field: HTMLForm.Field,
         on page: HeadlessPage,
@@ -112,7 +112,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
         guard name.contains("code") else { return false }
         let isNamed = name.contains("user") || name.contains("device")
         guard !isNamed, field.value != authorization.userCode else { return true }
-        // The complete URI contains the user code. After the sign-in, the page need only confirm it.
+        // The complete URI contains the user code. After the sign-in, the page only asks the user to confirm it.
         let isInURI = authorization.verificationURIComplete != nil && page.hasTypedCredentials
         // Some providers ask for the user code again after the sign-in. If they ask once more, the field may be for a one-time code.
         let times = entered.count { $0 == field.name }

@@ -50,7 +50,7 @@ package struct HTTPMessageReader {
     }
 
     package static func head(_ bytes: ArraySlice<UInt8>) throws(Refusal) -> HTTPRequest {
-        // RFC 9110 section 5.5: field values may contain other bytes, which are opaque. Browsers send the cookies of all servers on this host, and
+        // RFC 9110 section 5.5: field values may contain obs-text, which is opaque. Browsers send the cookies of all servers on this host, and
         // an older server may set a cookie that is not UTF-8.
         let text =
             String(validating: bytes, as: UTF8.self)

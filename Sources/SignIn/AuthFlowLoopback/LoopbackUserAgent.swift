@@ -6,7 +6,7 @@ import Synchronization
 /// Opens the user's browser and receives the redirect on a loopback port (RFC 8252 section 7.3).
 ///
 /// The port is bound before the browser opens, on the loopback interface only, and closed when the sign-in completes. If there are several
-/// redirect URIs, the first URI at which it can listen is used. The authorization URL is also published as an event, for users whose
+/// redirect URIs, the first URI at which the agent can listen is used. The authorization URL is also published as an event, for users whose
 /// browser is on another machine; the local browser opens a short URL at the port instead, so that the browser's command line,
 /// which every user of the machine can read, reveals nothing about the sign-in.
 public struct LoopbackUserAgent: Sendable {

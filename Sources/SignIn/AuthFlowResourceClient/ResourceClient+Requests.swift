@@ -84,7 +84,7 @@ extension ResourceClient {
         )
     }
 
-    /// Responds to the challenge in a response: stores a nonce, corrects the clock, refreshes, signs in, or requests more scopes.
+    /// Responds to the challenge in a response: stores a nonce or the resource's time, refreshes, signs in, or requests more scopes.
     /// - Parameters:
     ///   - attempt: The request.
     ///   - head: The status and headers of the response.

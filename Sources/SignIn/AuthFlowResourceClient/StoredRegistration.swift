@@ -203,7 +203,7 @@ public struct StoredRegistrations: Sendable {
         return try await read(key(issuer, redirectURI, clientID))
     }
 
-    /// - Returns: nil for a damaged record, and for a record that cannot be decrypted, for example because the store's key was lost.
+    /// - Returns: The registration; nil if there is none, or it is damaged or cannot be decrypted, for example because the store's key was lost.
     func readable(at issuer: String, for redirectURI: RedirectURI) async throws -> StoredRegistration? {
         try await readable(key(issuer, redirectURI))
     }

@@ -390,7 +390,8 @@ private final class SecretiveAgents: Sendable {
             words: #"list the scopes in "scopes""#
         ),
         Fault(
-            more: #", "client_assertion": {"name": "environment", "variable": "JWT"}, "client_assertion_audience": "endpoint""#,
+            more:
+                #", "client_assertion": {"name": "environment", "variable": "JWT"}, "client_assertion_audience": "endpoint""#,
             place: "3:152",
             keyPath: "profiles.work.client_assertion_audience",
             words: #"whose option "audience""#

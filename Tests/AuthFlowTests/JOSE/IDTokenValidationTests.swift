@@ -155,7 +155,7 @@ import Testing
         if case .failure(let error) = result { #expect((error as? AuthError)?.code == .invalidIDToken) }
     }
 
-    /// A backend receives ID Tokens from its mobile app, which is a client of its own: Google's have the app in azp, and the backend in aud.
+    /// A backend receives ID Tokens from its mobile app, which is a separate client. In Google's, `azp` is the app, and `aud` is the backend.
     @Test func aPresentedIDTokenMayHaveBeenRequestedByAListedClient() throws {
         func present(_ change: [String: JSON]) throws -> IDTokenClaims {
             var expectation = Self.expectation(.presented(nonce: nil))

@@ -42,8 +42,8 @@ import Testing
         }
     }
 
-    /// A service may read the file with another account.
-    @Test func aReplacementPreservesTheGroupAndThePermissionsExceptWriteAccessForOthers() throws {
+    /// A service may read the file under another account.
+    @Test func aReplacementPreservesTheGroupAndThePermissionsExceptGroupAndOtherWriteAccess() throws {
         try withDirectory { directory in
             let file = PrivateFile("\(directory)/file")
             #expect(try file.create(with: [1]))

@@ -313,7 +313,7 @@ import Testing
         #expect(known?.applicationData == Secret("new data"))
     }
 
-    /// The tokens that were refreshed were unsaved, too: another task has stored them since, or their write was executed although it failed.
+    /// The tokens that were refreshed were unsaved, too: another task has stored them since, or their write only seemed to fail.
     @Test(arguments: ["old", "new"]) func unsavedTokensReplaceTheTokensThatWereRefreshed(_ stored: String) throws {
         var machine = machine(.unsaved)
         machine.writeFailed(
@@ -354,7 +354,7 @@ import Testing
         #expect(found?.dropped.isEmpty == true)
     }
 
-    /// Since the sign-in could not be stored, another process has refreshed the tokens of the previous session, or detected its end.
+    /// After the sign-in could not be stored, another process refreshed the tokens of the previous session, or detected its end.
     @Test(arguments: [false, true]) func anUnsavedSignInReplacesThePreviousSession(isEnded: Bool) throws {
         var machine = machine(.checked)
         var signIn = Self.credential("new")
@@ -389,7 +389,7 @@ import Testing
         #expect(!machine.hasUnsaved)
     }
 
-    /// The write was executed although it failed, and another process has refreshed the tokens.
+    /// The write was executed although it was reported as failed, and another process has refreshed the tokens.
     @Test func anUnsavedSignInDoesNotReplaceItsOwnRefreshedTokens() {
         var machine = CredentialMachine(account: nil)
         let signIn = Self.credential("new")

@@ -246,7 +246,7 @@ import Testing
     }
 
     @Test func theSystemBrowserUsesTheRedirectURIWhoseSchemeIsRegistered() async throws {
-        // Short, because the path of a socket is limited.
+        // Short, because the length of a socket's path is limited.
         let home = "/tmp/authflow-\(UUID().uuidString.prefix(8))"
         defer { try? FileManager.default.removeItem(atPath: home) }
         let environment = ["HOME": home, "XDG_RUNTIME_DIR": home, "DISPLAY": ":0"]

@@ -186,7 +186,7 @@ import Testing
         }
     }
 
-    /// The state is a claim of the response (JARM). If it is encrypted, only the waiting process can decrypt it, so it is offered to every process.
+    /// The state is a claim of the response (JARM). An encrypted response, which only one process can decrypt, is offered to every process.
     @Test(arguments: [
         ("?response=\(signedResponse)", ResponseMode.queryJWT, false),
         ("#response=\(signedResponse)", .fragmentJWT, false), ("?response=a.b.c.d.e", .jwt, true),
@@ -206,7 +206,7 @@ import Testing
             let received: String = try await agent.withRedirectSession(other) { [options] _ in
                 let refused = try await Self.inBackground { try handoff.deliver(redirect) }
                 #expect(refused == (isEncrypted ? .refused : .noListener))
-                // If the other sign-in times out, that has a different cause.
+                // The redirect is not recorded as an ignored response to the other sign-in.
                 if !isEncrypted { #expect(other.ignoredResponseReason.advice.isEmpty) }
                 return try await agent.withRedirectSession(options) { session in
                     async let received = session.visit("https://id.example.com/authorize")

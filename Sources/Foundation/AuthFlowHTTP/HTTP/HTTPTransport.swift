@@ -230,7 +230,7 @@ extension TransportResponse {
         if directives.contains(where: { $0 == "no-store" || $0 == "no-cache" }) { return bounds.lowerBound }
         // Section 5.2: recipients "ought to accept both forms" of an argument, token and quoted-string.
         let named = directives.first { $0.hasPrefix("max-age=") }.flatMap { Int($0.dropFirst(8).filter { $0 != "\"" }) }
-        // Section 4.2.3: the time for which caches on the way have stored the response counts.
+        // Section 5.1: Age is the time since the origin server generated or validated the response.
         let elapsed = TimeInterval(head.headerFields[.age].flatMap { UInt32($0) } ?? 0)
         let lifetime = named.map { TimeInterval($0) - elapsed } ?? age
         return min(max(lifetime, bounds.lowerBound), bounds.upperBound)

@@ -41,7 +41,7 @@ struct ProxyEnvironment {
 
     /// Whether `no_proxy` matches a host: by its name, by a parent domain, or by `*`; an entry with a port matches that port only.
     private func isExcepted(_ host: String, _ port: Int) -> Bool {
-        // As with the other variables, an empty value means the same as no variable.
+        // Like the other variables, an empty variable counts as unset.
         let list = ["no_proxy", "NO_PROXY"].lazy.compactMap { variables[$0] }.first { !$0.isEmpty } ?? ""
         let hostWithoutTrailingDot = host.hasSuffix(".") ? String(host.dropLast()) : host
         let bare =

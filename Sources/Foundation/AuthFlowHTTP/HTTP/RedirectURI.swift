@@ -83,7 +83,7 @@ public struct RedirectURI: Sendable, Hashable {
     /// - Parameter port: The bound port.
     public func uri(port: Int) -> String {
         guard case .loopback(let host, nil, var path) = kind else { return uri }
-        // Providers compare strings: an empty path remains empty, as in a URI with a port.
+        // Providers compare redirect URIs as strings, so an empty path remains empty, as in a URI with a port.
         if path == "/", !uri.hasSuffix("/") { path = "" }
         return "http://\(host):\(port)\(path)"
     }

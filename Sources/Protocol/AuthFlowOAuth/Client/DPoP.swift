@@ -82,8 +82,8 @@ extension OAuthClient {
 
     /// Like ``send(_:with:)``, but returns as soon as the status and headers of the response have arrived.
     /// - Parameter body: The body, if it is streamed. A streamed request is not retried with a nonce.
-    /// - Throws: ``AuthError`` with `temporarily_unavailable` when the server requires a nonce, or a proof with its time, and the body has already
-    ///   been sent. Both are stored for the next request.
+    /// - Throws: ``AuthError`` with `temporarily_unavailable` when the server requires a nonce, or rejects the proof's time, and the body has already
+    ///   been sent. The nonce and the server's time are stored for the next request.
     package func stream(
         _ request: TransportRequest,
         body: UploadBody? = nil,
@@ -139,7 +139,7 @@ extension OAuthClient {
     }
 
     /// The correction for this machine's clock in proofs with an access token, in seconds. A resource server at the authorization server's
-    /// origin, such as the userinfo endpoint, has the same clock unless it has rejected a proof.
+    /// origin, such as the userinfo endpoint, is assumed to have the same clock until it rejects a proof.
     /// - Parameter nonces: The nonces and clocks of the resource servers; default: those from this server's responses.
     package func clockCorrection(at endpoint: Endpoint, nonces: DPoPNonces? = nil) -> TimeInterval {
         let isOfServer = server.knownMetadata?.tokenEndpoint?.origin == endpoint.origin
@@ -147,7 +147,7 @@ extension OAuthClient {
             ?? (isOfServer ? server.clockCorrection : 0)
     }
 
-    /// Records the resource server's time from a response, if it rejects a proof: a proof is rejected if the clock is wrong. That time applies only
+    /// Records the resource server's time from a response that rejects a proof, because this machine's clock may be wrong. That time applies only
     /// to proofs for the same origin, because any API can send such a response.
     /// - Parameters:
     ///   - correction: The ``clockCorrection(at:nonces:)`` of the rejected proof.

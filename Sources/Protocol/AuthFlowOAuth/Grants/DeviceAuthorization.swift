@@ -87,7 +87,7 @@ extension OAuthClient {
     /// Requests a code for a sign-in on another device (RFC 8628 section 3.1).
     /// - Parameter scopes: The scopes to request; default: the registration's.
     /// - Throws: ``AuthError`` with `unsupported` when the provider does not support this grant, or does not allow it
-    ///   for this client, or the registration's parameters of authorization requests require a recent or stronger authentication;
+    ///   for this client, or the registration's authorization parameters require a recent or stronger authentication;
     ///   `provider_rejected` for another OAuth error; `invalid_response`.
     public func deviceAuthorization(scopes: [String]? = nil) async throws -> DeviceAuthorization {
         // Section 3.1 defines no parameters for these requirements, so they would be neither sent nor checked.

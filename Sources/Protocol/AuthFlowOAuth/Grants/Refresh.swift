@@ -261,7 +261,9 @@ extension OAuthClient {
         }
         // A client that requires an exact match does so for every access token, and the previous details are those that it requested. A token
         // with fewer scopes, or for another resource, may have only some of them.
-        if namesUser { _ = try AuthorizationDetails.compare(credential.tokens.authorizationDetails, tokens, registration) }
+        if namesUser {
+            _ = try AuthorizationDetails.compare(credential.tokens.authorizationDetails, tokens, registration)
+        }
 
         if let original = credential.tokens.verifiedIDToken, let idToken = tokens.idToken {
             let expectation = expectation(

@@ -78,7 +78,7 @@ extension SessionServer {
         }.value()
     }
 
-    /// Removes sessions without signing their user out, even if the task is cancelled, and reports their ends.
+    /// Removes sessions that were replaced or exceed the limit, even if the task is cancelled, and reports their ends.
     /// - Parameter isRevoked: Whether to revoke the tokens of a credential.
     /// - Returns: The removed sessions.
     @discardableResult

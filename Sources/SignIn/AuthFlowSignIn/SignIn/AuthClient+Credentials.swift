@@ -39,7 +39,7 @@ extension AuthClient {
     public func selectAccount(_ name: String) async throws { try await current().select(name) }
 
     /// The states of the credential, starting with the current one: signed in, refreshed, expired, or ended with a reason. Changes by other
-    /// processes are detected when the store is read, which ``freshTokens(account:)`` does at most every ten seconds.
+    /// processes are detected when the store is read, at the latest by the first ``freshTokens(account:)`` ten seconds after the last read.
     /// - Throws: ``AuthError`` with `storage_failed`, or `credential_unusable` when the record cannot be read.
     public func states() async throws -> AsyncStream<CredentialState> { try await current().states() }
 

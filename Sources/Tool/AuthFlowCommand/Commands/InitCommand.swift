@@ -182,7 +182,7 @@ struct InitCommand: AsyncParsableCommand {
         }
         let registrationFile = PrivateFile("\(writer.path).\(profile).registration")
         let secretFile = PrivateFile("\(writer.path).\(profile).client-secret")
-        // Reserved before the request, because several commands may register a client for the same profile. It is empty until the response is stored.
+        // Reserve the file, which is empty until the response is stored, because several commands may register a client for the same profile.
         let isReserved = { FileManager.default.contents(atPath: registrationFile.path)?.isEmpty == true }
         guard !secretFile.exists, try registrationFile.create(with: []) else {
             guard secretFile.exists || !isReserved() else {

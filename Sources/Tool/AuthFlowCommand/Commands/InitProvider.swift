@@ -160,7 +160,7 @@ struct InitProvider {
         Terminal.printMessage("")
         let client =
             hasSecret
-            ? "a confidential client (with the client secret in the file)"
+            ? "a confidential client (with the secret from --client-secret-file)"
             : "a public client (a native application, without a client secret)"
         for sentence in preset?.registration ?? ["Register \(client)."] {
             Terminal.printMessage("  - \(sentence)")

@@ -67,7 +67,7 @@ enum HelperTokens {
         )
     }
 
-    /// The ID Token; nil if its remaining lifetime is below the margin.
+    /// The ID Token and its expiry; nil if it has expired or is about to expire.
     private static func lasting(_ credential: Credential, margin: Duration = Self.margin) -> (Secret, Date?)? {
         guard let idToken = credential.tokens.verifiedIDToken, let text = credential.tokens.idToken else { return nil }
         let end = idToken.expiresAt
