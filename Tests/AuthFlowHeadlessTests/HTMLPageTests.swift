@@ -251,8 +251,8 @@ import Testing
         }
         let marks = String(repeating: "\u{301}\u{323}", count: 500)
         let references = String(repeating: "&#x301;&#x323;", count: 500)
-        #expect(texts("e\(marks)").allSatisfy(\.isEmpty))
-        #expect(texts("e\(references)").allSatisfy(\.isEmpty))
+        #expect(texts("e\(marks)").allSatisfy { $0.isEmpty })
+        #expect(texts("e\(references)").allSatisfy { $0.isEmpty })
         #expect(texts("e\u{301}\u{323}").contains { $0.unicodeScalars.count == 3 })
     }
 

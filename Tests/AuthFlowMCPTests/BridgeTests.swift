@@ -1349,6 +1349,27 @@ import Glibc
         #expect(lines == ["aaaaa", "small", "bbbbb"])
     }
 
+    @Test(.timeLimit(.minutes(1)), arguments: [5, 1 << 20])
+    func reportsOnlyTheFirstFailedWriteAndDiscardsLaterMessages(_ size: Int) async throws {
+        var ends: [Int32] = [-1, -1]
+        #expect(unsafe pipe(&ends) == 0)
+        let (reader, writer) = (ends[0], ends[1])
+        defer {
+            close(reader)
+            close(writer)
+        }
+        let failures = Mutex<[Int32]>([])
+        // Writing to the read end of a pipe fails without a SIGPIPE.
+        let output = MessageOutput(descriptor: reader) { number in failures.withLock { $0.append(number) } }
+        for _ in 0..<3 {
+            await output.write([UInt8](repeating: UInt8(ascii: "a"), count: size))
+            await output.finish()
+        }
+        let numbers = failures.withLock { $0 }
+        #expect(numbers == [EBADF])
+        #expect(output.waitingCount == 0)
+    }
+
     // MARK: Help
 
     private static let initialize = Array(#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#.utf8)

@@ -335,6 +335,23 @@ import Testing
         }
     }
 
+    /// After a host has crashed, other programs that it started may have inherited the other end of the bridge's input.
+    @Test func theBridgeExitsIfItsOutputCannotBeWrittenAlthoughItsInputIsOpen() async throws {
+        try await CommandHarness.withResource { emulator, run async throws in
+            let tool = "\(CommandHarness.folder.path)/authflow"
+            let message = #"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#
+            let script = #"""
+                mkfifo input
+                exec 3<>input
+                printf '%s\n' "$1" >&3
+                timeout 60 "$0" mcp connect "$2" --no-browser <input >/dev/full
+                """#
+            let outcome = try await run(["-c", script, tool, message, emulator.resource], program: "/bin/sh")
+            #expect(outcome.status == 1, "\(outcome.standardError)")
+            #expect(outcome.standardError.contains("could not be written"), "\(outcome.standardError)")
+        }
+    }
+
     @Test func localLogoutRemovesTheStoredCredential() async throws {
         try await CommandHarness.withResource { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)

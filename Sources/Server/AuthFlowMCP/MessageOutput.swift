@@ -1,11 +1,13 @@
 import AuthFlow
+import AuthFlowSystem
 import Synchronization
 
 /// Writes messages to a file descriptor, one complete line at a time, on a separate thread, because a host that does
 /// not read must not block the cooperative thread pool.
 ///
 /// Small messages are written before pending large messages. A task waits until its own large message is written, so
-/// the messages from one stream remain in order.
+/// the messages from one stream remain in order. After a failed write, for example because
+/// the host has closed its end, all messages are discarded.
 package final class MessageOutput: Sendable {
     private struct State {
         var small: [UInt8] = []
@@ -13,6 +15,7 @@ package final class MessageOutput: Sendable {
         var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
         var last = 0
         var isWriting = false
+        var hasFailed = false
     }
 
     /// The minimum size of a large message, and the total size of the buffered small messages above which their writers
@@ -20,9 +23,14 @@ package final class MessageOutput: Sendable {
     private static let (largeSize, limit) = (64 * 1024, 16 * 1024 * 1024)
 
     private let descriptor: Int32
+    private let onFailure: @Sendable (_ number: Int32) -> Void
     private let state = Mutex(State())
 
-    package init(descriptor: Int32) { self.descriptor = descriptor }
+    /// - Parameter onFailure: Called once, with the error number of the first failed write.
+    package init(descriptor: Int32, onFailure: @escaping @Sendable (_ number: Int32) -> Void = { _ in }) {
+        self.descriptor = descriptor
+        self.onFailure = onFailure
+    }
 
     /// The number of large messages that are being written or waiting to be written.
     package var waitingCount: Int { state.withLock { $0.waiting.count } }
@@ -37,7 +45,7 @@ package final class MessageOutput: Sendable {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let mustStart = state.withLock { state -> Bool? in
-                    guard !Task.isCancelled else { return nil }
+                    guard !Task.isCancelled, !state.hasFailed else { return nil }
                     state.large.append((number, line))
                     state.waiting[number] = continuation
                     return start(&state)
@@ -61,6 +69,7 @@ package final class MessageOutput: Sendable {
             guard (try? await Task.sleep(for: .milliseconds(5))) != nil else { return }
         }
         let mustStart = state.withLock { state in
+            guard !state.hasFailed else { return false }
             state.small += line
             state.small.append(0x0A)
             return start(&state)
@@ -86,15 +95,30 @@ package final class MessageOutput: Sendable {
                 state.isWriting = false
                 return ([], nil)
             }
+            var failure: Int32?
             if let large {
-                _ = SystemCall.write(large.line, to: descriptor) && SystemCall.write([0x0A], to: descriptor)
+                if !SystemCall.write(large.line, to: descriptor) || !SystemCall.write([0x0A], to: descriptor) {
+                    failure = errno
+                }
                 state.withLock { $0.waiting.removeValue(forKey: large.number) }?.resume()
             } else if small.isEmpty {
                 return
             } else {
-                _ = SystemCall.write(small, to: descriptor)
+                if !SystemCall.write(small, to: descriptor) { failure = errno }
             }
+            if let failure { return fail(failure) }
         }
+    }
+
+    private func fail(_ number: Int32) {
+        // Before `isWriting` is reset: `finish` must not return earlier.
+        onFailure(number)
+        let waiting = state.withLock { state in
+            defer { (state.small, state.large, state.waiting) = ([], [], [:]) }
+            (state.isWriting, state.hasFailed) = (false, true)
+            return Array(state.waiting.values)
+        }
+        for waiter in waiting { waiter.resume() }
     }
 
     /// Waits at most two seconds for all output to be written, because the host may have stopped reading.

@@ -72,17 +72,28 @@ struct MCPCommand: AsyncParsableCommand {
                 }
                 return "\(error) \(advice)"
             }
-            let output = MessageOutput(descriptor: STDOUT_FILENO)
+            let (lines, input) = AsyncStream.makeStream(of: [UInt8].self)
+            // The bridge exits when its output fails, even if standard input remains open: after a host has crashed, other programs
+            // that it started may have inherited the other end.
+            let output = MessageOutput(descriptor: STDOUT_FILENO) { number in
+                Terminal.note(failure: number)
+                input.finish()
+            }
             let bridge = MCPBridge(
                 client: client,
                 transport: try choice.transport(),
                 options: settings,
                 write: output.write
             )
-            for await line in StandardInput.lines(limit: 64 * 1024 * 1024) { bridge.receive(line) }
+            StandardInput.read(limit: 64 * 1024 * 1024, to: input)
+            for await line in lines {
+                // No response to this request could be delivered.
+                if Terminal.hasFailed { break }
+                bridge.receive(line)
+            }
             // This runs in a separate task, because a signal may have cancelled the current task. The bridge waits for pending
-            // responses only at the end of the input, not after a signal.
-            let grace = Task.isCancelled ? Duration.zero : .seconds(2)
+            // responses only at the end of the input, not after a signal or a failed write.
+            let grace = Task.isCancelled || Terminal.hasFailed ? Duration.zero : .seconds(2)
             await Task { await bridge.close(within: grace) }.value
             await output.finish()
             await log.finish()
@@ -145,28 +156,26 @@ struct MCPCommand: AsyncParsableCommand {
 /// The lines of standard input, read on a separate thread.
 private enum StandardInput {
     /// - Parameter limit: The maximum line length, in bytes. A longer line is replaced with an invalid message, so that it is rejected.
-    static func lines(limit: Int) -> AsyncStream<[UInt8]> {
-        AsyncStream { continuation in
-            DetachedThread.run {
-                var line: [UInt8] = []
-                var isTooLong = false
-                var buffer = [UInt8](repeating: 0, count: 64 * 1024)
-                while true {
-                    let count = SystemCall.read(from: STDIN_FILENO, into: &buffer)
-                    guard count > 0 else { break }
-                    var rest = buffer[..<count]
-                    while let end = rest.firstIndex(of: 0x0A) {
-                        if !isTooLong { line += rest[..<end] }
-                        continuation.yield(isTooLong ? [UInt8(ascii: "?")] : line)
-                        (line, isTooLong) = ([], false)
-                        rest = rest[(end + 1)...]
-                    }
-                    if line.count + rest.count > limit { (line, isTooLong) = ([], true) }
-                    if !isTooLong { line += rest }
+    static func read(limit: Int, to continuation: AsyncStream<[UInt8]>.Continuation) {
+        DetachedThread.run {
+            var line: [UInt8] = []
+            var isTooLong = false
+            var buffer = [UInt8](repeating: 0, count: 64 * 1024)
+            while true {
+                let count = SystemCall.read(from: STDIN_FILENO, into: &buffer)
+                guard count > 0 else { break }
+                var rest = buffer[..<count]
+                while let end = rest.firstIndex(of: 0x0A) {
+                    if !isTooLong { line += rest[..<end] }
+                    continuation.yield(isTooLong ? [UInt8(ascii: "?")] : line)
+                    (line, isTooLong) = ([], false)
+                    rest = rest[(end + 1)...]
                 }
-                if !line.isEmpty { continuation.yield(line) }
-                continuation.finish()
+                if line.count + rest.count > limit { (line, isTooLong) = ([], true) }
+                if !isTooLong { line += rest }
             }
+            if !line.isEmpty { continuation.yield(line) }
+            continuation.finish()
         }
     }
 }

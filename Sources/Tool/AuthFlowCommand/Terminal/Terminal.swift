@@ -17,7 +17,9 @@ enum Terminal {
 
     private static let brokenPipe = Atomic(false)
 
-    private static func note(failure number: Int32) {
+    /// Records that a result could not be written.
+    /// - Parameter number: The error number.
+    static func note(failure number: Int32) {
         failure.store(true, ordering: .relaxed)
         if number == EPIPE { brokenPipe.store(true, ordering: .relaxed) }
     }
