@@ -20,6 +20,8 @@ final class ScriptedServer: Sendable {
         case hold
         /// Lets the client read the bytes sent so far before the next action.
         case pause
+        /// Calls a function of the test.
+        case perform(@Sendable () -> Void)
         /// Sends nothing more.
         case finish
         /// Waits until the client disconnects, without reading.
@@ -170,6 +172,8 @@ final class ScriptedServer: Sendable {
                 while unsafe recv(connection, &buffer, buffer.count, 0) > 0 {}
             case .pause:
                 usleep(20_000)
+            case .perform(let action):
+                action()
             case .finish:
                 shutdown(connection, Int32(SHUT_WR))
             case .stall:

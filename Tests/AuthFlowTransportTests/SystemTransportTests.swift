@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowLoopback
+import Dispatch
 import Expectations
 import HTTPTypes
 import Testing
@@ -281,6 +282,35 @@ import Testing
             #expect(error?.message.contains("within 100 milliseconds") == true, "\(error?.message ?? "")")
             #expect(waiting.added.duration(to: .now) < .seconds(10))
             _ = await holder.result
+        }
+    }
+
+    /// The process or the system can be suspended while a response arrives.
+    @Test func aResponseThatHasArrivedIsReturnedAlthoughItsTimeoutHasExpired() async throws {
+        let (stalled, responded) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        let isInTime = Mutex(false)
+        try await ScriptedServer.run(
+            [.receive, .perform { stalled.wait() }, .send(Self.response), .perform { responded.signal() }, .hold],
+            [.receive, .send(Self.response)]
+        ) { server in
+            let loop = CurlLoop()
+            let late = CurlTransfer(try request(server, .seconds(1)), settings: NetworkSettings(), proxy: nil)
+            let timeout = late.added + .seconds(1)
+            async let first = late.result.value(begin: { loop.begin(late) })
+            await server.untilReceived(1)
+            var call = try request(server)
+            // Stalls the loop's thread until the first response has arrived and its timeout has expired.
+            call.addCheckBeforeSending { () throws(AuthError) in
+                isInTime.withLock { $0 = ContinuousClock.now < timeout }
+                stalled.signal()
+                responded.wait()
+                while ContinuousClock.now <= timeout { usleep(10_000) }
+            }
+            let other = CurlTransfer(call, settings: NetworkSettings(), proxy: nil)
+            #expect(try await other.result.value(begin: { loop.begin(other) }).status == 200)
+            let status = try? await first.status
+            // On a machine that is so slow that the timeout expires before the response is sent, nothing is tested.
+            if isInTime.withLock({ $0 }) { #expect(status == 200) }
         }
     }
 

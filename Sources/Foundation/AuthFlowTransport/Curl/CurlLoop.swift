@@ -92,8 +92,12 @@ final class CurlLoop: Sendable {
             for transfer in added { transfers.add(transfer) }
             for transfer in cancelled { transfers.cancel(transfer) }
             for transfer in resumed { transfer.resume() }
+            let now = ContinuousClock.now
             multi.perform()
             transfers.completeFinishedTransfers()
+            // Only now, and as of a time before `perform`: a response that arrived while the process or the system was suspended is not discarded,
+            // because it may contain a rotated refresh token.
+            transfers.failTransfers(timedOutAt: now)
             transfers.resumeRejectedUploads()
             let load = transfers.load
             state.withLock { $0.load = load }
@@ -110,7 +114,6 @@ final class CurlLoop: Sendable {
             } else {
                 multi.wait(transfers.timeUntilTimeoutCheck)
                 idleSince = .now
-                transfers.failTimedOutTransfers()
             }
         }
     }
@@ -212,8 +215,8 @@ private struct RunningTransfers {
     }
 
     /// Ends the transfers that have timed out while waiting for a connection or a response.
-    mutating func failTimedOutTransfers() {
-        let now = ContinuousClock.now
+    /// - Parameter now: A time before libcurl last read from the sockets.
+    mutating func failTransfers(timedOutAt now: ContinuousClock.Instant) {
         guard now >= nextTimeoutCheck else { return }
         nextTimeoutCheck = now + Self.maximumPollTimeout
         for transfer in running.values.map(\.transfer) + queue.waiting {
