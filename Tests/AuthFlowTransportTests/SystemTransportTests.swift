@@ -3,6 +3,7 @@ import AuthFlowLoopback
 import Dispatch
 import Expectations
 import HTTPTypes
+import Synchronization
 import Testing
 
 @testable import AuthFlowTransport
@@ -304,7 +305,7 @@ import Testing
                 isInTime.withLock { $0 = ContinuousClock.now < timeout }
                 stalled.signal()
                 responded.wait()
-                while ContinuousClock.now <= timeout { usleep(10_000) }
+                while ContinuousClock.now <= timeout { _ = DispatchSemaphore(value: 0).wait(timeout: .now() + 0.01) }
             }
             let other = CurlTransfer(call, settings: NetworkSettings(), proxy: nil)
             #expect(try await other.result.value(begin: { loop.begin(other) }).status == 200)

@@ -1,5 +1,6 @@
 #if os(Linux)
 import AuthFlow
+import Dispatch
 import Foundation
 import Glibc
 import Testing
@@ -35,7 +36,8 @@ import Testing
         let path = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
         try #require(unsafe mkfifo(path, 0o600) == 0)
         defer { unsafe unlink(path) }
-        let caller = Task {
+        // On a separate thread, because the caller blocks: the shared pool has one thread for each processor.
+        let caller = Task(executorPreference: SeparateThread()) {
             try ProgramOutput.waiting(
                 for: ["/bin/sh", "-c", "echo $$ > '\(path)'; exec sleep 20 \(output)"],
                 environment: ["PATH": "/usr/bin:/bin"],
@@ -64,6 +66,16 @@ import Testing
         }
         await #expect(throws: CancellationError.self) { try await caller.value }
         #expect(!FileManager.default.fileExists(atPath: path))
+    }
+}
+
+/// Runs a task that blocks its thread.
+private final class SeparateThread: TaskExecutor {
+    private let queue = DispatchQueue(label: "SeparateThread")
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        queue.async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }
 }
 #endif
