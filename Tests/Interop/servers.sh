@@ -7,6 +7,7 @@
 # command, and stops the servers. The command's environment contains:
 #   AUTHFLOW_SERVERS  a directory with the certificates and a file "ports", which has a name and a port on each line
 set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
 
 missing=()
 command -v nginx >/dev/null || missing+=(nginx-light)

@@ -7,6 +7,7 @@
 # Creates a token with a key that cannot leave the TPM, runs the command, and stops the TPM. The command's environment contains the
 # variables that softhsm.sh describes, but only the key "signing", and AUTHFLOW_PKCS11_TPM.
 set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
 missing=()
 command -v swtpm >/dev/null || missing+=(swtpm)
 command -v tpm2_ptool >/dev/null || missing+=(libtpm2-pkcs11-tools)
