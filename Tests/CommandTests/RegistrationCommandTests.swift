@@ -210,7 +210,7 @@ import Testing
         }
     }
 
-    /// The current registration and the copy under its client ID: restored from a backup, other users can read them.
+    /// After a restore from a backup, other users may be able to read the current registration and the copy under its client ID.
     @Test func registrationsThatCannotBeReadAreRemovedFromThisMachine() async throws {
         try await withSignedInResource { emulator, run in
             for path in try files(run, containing: "redirect_uris") {

@@ -172,7 +172,7 @@ def selected(select):
 
 def expected(page):
     """The result for one page. "forms" follows the Standard, "pointer_forms" only the form element pointer."""
-    # html5lib takes `<!--`, NUL, `>` for a whole comment. In all contexts, U+FFFD has the effect that this NUL must have.
+    # html5lib treats `<!--`, NUL, `>` as a complete comment. In all contexts, U+FFFD has the effect that this NUL must have.
     nodes, results = html5parser.HTMLParser(TreeBuilder).parse(re.sub("(<!---?)\0", "\\1\ufffd", page), scripting=True).walk(), []
     ids = {node.attributes["id"]: node for node in reversed(nodes) if node.attributes.get("id")}
     for owner in ("owner", "pointer"):

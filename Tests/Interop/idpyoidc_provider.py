@@ -107,7 +107,7 @@ def serve(name):
         if "redirect_location" in result:
             return redirect(result["redirect_location"])
         answer = endpoint.do_response(request=parsed, **result)
-    except Exception as error:  # noqa: BLE001: the library rejects requests by throwing exceptions of many types.
+    except Exception as error:  # noqa: BLE001: the library rejects requests by raising exceptions of many types.
         text = json.dumps({"error": "invalid_client", "error_description": str(error)})
         return Response(text, status=401, content_type="application/json")
     placement = answer.get("response_placement") or endpoint.response_placement

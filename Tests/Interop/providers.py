@@ -67,7 +67,7 @@ class Browser:
 
 @contextlib.contextmanager
 def provider(directory):
-    # The provider gets the listening socket, so that no other program can take its port.
+    # The provider inherits the listening socket, so that no other program can bind its port.
     with socket.create_server(("127.0.0.1", 0)) as listening, open(directory / "log", "w") as log:
         port = listening.getsockname()[1]
         process = subprocess.Popen(

@@ -53,7 +53,7 @@ extension CredentialManager {
         // The removal completes even if the task is cancelled, because a user who signs out and closes the page must be
         // signed out.
         return try await unfinished.finish { [self] in
-            // Not earlier: a request that reads the record before its removal caches the tokens again.
+            // The cache is evicted last, because a request that reads the record before its removal would cache the tokens again.
             defer { for key in keys { evict(key.digest) } }
             // If the response to a removal is lost, the removal is retried, and the retry no longer finds the record.
             let before = await withTaskGroup { group in

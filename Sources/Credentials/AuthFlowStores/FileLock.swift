@@ -114,7 +114,7 @@ package final class FileLock: Sendable {
 
 extension PrivateFile {
     /// Opens the file as a lock, and creates it if it does not exist.
-    /// - Throws: ``AuthError`` with `storage_failed`, including when the file at this path is not a lock.
+    /// - Throws: ``AuthError`` with `storage_failed`, including when the existing file is not a lock file of this user.
     func openLock() throws(AuthError) -> FileLock {
         for _ in 0..<8 {
             let new = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)

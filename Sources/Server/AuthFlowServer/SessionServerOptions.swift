@@ -57,7 +57,7 @@ public struct SessionServerOptions: Sendable {
     /// browsers accept this prefix only for a cookie that no other host can set.
     public var cookieName = "__Host-Http-authflow"
 
-    /// The cross-site requests that carry the session cookie: its `SameSite` attribute.
+    /// The `SameSite` attribute of the session cookie, which determines the cross-site requests that include it.
     public enum SameSite: Sendable {
         /// No cross-site request (RFC 10017 section 6.1.3.2: "SHOULD"). A link from another site opens the application
         /// without its session; ``SessionServer`` recovers the session if such a visit reaches the sign-in route.

@@ -161,7 +161,7 @@ public actor HeadlessBrowser {
                 return String(part)
             }
             var value = "\(part[start...])"
-            // A plus sign is a space, or part of a secret that the server did not encode. Malformed values are redacted as they are.
+            // A plus sign is a space, or part of a secret that the server did not encode. A value that cannot be decoded is redacted in its raw form.
             let decoders: [(String) -> String?] = [FormURLEncoding.displayed, FormURLEncoding.percentDecoded, { $0 }]
             for decoder in decoders {
                 guard let text = decoder(value) else { continue }

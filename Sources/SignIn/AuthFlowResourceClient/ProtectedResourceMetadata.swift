@@ -108,7 +108,7 @@ extension Endpoint {
         return origin == target.origin && segments(target).starts(with: segments(self))
     }
 
-    /// The segments of the path as a server could see them. Empty segments are omitted.
+    /// The segments of the path as a server could parse them. Empty segments are omitted.
     package var possibleSegments: [String] {
         var plain: [UInt8] = []
         for byte in path.utf8 {

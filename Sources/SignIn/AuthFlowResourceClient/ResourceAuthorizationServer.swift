@@ -3,8 +3,8 @@ import Crypto
 
 /// The authorization server that a protected resource names: only its issuer is known in advance.
 ///
-/// It is not configured beforehand, so the requirements are stricter than for a configured provider: RFC 8414 metadata is tried first,
-/// and PKCE with S256 must be advertised.
+/// RFC 8414 metadata is tried before OpenID Connect Discovery, and PKCE with S256 must be advertised, which is optional for a
+/// configured provider.
 struct ResourceAuthorizationServer: MixUpDefending {
     let issuer: String
 

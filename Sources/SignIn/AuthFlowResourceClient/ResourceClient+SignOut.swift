@@ -78,9 +78,9 @@ extension ResourceClient {
         }
     }
 
-    /// The sign-ins whose tokens may be in the store if the record cannot be read: those that can still be decoded, and other possible
-    /// sign-ins. Other sign-ins with a client ID
-    /// metadata document and with registrations that cannot be read are not included.
+    /// The sign-ins whose tokens may be in the store, for a record that cannot be read: the sign-ins that can still be decoded, and the possible
+    /// sign-ins with the configured client or the stored registrations. Not included are undecodable sign-ins with a client ID
+    /// metadata document or with a registration that cannot be read.
     private func possibleSignIns() async throws -> [KnownResource] {
         let lists = KnownResources(store: store)
         var clients: [(issuer: String, clientID: String, ClientIdentification)] = []

@@ -229,7 +229,7 @@ public struct StoredRegistrations: Sendable {
         return stored
     }
 
-    /// The current registration, and whether it is stored, but damaged. A sign-in replaces a registration that is damaged or cannot be decrypted.
+    /// The current registration, and whether its record is damaged. A sign-in replaces a registration that is damaged or cannot be decrypted.
     package func current(
         at issuer: String,
         for redirectURI: RedirectURI

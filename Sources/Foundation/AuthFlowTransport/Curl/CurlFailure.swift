@@ -68,7 +68,7 @@ struct CurlFailure {
         // With TLS 1.3 a server rejects a client certificate after the client has completed the handshake (RFC 8446 section 4.4.2.4).
         case _ where presentsCertificate && Self.rejections.contains(result):
             error = failure(
-                "\(place) closed the connection before it responded. It may have rejected the client certificate: is that the registered certificate, was it issued by a CA that the server trusts, and is it still valid?"
+                "\(place) closed the connection before it responded. It may have rejected the client certificate: is it the registered certificate, was it issued by a CA that the server trusts, and is it still valid?"
             )
         case AUTHFLOW_CURL_CERTIFICATE_REQUIRED:
             error = failure("\(place) requires a client certificate.")

@@ -380,7 +380,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     /// request that is not safe is not sent again once any part of it has been sent.
     ///
     /// RFC 9110 section 9.2.2 allows retries of safe requests. All other requests use HTTP/1.1,
-    /// because an HTTP/2 server rejects requests that arrive after its GOAWAY frame (RFC 9113 section 6.8), and the rejection cannot be
+    /// because an HTTP/2 server ignores requests that arrive after it has sent GOAWAY (RFC 9113 section 6.8), and an ignored request cannot be
     /// detected here.
     private func mayBeSent(to address: String?) -> Bool {
         attempts += 1

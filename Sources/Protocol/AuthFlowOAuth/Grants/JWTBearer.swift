@@ -43,7 +43,7 @@ extension OAuthClient {
             )
         }
         let response = try await sendTokenRequest(request, scopes: wanted, key: assertion.key ?? key)
-        // An assertion with scopes was obtained for the registration's resources.
+        // An assertion that specifies scopes was obtained for the registration's resources, so the access token is for them as well.
         return try machineToMachineCredential(
             response,
             resources: resources ?? registration.resources,

@@ -91,7 +91,7 @@ extension SessionServer {
     }
 
     /// Stores the records of a logout token for longer than the maximum duration of a sign-in, so that sign-ins in progress
-    /// can find them, even if the provider issued the ID Token before the local time of the sign-in.
+    /// can find them. The sign-in time is recorded when the tokens arrive, which may be after the logout.
     private func storeLogoutRecords(of token: LogoutToken, at provider: ProviderSessions) async throws {
         for subject in LogoutRecordSubject.stored(by: token) {
             try await storeLogoutRecord(subject, token.issuer, token.issuedAt, at: provider)
