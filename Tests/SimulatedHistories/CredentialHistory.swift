@@ -48,7 +48,7 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
         simulation.begin(in: .world) { [self] in await makeTrouble() }
         let busy = simulation.random.duration(.seconds(40), .seconds(200))
         let violation = letTimePass(busy) {
-            checkThatNothingIsLost()
+            checkThatNoRefreshTokenIsLost()
             begin(probe)
         }
         guard violation == nil else { return violation }
@@ -316,21 +316,6 @@ package final class CredentialHistory: History, @unchecked Sendable {  // All jo
             world.require(simulation.waits(of: server.process) == 0, "\(process) has pending waits")
         }
         world.require(!records.hasLease, "a lease is held")
-    }
-
-    /// Checks that every stored refresh token is valid at the provider, unless the provider has ended the grant, or
-    /// the newer token was lost before any process could store it.
-    private func checkThatNothingIsLost() {
-        for (digest, row) in records.rows.sorted(by: { $0.value.key.name < $1.value.key.name }) where row.sealed != nil
-        {
-            for (grant, serial) in records.grants(in: digest) where provider.grants[grant].end == nil {
-                let isValid = serial == provider.grants[grant].serial
-                world.require(
-                    isValid || provider.isLossExplained(grant, of: serial),
-                    "rt.\(grant).\(serial) is stored, but the provider expects rt.\(grant).\(provider.grants[grant].serial)"
-                )
-            }
-        }
     }
 
     /// Checks that the tokens of a refresh that was in progress during a removal were revoked. After a new sign-in by the same user, they are not

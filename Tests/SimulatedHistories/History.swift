@@ -1,3 +1,4 @@
+import AuthFlow
 package import AuthFlowSimulation
 
 /// A simulated history, determined by its seed, in which every invariant is checked: processes serve users for some minutes while faults
@@ -71,6 +72,21 @@ extension History {
         return world.violation
     }
 
+    /// Checks that every stored refresh token is valid at the provider, unless the provider has ended the grant, or
+    /// the newer token was lost before any process could store it.
+    func checkThatNoRefreshTokenIsLost() {
+        for (digest, row) in records.rows.sorted(by: { $0.value.key.name < $1.value.key.name }) where row.sealed != nil
+        {
+            for (grant, serial) in records.grants(in: digest) where provider.grants[grant].end == nil {
+                let isValid = serial == provider.grants[grant].serial
+                world.require(
+                    isValid || provider.isLossExplained(grant, of: serial),
+                    "rt.\(grant).\(serial) is stored, but the provider expects rt.\(grant).\(provider.grants[grant].serial)"
+                )
+            }
+        }
+    }
+
     /// Injects faults each second, with the probabilities for the history's kind.
     func makeTrouble() async {
         let faults = world.faults
@@ -100,11 +116,13 @@ extension History {
     }
 }
 
-/// The history for a seed: one in eight covers the sessions of a web application, and one in eight protected resources; the others cover credentials.
+/// The history for a seed: one in eight covers the sessions of a web application, one in eight protected resources, and one in eight an app with several
+/// accounts; the others cover credentials.
 package func history(of seed: UInt64, recordsTrace: Bool = false) -> any History {
     switch seed % 8 {
     case 0: ServerHistory(seed: seed, recordsTrace: recordsTrace)
     case 1: ResourceHistory(seed: seed, recordsTrace: recordsTrace)
+    case 6: AccountHistory(seed: seed, recordsTrace: recordsTrace)
     default: CredentialHistory(seed: seed, recordsTrace: recordsTrace)
     }
 }

@@ -52,6 +52,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         self.world = world
         self.lifetime = 60 + Int64(world.simulation.random.next() % 540)
         world.isEnded = { [unowned self] in grants[$0].end != nil }
+        world.user = { [unowned self] in grants[$0].user }
     }
 
     // MARK: Grants
@@ -105,6 +106,11 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         let parts = token.split(separator: ".", maxSplits: 3)
         guard parts.count >= 3, let grant = Int(parts[1]), let serial = Int(parts[2]) else { return nil }
         return (grant, serial, parts.count == 4 && parts[3] != "-" ? String(parts[3]) : nil)
+    }
+
+    /// The grant of a credential.
+    static func grant(of credential: Credential) -> Int? {
+        credential.tokens.refreshToken.flatMap { parts(of: $0.exposed)?.grant }
     }
 
     /// Whether a lost response, or a process that may have lost its lease before it stored the response, explains why a refresh token is still in use

@@ -40,6 +40,8 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     private var confirmed: Set<Int> = []
     /// The removal time of each grant that is no longer stored.
     private(set) var removals: [Int: Duration] = [:]
+    /// The current user of each record, and the time of the last change.
+    private(set) var currents: [[UInt8]: (user: String?, since: Duration)] = [:]
 
     package init(world: World) { self.world = world }
 
@@ -54,7 +56,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     /// The state of the session in a record.
     func state(in digest: [UInt8]) -> String {
         guard grants(in: digest).isEmpty else { return "signed in" }
-        return Self.hasEnd(bytes(of: digest)) ? "ended" : "signed out"
+        return Self.endedUsers(in: Self.json(bytes(of: digest))).isEmpty ? "signed out" : "ended"
     }
 
     /// Whether a grant is in any record.
@@ -71,9 +73,14 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     // MARK: Rules
 
     private func change(_ digest: [UInt8], _ body: (inout Row?) -> Void) {
+        let bytes = rows[digest]?.sealed
         body(&rows[digest])
+        guard rows[digest]?.sealed != bytes else { return }
         let before = stored[digest] ?? [:]
-        let after = Self.grants(in: rows[digest]?.sealed)
+        let json = Self.json(rows[digest]?.sealed)
+        let current = json["current"]?["subject"]?.string
+        if currents[digest].map({ $0.user != current }) ?? true { currents[digest] = (current, simulation.now) }
+        let after = Self.grants(in: json)
         guard before != after else { return }
         stored[digest] = after
         for (grant, serial) in after.sorted(by: { $0.key < $1.key }) {
@@ -88,10 +95,11 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
             )
             newest[grant] = max(serial, newest[grant] ?? 0)
         }
+        let ended = Self.endedUsers(in: json)
         for grant in before.keys.sorted() where after[grant] == nil {
             removals[grant] = simulation.now
             world.require(
-                world.isEnded(grant) || !Self.hasEnd(rows[digest]?.sealed),
+                world.isEnded(grant) || !ended.contains(world.user(grant)),
                 "grant \(grant) is stored as ended although the provider has not ended it"
             )
         }
@@ -102,15 +110,19 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     func mayStoreAgain(_ grant: Int) -> Bool { world.mayStoreAgain && !confirmed.contains(grant) }
 
     /// Records that a process has received confirmation that its bytes were stored.
-    func confirm(_ bytes: [UInt8]?) { confirmed.formUnion(Self.grants(in: bytes).keys) }
+    func confirm(_ bytes: [UInt8]?) { confirmed.formUnion(Self.grants(in: Self.json(bytes)).keys) }
 
     private static func text(_ grants: [Int: Int]) -> String {
         grants.isEmpty
             ? "nothing" : grants.sorted { $0.key < $1.key }.map { "rt.\($0.key).\($0.value)" }.joined(separator: ", ")
     }
 
-    private static func grants(in bytes: [UInt8]?) -> [Int: Int] {
-        guard let bytes, !bytes.isEmpty, let json = try? JSON(parsing: bytes) else { return [:] }
+    private static func json(_ bytes: [UInt8]?) -> JSON {
+        guard let bytes, !bytes.isEmpty else { return .null }
+        return (try? JSON(parsing: bytes)) ?? .null
+    }
+
+    private static func grants(in json: JSON) -> [Int: Int] {
         var grants: [Int: Int] = [:]
         for account in json["accounts"]?.array ?? [] {
             guard let parts = account["refresh_token"]?.string.flatMap(SimulatedProvider.parts) else { continue }
@@ -119,10 +131,9 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         return grants
     }
 
-    /// Whether a record indicates that the provider has ended the session.
-    private static func hasEnd(_ bytes: [UInt8]?) -> Bool {
-        guard let bytes, !bytes.isEmpty, let json = try? JSON(parsing: bytes) else { return false }
-        return json["accounts"]?.array?.contains { $0["ended"] != nil } == true
+    /// The users whose sessions the provider has ended, according to a record; unknown users have an empty name.
+    private static func endedUsers(in json: JSON) -> Set<String> {
+        Set((json["accounts"]?.array ?? []).compactMap { $0["ended"]?["account"] }.map { $0["subject"]?.string ?? "" })
     }
 
     // MARK: Statements

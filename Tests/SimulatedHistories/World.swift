@@ -64,6 +64,9 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
     /// Whether the provider has ended a grant.
     package var isEnded: (Int) -> Bool = { _ in false }
 
+    /// The user of a grant.
+    package var user: (Int) -> String = { _ in "" }
+
     package init(simulation: Simulation, faults: Faults) {
         self.simulation = simulation
         self.faults = faults

@@ -87,13 +87,16 @@ struct CredentialMachine {
 
         var account: AccountID { credential.account }
 
-        /// Whether an entry that the store now has for the account is newer.
+        /// Whether the store's present entry for the account is newer, or already contains this credential.
         func isOutdated(by entry: StoredAccounts.Entry?) -> Bool {
+            if entry?.tokensOnly == StoredAccounts.Entry.signedIn(credential).tokensOnly { return true }
             if replaces.hasSameTokens(as: entry) || follows.hasSameTokens(as: entry) { return false }
+            guard isSignIn, let entry else { return true }
+            // Another process may have stored an earlier sign-in since, which it had not been able to store before.
+            if let stored = entry.credential, stored.signedInAt < credential.signedInAt { return false }
             // A sign-in is newer than the session that it replaces, whose tokens another process may have refreshed since. If the sign-in's write
             // was executed although it was reported as failed, the store already has the new session, or a later one.
-            guard isSignIn, let entry, case .entry(let replaced?) = replaces,
-                replaced.credential?.signedInAt != credential.signedInAt
+            guard case .entry(let replaced?) = replaces, replaced.credential?.signedInAt != credential.signedInAt
             else { return true }
             return !entry.continues(replaced)
         }
@@ -105,11 +108,12 @@ struct CredentialMachine {
             return storedCurrent.map { stored.entry(of: $0) == nil } ?? false
         }
 
-        /// Whether an entry contains tokens that were obtained with this credential's tokens.
+        /// Whether an entry contains tokens that were obtained with this credential's tokens, or by a later sign-in.
         func isFollowed(by entry: StoredAccounts.Entry?) -> Bool {
-            guard case .signedIn(let stored)? = entry, stored.signedInAt == credential.signedInAt,
+            guard case .signedIn(let stored)? = entry, stored.signedInAt >= credential.signedInAt,
                 stored.tokens != credential.tokens
             else { return false }
+            if stored.signedInAt > credential.signedInAt { return true }
             // The first tokens of a sign-in precede its other tokens, unless another sign-in to the account took place within the same
             // second. Later tokens are ordered by time, as far as the clocks agree.
             return credential.obtainedAt == credential.signedInAt || stored.obtainedAt > credential.obtainedAt
@@ -334,7 +338,7 @@ extension CredentialMachine {
     ) -> ReadResult? {
         guard version == reading.version else { return nil }
         var found = ReadResult(stored: stored, known: stored, basis: basis)
-        // A write that failed may have been executed, and another process may have refreshed its tokens.
+        // A write that failed may have been executed, and another process may have refreshed its tokens. Or the user may have signed in again there.
         unsaved.removeAll { $0.replaces == .unknown && $0.isFollowed(by: stored.entry(of: $0.account)) }
         for index in unsaved.indices where unsaved[index].replaces.needsRead {
             unsaved[index].replaces = .entry(stored.entry(of: unsaved[index].account))
@@ -414,7 +418,10 @@ extension CredentialMachine {
         unsaved.removeAll { $0.version <= basis.version }
         // A later sign-in replaces the entry that has just been written, whatever the next read returns. A refresh whose lease was lost replaces it
         // only if that entry still contains the tokens that were refreshed.
-        for index in unsaved.indices where unsaved[index].epoch > basis.epoch { unsaved[index].replaces = .written }
+        for index in unsaved.indices where unsaved[index].epoch > basis.epoch {
+            unsaved[index].replaces = .written
+            unsaved[index].storedCurrent = .some(accounts.current)
+        }
     }
 
     /// A credential could not be written. It remains in memory, unless there is an unsaved credential from a later epoch.

@@ -100,7 +100,7 @@ extension ManagedCredential {
                 epoch
             )
         }
-        if account.map(credential.account.isNamed) ?? true { adopt(credential) }
+        if account.map(credential.account.isNamed) ?? true { adopt(credential, epoch) }
         publish(.signedIn(credential.identity), of: credential.account)
         retryWrites()
     }

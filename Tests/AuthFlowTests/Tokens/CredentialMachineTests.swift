@@ -475,6 +475,60 @@ import Testing
         #expect(machine.hasUnsaved)
     }
 
+    /// Two processes could not store sign-ins to the same account during an outage.
+    @Test(arguments: [false, true]) func theLaterOfTwoUnsavedSignInsToAnAccountIsStored(isRead: Bool) throws {
+        var later = Self.credential("later")
+        later.signedInAt += 30
+        for (own, other) in [(Self.credential("earlier"), later), (later, Self.credential("earlier"))] {
+            var machine = CredentialMachine(account: nil)
+            machine.writeFailed(
+                own,
+                replacing: isRead ? .entry(nil) : .unknown,
+                isSignIn: true,
+                lostLease: nil,
+                machine.epoch
+            )
+            let known = try #require(read(&machine, other, at: 60)).known
+            #expect(known.entry(nil)?.credential?.tokens.accessToken == Secret("later"))
+        }
+    }
+
+    /// The write was executed although it was reported as failed, and was then read.
+    @Test func aCredentialThatTheStoreContainsIsNotUnsaved() throws {
+        var machine = CredentialMachine(account: nil)
+        let signIn = Self.credential("new")
+        machine.writeFailed(
+            signIn,
+            replacing: .entry(.signedIn(signIn)),
+            isSignIn: true,
+            lostLease: nil,
+            machine.epoch
+        )
+        let found = try #require(read(&machine, signIn, at: 1))
+        #expect(found.known == found.stored)
+        #expect(!machine.hasUnsaved)
+    }
+
+    /// Bob signed in while this process was writing Alice's sign-in, which it could not store before.
+    @Test func anUnsavedSignInTakesPrecedenceOverThisProcesssEarlierOne() throws {
+        var machine = CredentialMachine(account: nil)
+        let alice = Self.stored(Self.credential("alices"))
+        let basis = machine.basis
+        machine.writeFailed(
+            Self.credential("bobs", "bob"),
+            replacing: .entry(nil),
+            isSignIn: true,
+            storedCurrent: .some(nil),
+            lostLease: nil,
+            machine.beginEpoch()
+        )
+        machine.writeSucceeded(alice, basis, requestedAt: Self.begin)
+        let reading = machine.beginReading(at: Self.begin)
+        let result = machine.finishReading(reading, alice, margin: .seconds(60), random: 0)
+        let known = try #require(result).known
+        #expect(known.entry(nil)?.account.subject == "bob")
+    }
+
     /// A clock that was set back must not extend a backoff.
     @Test func aFailureInTheFutureCausesNoBackoff() {
         var machine = machine(.checked)

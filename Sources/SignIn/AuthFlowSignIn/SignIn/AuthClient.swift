@@ -410,8 +410,9 @@ public final class AuthClient: Sendable {
         }
     }
 
+    /// Stores the credential from a sign-in, or retains it in memory.
     /// - Parameter managed: The credential to replace; default: ``current()``.
-    private func save(
+    package func save(
         _ credential: Credential,
         in managed: ManagedCredential? = nil,
         _ parameters: FormParameters,
