@@ -59,6 +59,24 @@ import Testing
         #expect(await call() == .loginRequired)
     }
 
+    /// Only a new sign-in can restore the authorization details, for example after the user has reduced the grant.
+    @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .notRotated])
+    func aSecondRefreshWithOtherAuthorizationDetailsRequiresSignIn(_ policy: OIDCEmulator.RefreshPolicy) async throws {
+        let (requested, other): (JSON, JSON) = ([["type": "payment"]], [["type": "account"]])
+        life.environment.emulator.refreshPolicy = policy
+        life.environment.emulator.fault = .tokenResponse(.member("authorization_details", requested))
+        let client = try life.client(settings: {
+            $0.authorizationDetails = requested
+            $0.requiresExactAuthorizationDetails = true
+        })
+        _ = try await client.signIn()
+        life.environment.emulator.fault = .tokenResponse(.member("authorization_details", other))
+        life.time.advance(3600)
+        #expect(await code { try await client.freshTokens() } == .providerRejected)
+        life.time.advance(400)
+        #expect(await code { try await client.freshTokens() } == .loginRequired)
+    }
+
     /// A missing key set does not mean that the session has ended, and a new sign-in would not help.
     @Test(arguments: [OIDCEmulator.RefreshPolicy.rotating(leeway: 0), .notRotated], [400, 401, 403, 404])
     func anUnavailableKeySetIsNotTreatedAsARejectedRefresh(

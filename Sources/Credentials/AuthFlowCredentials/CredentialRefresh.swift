@@ -195,7 +195,7 @@ struct CredentialRefresh {
         // Tokens that fail a check were nevertheless issued, so the session continues.
         let isResourceSpecific =
             name.map { $0 == "access_denied" || Self.interactionErrors.contains($0) }
-            ?? Self.failedChecks.contains(error.code)
+            ?? Self.isFailedCheck(error)
         let age = now.timeIntervalSince(old.obtainedAt)
         let isRecent = !old.isExpired(at: now) && (0..<Backoff.maximumDelay).contains(age)
         return resource != nil && !isRecent && Self.isUnexplained(error, named: name) && !isResourceSpecific
@@ -217,8 +217,7 @@ struct CredentialRefresh {
         // RFC 8707 section 2: invalid_target concerns this resource, as invalid_scope concerns these scopes.
         if ["invalid_target", "invalid_scope"].contains(name) { return error }
         let isAnswer =
-            [.providerRejected, .invalidResponse, .unsupported].contains(error.code)
-            || Self.failedChecks.contains(error.code)
+            [.providerRejected, .invalidResponse, .unsupported].contains(error.code) || Self.isFailedCheck(error)
         let isServerFailure = error.isTransient || error.status.map { $0 >= 500 || $0 == 429 } ?? false
         return isAnswer && !isServerFailure && !Self.isClientFailure(error, named: name) ? error : nil
     }
@@ -246,14 +245,16 @@ struct CredentialRefresh {
         error.code == .providerRejected && name == "invalid_grant" || error.isSubjectMismatch
     }
 
-    /// The codes of tokens that have failed a check.
-    private static let failedChecks: Set<AuthError.Code> = [
-        .invalidIDToken, .invalidUserInfo, .insufficientUserAuthentication,
-    ]
+    /// Whether tokens have failed a check. `provider_rejected` without an error response means that their authorization details differ from the
+    /// requested ones.
+    private static func isFailedCheck(_ error: AuthError) -> Bool {
+        [.invalidIDToken, .invalidUserInfo, .insufficientUserAuthentication].contains(error.code)
+            || error.code == .providerRejected && error.providerError == nil && error.status == nil
+    }
 
     private static func isUnexplained(_ error: AuthError, named name: String?) -> Bool {
         // Tokens that fail a check every time cannot be used either.
-        let isFailedCheck = failedChecks.contains(error.code)
+        let isFailedCheck = isFailedCheck(error)
         // Some providers send non-standard codes. With 403 or 404, text such as "Forbidden" or "not_found" comes from a gateway.
         let codes =
             [

@@ -166,6 +166,8 @@ import Testing
         (AuthError(.invalidResponse, "", status: 404), "invalid_response, stores nothing, backs off"),
         (AuthError(.invalidResponse, "", status: 400), "invalid_response, stores rejection count 1, backs off"),
         (AuthError(.invalidUserInfo, ""), "invalid_user_info, stores rejection count 1, backs off"),
+        // The authorization details of the new tokens differ.
+        (AuthError(.providerRejected, ""), "provider_rejected, stores rejection count 1, backs off"),
         (rejection("an unknown code", 401), "provider_rejected, stores rejection count 1, backs off"),
     ])
     func oldTokensAreReturnedAfterAFailureUntilTheyExpireOrAreRejected(_ error: AuthError, _ expected: String) {

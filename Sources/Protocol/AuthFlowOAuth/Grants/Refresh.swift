@@ -259,11 +259,6 @@ extension OAuthClient {
             parameters[AuthorizationDetails.name] = details
             tokens.parameters = RedactedJSON(.object(parameters))
         }
-        // A client that requires an exact match does so for every access token, and the previous details are those that it requested. A token
-        // with fewer scopes, or for another resource, may have only some of them.
-        if namesUser {
-            _ = try AuthorizationDetails.compare(credential.tokens.authorizationDetails, tokens, registration)
-        }
 
         if let original = credential.tokens.verifiedIDToken, let idToken = tokens.idToken {
             let expectation = expectation(
@@ -292,6 +287,9 @@ extension OAuthClient {
                 await store(rotated)
             }
             try await rejectAnotherUser(than: credential, tokens)
+            // A client that requires an exact match does so for every access token, and the previous details are those that it requested. A token
+            // with fewer scopes, or for another resource, may have only some of them.
+            _ = try AuthorizationDetails.compare(credential.tokens.authorizationDetails, tokens, registration)
         }
         var refreshed = credential
         refreshed.tokens = tokens
