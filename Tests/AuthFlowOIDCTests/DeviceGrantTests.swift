@@ -143,11 +143,34 @@ import Testing
         }
     }
 
+    /// The registration lists neither the resource of the client nor that of a request.
+    @Test(arguments: [true, false]) func aDeviceSignInRequestsAResourceThatIsNotRegistered(_ isOfClient: Bool)
+        async throws
+    {
+        let time = VirtualTime()
+        try await EmulatorEnvironment.with(.inProcess, now: { time.now }) { environment in
+            let emulator = environment.emulator
+            let resource = "https://api.example.com"
+            var options = AuthClient.Options()
+            options.resource = isOfClient ? resource : nil
+            let client = try environment.client(
+                registration: Self.settings(),
+                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                flows: [.device],
+                options: options,
+                host: time.host
+            )
+            let request = AuthorizationOptions(resources: isOfClient ? nil : [resource])
+            let credential = try await client.signIn(options: request).credential
+            #expect(credential.resources == [resource])
+            #expect(try JWS(credential.tokens.accessToken).payload["aud"]?.string == resource)
+        }
+    }
+
     /// Options that a device authorization request cannot express.
     static let demands: [(String, AuthorizationOptions)] = [
         ("prompt", AuthorizationOptions(prompt: .login)), ("login_hint", AuthorizationOptions(loginHint: "bob")),
         ("max_age", AuthorizationOptions(maxAge: .seconds(60))),
-        ("resource", AuthorizationOptions(resources: ["https://api.example.com"])),
     ]
 
     @Test(arguments: demands)

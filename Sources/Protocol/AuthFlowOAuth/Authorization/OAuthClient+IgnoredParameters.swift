@@ -18,7 +18,6 @@ extension OAuthClient {
     /// 3.1). `prompt=consent` is not included, because section 3.3 requires the server to obtain the user's approval in any case.
     package func parametersIgnoredByDeviceFlow(_ options: AuthorizationOptions) -> [String] {
         var names = options.userAuthenticationParameters(allowing: .consent)
-        if (options.resources ?? registration.resources) != registration.resources { names.append("resource") }
         if (options.authorizationDetails ?? registration.authorizationDetails) != registration.authorizationDetails {
             names.append(AuthorizationDetails.name)
         }

@@ -90,6 +90,12 @@ extension OAuthClient {
     ///   for this client, or the registration's authorization parameters require a recent or stronger authentication;
     ///   `provider_rejected` for another OAuth error; `invalid_response`.
     public func deviceAuthorization(scopes: [String]? = nil) async throws -> DeviceAuthorization {
+        try await deviceAuthorization(scopes: scopes, resources: nil)
+    }
+
+    /// Like ``deviceAuthorization(scopes:)``, but for specific resources.
+    /// - Parameter resources: The target resources (RFC 8707); default: the registration's.
+    package func deviceAuthorization(scopes: [String]?, resources: [String]?) async throws -> DeviceAuthorization {
         // Section 3.1 defines no parameters for these requirements, so they would be neither sent nor checked.
         guard try AuthenticationRequirements(parameters(of: .authorization)) == AuthenticationRequirements() else {
             throw AuthError(
@@ -108,7 +114,8 @@ extension OAuthClient {
             parameters: parameters(of: .deviceAuthorization)
         )
         if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
-        request.addResources(registration.resources)
+        for resource in resources ?? [] { _ = try ResourceIdentifier.checked(resource) }
+        request.addResources(resources ?? registration.resources)
         // RFC 9396 section 2: `authorization_details` may be sent in every request that may contain `scope`.
         try request.addAuthorizationDetails(of: registration, at: metadata)
         let response = try await sendFormRequest(request, scopes: scopes)

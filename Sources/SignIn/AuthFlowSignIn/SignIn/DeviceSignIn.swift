@@ -27,7 +27,7 @@ struct DeviceSignIn: Sendable {
         }
         _ = try await reporter.step(.discovery) { try await client.metadata() }
         var authorization = try await reporter.step(.deviceAuthorization) {
-            try await client.deviceAuthorization(scopes: options.scopes)
+            try await client.deviceAuthorization(scopes: options.scopes, resources: options.resources)
         }
         if let maximumWait { authorization.lifetime = min(authorization.lifetime, maximumWait) }
         return authorization
