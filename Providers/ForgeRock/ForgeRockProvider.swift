@@ -14,8 +14,9 @@ public struct ForgeRockProvider: Sendable {
     ///   - issuer: The issuer, if it differs from the realm's URL: older servers omit `/realms/root`.
     ///   - acrValues: `acr_values`: names that the server maps to trees, in order of preference.
     ///   - requiresACR: Whether one of these values is required (an essential claim). If so, the server signs the user
-    ///     in again when necessary, and an ID Token with another `acr`, or none, is rejected. If a request has `acr_values`
-    ///     that are among these values, only those are accepted. An essential `acr` claim with values in the request takes precedence.
+    ///     in again when necessary, and an ID Token with another `acr`, or none, is rejected. If a request has an essential `acr` claim
+    ///     with values, or else `acr_values` that contain any of these values, only the values that occur in both are accepted. If the
+    ///     server does not support the `claims` parameter, a request's `acr_values` do not limit the accepted values.
     ///   - minimumAuthLevel: The minimum `auth_level` of a sign-in; nil for no minimum. It is read from the ID Token, or else from
     ///     an access token that is a JWT; a sign-in whose level cannot be read is rejected.
     public init(

@@ -101,6 +101,18 @@ import Testing
         }
     }
 
+    /// The claim restricts the configured values and does not replace them.
+    @Test func anEssentialACRClaimInARequestDoesNotPermitOtherValues() async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let client = try environment.client(acrValues: ["basic"], requiresACR: true)
+            var options = AuthorizationOptions()
+            options.claims = ["id_token": ["acr": ["essential": true, "values": ["persistent-cookie"]]]]
+            await expectError(.insufficientUserAuthentication) { [options] in
+                try await client.signIn(options: options)
+            }
+        }
+    }
+
     /// OpenID Connect Core section 12.2 does not require `acr` in a refreshed ID Token.
     @Test(arguments: [("another acr", JSON.string("0"), false), ("a null acr", .null, true), ("no acr", nil, true)])
     func aRefreshedIDTokenMustNotHaveAnotherACR(_ name: String, _ acr: JSON?, _ isAccepted: Bool) async throws {
