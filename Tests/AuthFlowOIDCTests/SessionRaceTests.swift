@@ -3,6 +3,7 @@ import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
 import ConformanceRows
+import Dispatch
 import Expectations
 import Foundation
 import HTTPTypes
@@ -51,17 +52,19 @@ final class SlowRefreshes: HTTPTransport {
         store: any TokenStore = MemoryTokenStore(),
         provider: (any ProviderAdapter)? = nil,
         transport: (any HTTPTransport)? = nil,
-        account: String? = nil
+        account: String? = nil,
+        scopes: [String] = ["openid", "profile", "offline_access"],
+        host: HostServices? = nil
     ) throws -> AuthClient {
         var settings = try EmulatorEnvironment.registration()
-        settings.scopes = ["openid", "profile", "offline_access"]
+        settings.scopes = scopes
         return try environment.client(
             registration: settings,
             adapter: provider,
             store: store,
             options: .named(account: account),
             transport: transport ?? self.transport,
-            host: time.host
+            host: host ?? time.host
         )
     }
 
@@ -218,6 +221,70 @@ final class SlowRefreshes: HTTPTransport {
         let second = await states.next()
         #expect(first == .signedOut)
         #expect(second == .signedIn(identity))
+    }
+
+    /// A store that calls a function of a test after the next read without a lease.
+    private final class ObservedStore: TokenStore {
+        private let base: MemoryTokenStore
+        private let didRead = Mutex<(@Sendable () -> Void)?>(nil)
+
+        init(_ base: MemoryTokenStore) { self.base = base }
+
+        func afterNextRead(_ function: @escaping @Sendable () -> Void) { didRead.withLock { $0 = function } }
+
+        func bytes(for key: RecordKey) async throws -> [UInt8]? {
+            let bytes = await base.bytes(for: key)
+            let function = didRead.withLock { didRead in
+                defer { didRead = nil }
+                return didRead
+            }
+            function?()
+            return bytes
+        }
+        func bytes(under lease: Lease) async throws -> [UInt8]? { await base.bytes(for: lease.key) }
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
+        func withLease<Return: Sendable>(
+            on key: RecordKey,
+            _ body: (Lease) async throws -> Return
+        ) async throws -> Return {
+            try await base.withLease(on: key, body)
+        }
+    }
+
+    /// The thread that has found another process's sign-in is suspended while it determines the state, which depends on the time for a credential
+    /// without a refresh token. A sign-out must wait for it; otherwise, an app would show that the user is signed in until the next change.
+    @Test func theStateOfAReadIsNotPublishedAfterThatOfALaterSignOut() async throws {
+        let base = MemoryTokenStore()
+        let store = ObservedStore(base)
+        let (suspended, suspend) = AsyncStream<Void>.makeStream()
+        let isSuspending = Mutex(false)
+        let signedOut = DispatchSemaphore(value: 0)
+        var host = time.host
+        host.now = { [time] in
+            let isNext = isSuspending.withLock { isSuspending in
+                defer { isSuspending = false }
+                return isSuspending
+            }
+            if isNext {
+                suspend.finish()
+                _ = signedOut.wait(timeout: .now() + 0.2)
+            }
+            return time.now
+        }
+        let client = try client(store: store, scopes: ["openid"], host: host)
+        var states = try await client.states().makeAsyncIterator()
+        _ = await states.next()
+        let identity = try await self.client(store: base, scopes: ["openid"]).signIn().credential.identity
+        store.afterNextRead { isSuspending.withLock { $0 = true } }
+        let read = Task { try await client.credential() }
+        for await _ in suspended {}
+        _ = try await client.signOut()
+        signedOut.signal()
+        _ = try await read.value
+        let first = await states.next()
+        let second = await states.next()
+        #expect(first == .signedIn(identity))
+        #expect(second == .signedOut)
     }
 
     @Test func aRefreshThatCompletesAfterASignOutWasPublishedIsNotPublished() async throws {

@@ -27,13 +27,15 @@ extension ManagedCredential {
         let bytes = if let lease { try await store.bytes(under: lease) } else { try await store.bytes(for: key) }
         let stored = try bytes.map { bytes in try StoredAccounts(serialized: bytes) } ?? StoredAccounts()
         let random = random
-        let result = state.withLock {
-            $0.machine.finishReading(reading, stored, margin: freshnessMargin, random: random) {
+        let result = state.withLock { state in
+            let found = state.machine.finishReading(reading, stored, margin: freshnessMargin, random: random) {
                 client.senderConstraintError(of: $0) == nil
             }
+            // A lease may not be held, so the state of a later change must not be published between these two steps.
+            if let found, found.hasOtherSession { state.publish(currentState(in: found.known)) }
+            return found
         }
         guard let found = result else { return nil }
-        if found.hasOtherSession { publish(currentState(in: found.known)) }
         if !found.rejected.isEmpty { revokeRejected(found.rejected, in: found.stored) }
         if !found.dropped.isEmpty { revokeAfterSignOut(found.dropped) }
         return (found.stored, found.known, found.basis)

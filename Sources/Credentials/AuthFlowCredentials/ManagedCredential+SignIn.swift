@@ -88,8 +88,8 @@ extension ManagedCredential {
         let epoch = beginEpoch()
         let replaced =
             (found?.stored).map { CredentialMachine.KnownEntry.entry($0.entry(of: credential.account)) } ?? .unknown
-        state.withLock {
-            $0.machine.writeFailed(
+        state.withLock { state in
+            state.machine.writeFailed(
                 credential,
                 replacing: replaced,
                 removing: removed,
@@ -99,9 +99,10 @@ extension ManagedCredential {
                 lostLease: nil,
                 epoch
             )
+            // No lease is held, so the state of a later change must not be published between these two steps.
+            if state.machine.manages(credential.account) { state.publish(.signedIn(credential.identity)) }
         }
         if account.map(credential.account.isNamed) ?? true { adopt(credential, epoch) }
-        publish(.signedIn(credential.identity), of: credential.account)
         retryWrites()
     }
 }

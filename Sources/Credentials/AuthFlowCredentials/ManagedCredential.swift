@@ -46,6 +46,12 @@ package final class ManagedCredential: Sendable {
         var lastObserver: UInt64 = 0
         /// The number of states that were published.
         var publications: UInt64 = 0
+
+        /// Publishes a state to all observers.
+        mutating func publish(_ new: CredentialState) {
+            publications += 1
+            for observer in observers.values { observer.yield(new) }
+        }
     }
 
     /// Thrown when another user signed in, the user signed out, or the lease was lost before the operation completed.
@@ -328,13 +334,11 @@ package final class ManagedCredential: Sendable {
     }
 
     /// Publishes a state, unless it is the state of another account. Call it before the lease of the change is released: the state of a later change
-    /// must not be published first.
+    /// must not be published first. Without a lease, change the state machine and publish under one lock instead.
     func publish(_ new: CredentialState, of other: AccountID? = nil) {
-        let observers = state.withLock { state -> [UInt64: AsyncStream<CredentialState>.Continuation] in
-            guard other.map({ state.machine.manages($0) }) ?? true else { return [:] }
-            state.publications += 1
-            return state.observers
+        state.withLock { state in
+            guard other.map({ state.machine.manages($0) }) ?? true else { return }
+            state.publish(new)
         }
-        for observer in observers.values { observer.yield(new) }
     }
 }
