@@ -4,14 +4,15 @@
     Tests/ports.py [COUNT]
 
 They are below the kernel's ephemeral port range (outgoing connections, and bind() to port 0), because a port of that range
-could be assigned to another process before the intended program listens on it. The PID determines a process's first block, so
-scripts that run at the same time rarely get the same port.
+could be assigned to another process before the intended program listens on it. If that range begins so low that few ports remain
+below it, they may be in it. The PID determines a process's first block, so scripts that run at the same time rarely get the same port.
 """
+import errno
 import os
 import socket
 import sys
 
-LOWEST, SIZE = 10_000, 20
+LOWEST, HIGHEST, SIZE = 10_000, 32_768, 20
 
 
 def lowest_of_kernel():
@@ -19,11 +20,16 @@ def lowest_of_kernel():
         with open("/proc/sys/net/ipv4/ip_local_port_range") as range_of_kernel:
             return int(range_of_kernel.read().split()[0])
     except OSError:
-        return 32_768
+        return HIGHEST
 
 
 def candidates():
-    blocks = max(1, (min(lowest_of_kernel(), 32_768) - LOWEST) // SIZE)
+    end = min(lowest_of_kernel(), HIGHEST)
+    if end < LOWEST + 1000:
+        # The range is often extended to 1024. In a few blocks, scripts that run at the same time would get the same ports.
+        end = HIGHEST
+    # An odd number has no common divisor with the step, so every block is reached.
+    blocks = (end - LOWEST) // SIZE - 1 | 1
     # Consecutive PIDs have consecutive blocks; after its first block, a process continues with a distant one.
     for round in range(blocks):
         block = (os.getpid() + round * (blocks // 2 + 1)) % blocks
@@ -33,18 +39,28 @@ def candidates():
 _candidates = candidates()
 
 
+def is_free(port):
+    # At all addresses: some programs, such as Caddy, also listen at other addresses than 127.0.0.1.
+    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        try:
+            with socket.socket(family) as probe:
+                # Like a server, ignore closed connections in TIME_WAIT.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((address, port))
+        except OSError as error:
+            # The machine may have no IPv6.
+            if family == socket.AF_INET or error.errno == errno.EADDRINUSE:
+                return False
+    return True
+
+
 def free_port(consecutive=1):
     """Returns the first of `consecutive` free ports, and never returns a port twice."""
     run = []
     for port in _candidates:
         run = [port] if not run or port != run[-1] + 1 else run + [port]
-        with socket.socket() as probe:
-            # Like a server, ignore closed connections in TIME_WAIT.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                run = []
+        if not is_free(port):
+            run = []
         if len(run) == consecutive:
             return run[0]
     raise OSError("no port is free")
