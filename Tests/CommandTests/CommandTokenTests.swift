@@ -234,6 +234,28 @@ import Testing
         }
     }
 
+    /// A message that a request did not finish in time would be wrong.
+    @Test func loginReportsOnlyThatTheStoredCredentialWasDamagedDuringTheSignIn() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer)) { path, folder in
+                let variables = ["PASSWORD": "wonderland"]
+                _ = try await CommandHarness.run(["login", "--config", path], environment: variables)
+                let name = try #require(try Self.storedFiles(folder).first { $0.hasSuffix(".json") })
+                emulator.customResponse = { exchange in
+                    if exchange.request.path == "/token" {
+                        try? Data("{".utf8).write(to: URL(fileURLWithPath: "\(folder)/store/\(name)"))
+                    }
+                    return exchange.response
+                }
+                let login = try await CommandHarness.run(["login", "--config", path], environment: variables)
+                #expect(login.status == 8 && login.standardError.contains("is damaged"), "\(login.standardError)")
+                #expect(!login.standardError.contains("did not finish"), "\(login.standardError)")
+            }
+        }
+    }
+
     /// The program was started for the first user.
     @Test func theTokenFileNeverReceivesTheTokenOfAnotherUser() async throws {
         try await EmulatorServer.run {

@@ -39,7 +39,10 @@ import AuthFlowSystem
             let error: any Error = work.isCancelled && error is ConfigurationError ? CancellationError() : error
             // A refresh token that has been sent may already be invalid, so the response is stored first.
             // The error explains that the tokens could not be stored.
-            let isStorageError = [.storageFailed, .leaseBusy, .leaseLost].contains((error as? AuthError)?.code)
+            let storageCodes: Set<AuthError.Code> = [
+                .storageFailed, .storeDamaged, .credentialUnusable, .keyUnavailable, .leaseBusy, .leaseLost,
+            ]
+            let isStorageError = (error as? AuthError).map { storageCodes.contains($0.code) } ?? false
             let messages = UnfinishedClients.isBusy && !isStorageError ? UnfinishedClients.messages : nil
             if let began = messages?.began { Terminal.printMessage(began) }
             let isDone = await UnfinishedClients.drain()
