@@ -160,6 +160,27 @@ import Testing
         }
     }
 
+    #if os(Linux)
+    /// The port of the redirect URI is the emulator's, so it is in use.
+    @Test func doctorReportsNoProblemIfTheDeviceFlowIsUsedInsteadOfAnUnavailableUserAgent() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            emulator.fault = .metadata(.member("code_challenge_methods_supported", .array(["plain"])))
+            let keys: [String: String?] = [
+                "flow": #"["authorization_code", "device"]"#,
+                "redirect_uri": "\"\(emulator.issuer)/callback\"",
+                "user_agent": nil,
+            ]
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, keys)) { path, folder in
+                let outcome = try await CommandHarness.run(["doctor", "--config", path], environment: ["HOME": folder])
+                #expect(outcome.status == 0 && !outcome.output.contains("!!"), "\(outcome.output)")
+                #expect(outcome.output.contains("the user signs in on another device"), "\(outcome.output)")
+            }
+        }
+    }
+    #endif
+
     @Test func doctorReportsThatTheProviderRequiresSignedRequests() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

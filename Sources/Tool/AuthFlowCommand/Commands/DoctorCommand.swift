@@ -224,7 +224,10 @@ struct DoctorCommand: AsyncParsableCommand {
         let settings = client.registration
         if metadata.tokenEndpoint == nil { findings.bad("endpoints", "the provider has no token endpoint") }
         // The other flows send no authorization request.
-        if usesUserAgent(client) { compareAuthorizationRequests(settings, metadata, &findings) }
+        let flows = client.methods.methods.map { $0.flow }
+        if flows.contains(.authorizationCode) || usesUserAgent(client) && !flows.contains(.device) {
+            compareAuthorizationRequests(settings, metadata, &findings)
+        }
         compareFeatures(settings, metadata, &findings)
         let method = settings.authentication.resolved(for: metadata.tokenEndpointAuthMethods).method.rawValue
         if let announced = metadata.tokenEndpointAuthMethods, !announced.contains(method) {
