@@ -201,6 +201,16 @@ import Testing
         }
     }
 
+    @Test(arguments: [#""device""#, #"["authorization_code", "device"]"#])
+    func aPrivateSignInShowsNoCode(_ flow: String) async throws {
+        // No server is listening at this issuer's URL, and no request is sent to it.
+        let text = CommandHarness.profile("http://127.0.0.1:1", ["flow": flow, "user_agent": nil])
+        try await CommandHarness.withConfiguration(text) { path, _ in
+            let outcome = try await CommandHarness.run(["login", "--private", "--config", path])
+            #expect(outcome.status == 4, "\(outcome.standardError)")
+        }
+    }
+
     @Test func theUserAgentOptionOverridesTheConfiguredUserAgent() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

@@ -38,7 +38,7 @@ struct LoginCommand: AsyncParsableCommand {
     @Flag(
         name: .customLong("private"),
         help:
-            "Open a private browser window, without existing sign-ins. If that is not possible, no browser is opened."
+            "Open a private browser window, without existing sign-ins; overrides a device flow of the profile. If that is not possible, no browser is opened."
     )
     var isPrivate = false
 
@@ -89,7 +89,9 @@ struct LoginCommand: AsyncParsableCommand {
         launchEnvironment.mayOpenBrowser = !noBrowser
         launchEnvironment.wantsPrivateWindow = isPrivate
         let redirects = TerminalRedirects(isEnabled: launchEnvironment.hasTerminal)
-        let flows: [SignInFlow]? = device ? [.device] : userAgent != nil ? [.authorizationCode] : nil
+        // A code would be entered in a browser with the existing sign-ins.
+        let needsUserAgent = userAgent != nil || isPrivate
+        let flows: [SignInFlow]? = device ? [.device] : needsUserAgent ? [.authorizationCode] : nil
         let flowTrace = FlowTrace()
         let recording: ((any HTTPTransport) -> any HTTPTransport)? = trace == nil ? nil : { flowTrace.transport($0) }
         if var choice = try resource.choice(options, scopes: scope.scopes) {
