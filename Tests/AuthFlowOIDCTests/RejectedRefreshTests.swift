@@ -198,6 +198,19 @@ import Testing
         #expect(await code { try await client.freshTokens(for: api) } == nil)
     }
 
+    /// Some providers send every error with status 500, and some send forms: the session has ended, and no later attempt would succeed.
+    @Test func anErrorInAFormWithStatus500EndsTheSession() async throws {
+        let client = try life.client()
+        _ = try await client.signIn()
+        life.time.advance(3600)
+        var response = Self.response(500, "")
+        response.head.headerFields[.contentType] = "application/x-www-form-urlencoded"
+        response.body = Array("error=invalid_grant&error_description=The+token+is+invalid.".utf8)
+        life.transport.respond(response)
+        #expect(await code { try await client.freshTokens() } == .loginRequired)
+        #expect(try await client.credential() == nil)
+    }
+
     /// The parser rejects the response as a whole, but the refresh token in it has replaced the old one.
     @Test(arguments: [
         #""extra": 12345678901234567890123"#, #""extra": "\ud800""#, #""extra": 1, "extra": 2"#,

@@ -16,10 +16,14 @@ extension TransportResponse {
     ///   - now: The current time.
     /// - Throws: ``AuthError`` with `temporarily_unavailable`, and the delay before a retry if it is known.
     public func requireAvailable(from source: String, now: Date) throws(AuthError) {
+        try requireAvailable(from: source, now: now, error: providerError)
+    }
+
+    /// - Parameter error: The error in the response, which may have a format that only an adapter can parse.
+    package func requireAvailable(from source: String, now: Date, error: ProviderError?) throws(AuthError) {
         guard status >= 400 else { return }
         let isExhausted = rateLimit("Remaining") == "0"
         let retryAfter = retryAfter(now: now)
-        let error = providerError
         // Some servers report a rate limit only in the error description.
         let isNamed = error?.errorDescription?.lowercased().contains("rate limit") == true
         let isLimited = status == 429 || status == 403 && (isExhausted || retryAfter != nil || isNamed)

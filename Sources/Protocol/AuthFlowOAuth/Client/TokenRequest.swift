@@ -59,14 +59,17 @@ extension OAuthClient {
         var (last, assertion) = try await sendAuthenticated(request, key, check, signed)
         // JWTs with timestamps are rejected if the clock is wrong. The server's time is now known, so the request is retried once.
         let containsTimestamps = registration.authentication.containsTimestamps || key != nil || signed != nil
-        if containsTimestamps, rejectsTimestamp(last), abs(server.clockCorrection - correction) >= 5 {
+        if containsTimestamps, rejectsTimestamp(last, providerError(in: last, to: request)),
+            abs(server.clockCorrection - correction) >= 5
+        {
             (last, assertion) = try await sendAuthenticated(request, key, check, signed)
         }
+        let error = providerError(in: last, to: request)
         // The endpoint no longer exists: the metadata may be out of date.
-        if [404, 405, 410].contains(last.status), last.providerError?.lacksErrorCode != false {
+        if [404, 405, 410].contains(last.status), error?.lacksErrorCode != false {
             server.markMetadataStale()
         }
-        try last.requireAvailable(from: request.endpoint.host, now: host.now())
+        try last.requireAvailable(from: request.endpoint.host, now: host.now(), error: error)
         var response = ProviderResponse(
             purpose: request.purpose,
             endpoint: request.endpoint,
@@ -76,16 +79,31 @@ extension OAuthClient {
         response.resources = request.parameters.values(for: "resource")
         response.rejectedAssertion = rejectedAssertion(
             last,
+            error,
             assertion: request.protectedParameters["assertion"],
             client: assertion
         )
         return response
     }
 
+    /// The error in a response with an error status. If the response contains none in JSON or in a challenge, the adapter may find one: GitHub
+    /// also sends forms and XML.
+    private func providerError(in response: TransportResponse, to request: ProviderRequest) -> ProviderError? {
+        guard response.status >= 400 else { return nil }
+        if let error = response.providerError { return error }
+        let parsed = ProviderResponse(purpose: request.purpose, endpoint: request.endpoint, http: response)
+        return (try? adapter.responseParameters(parsed)).flatMap(response.providerError(in:))
+    }
+
     /// A description of the assertion in a rejected request, for the message: the grant's assertion, or the client assertion.
-    private func rejectedAssertion(_ response: TransportResponse, assertion: String?, client: String?) -> String? {
+    private func rejectedAssertion(
+        _ response: TransportResponse,
+        _ error: ProviderError?,
+        assertion: String?,
+        client: String?
+    ) -> String? {
         guard assertion != nil || client != nil else { return nil }
-        let error = response.providerError.flatMap { $0.lacksErrorCode ? nil : $0 }
+        let error = error.flatMap { $0.lacksErrorCode ? nil : $0 }
         let rejected: (name: String, jwt: String)? =
             switch adapter.standardName(of: error) {
             case "invalid_grant": assertion.map { ("assertion", $0) }
@@ -148,9 +166,9 @@ extension OAuthClient {
     }
 
     /// Whether the response indicates that the server rejected a JWT that contains a timestamp.
-    private func rejectsTimestamp(_ response: TransportResponse) -> Bool {
+    private func rejectsTimestamp(_ response: TransportResponse, _ error: ProviderError?) -> Bool {
         guard response.status == 400 || response.status == 401,
-            let name = adapter.standardName(of: response.providerError)
+            let name = adapter.standardName(of: error)
         else { return false }
         return ["invalid_client", "invalid_dpop_proof", "invalid_request_object"].contains(name)
     }
