@@ -5,7 +5,6 @@ import AuthFlowJSON
 public import AuthFlowStorage
 import Crypto
 import CryptoExtras
-import Synchronization
 
 /// Encrypts the records of another store, so that a copy or backup of the disk or database is useless without the key.
 ///
@@ -44,32 +43,6 @@ public struct EncryptedTokenStore: Sendable {
         self.base = base
         self.source = key
         self.host = host
-    }
-
-    /// A cache of stretched keys by salt, because key stretching is deliberately slow (a tenth of a second).
-    private final class DerivedKeys: Sendable {
-        /// The maximum number of keys. A new record reuses the salt of any record that this process has
-        /// read or written before, so there are usually few salts.
-        private static let limit = 64
-        private let keys = Mutex<[[UInt8]: SymmetricKey]>([:])
-        private let salt = Mutex<[UInt8]?>(nil)
-
-        subscript(salt: [UInt8]) -> SymmetricKey? {
-            get { keys.withLock { $0[salt] } }
-            set {
-                keys.withLock { keys in
-                    if keys.count >= Self.limit { keys.removeAll() }
-                    keys[salt] = newValue
-                }
-            }
-        }
-
-        /// The salt for new records: the random salt of a record that this passphrase encrypts; nil if this process has neither read nor
-        /// written such a record. An attacker who can write to the base store could choose the salt of any other record.
-        var trustedSalt: [UInt8]? {
-            get { salt.withLock { $0 } }
-            set { salt.withLock { $0 = newValue } }
-        }
     }
 }
 
@@ -220,8 +193,7 @@ extension EncryptedTokenStore {
                     return (wrapping, envelope.salt)
                 }
             }
-            let salt = derived.trustedSalt ?? host.randomBytes(Self.saltSize)
-            derived.trustedSalt = salt
+            let salt = derived.trustedSalt(orNew: host.randomBytes(Self.saltSize))
             return (WrappingKey(try await secret(salt: salt, isNeeded: false)), salt)
         }
     }
@@ -240,7 +212,7 @@ extension EncryptedTokenStore {
                 "The key does not match the stored credential: \(wrongKeyHint) The credential's key ID is \"\(DisplayText.sanitized(envelope.keyID, limit: 60))\"."
             )
         }
-        if envelope.salt.count >= Self.saltSize { derived.trustedSalt = envelope.salt }
+        if envelope.salt.count >= Self.saltSize { derived.trust(envelope.salt) }
         do {
             return try AES.KeyWrap.unwrap(envelope.wrappedKey, using: wrapping.key)
         } catch {
@@ -252,14 +224,10 @@ extension EncryptedTokenStore {
     private func secret(salt: [UInt8], isNeeded: Bool) async throws -> SymmetricKey {
         switch source {
         case .passphrase(let passphrase):
-            if let known = derived[salt] { return known }
-            // This runs on a separate thread, because key stretching is CPU-bound.
-            let key = try await BlockingCall.run {
-                try Self.derivedKey(passphrase, salt: salt)
-            } onCancel: {
+            return try await derived.key(for: salt) {
+                // This runs on a separate thread, because key stretching is CPU-bound.
+                try await BlockingCall.run { try Self.derivedKey(passphrase, salt: salt) }
             }
-            derived[salt] = key
-            return key
         case .file(let path):
             let file = PrivateFile(path)
             if let bytes = try Self.contents(ofKeyFile: path) { return try Self.key(bytes, from: path) }

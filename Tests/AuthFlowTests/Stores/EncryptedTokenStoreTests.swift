@@ -1,7 +1,9 @@
 import AuthFlow
 import AuthFlowTesting
+import Crypto
 import Expectations
 import Foundation
+import Synchronization
 import Testing
 
 @Suite struct EncryptedTokenStoreTests {
@@ -134,6 +136,45 @@ import Testing
         #expect(message.contains("the passphrase is different"))
         let empty = EncryptedTokenStore(MemoryTokenStore(), key: .passphrase(Secret("")))
         await expectError(.invalidConfiguration) { try await empty.set(secret, for: key) }
+    }
+
+    /// Each derivation takes 32 MiB of memory, and would compete with the others for the CPU.
+    @Test func concurrentReadersShareOneDerivationOfTheKey() async throws {
+        let keys = DerivedKeys()
+        let (started, derivations) = (Counter(), Counter())
+        let found = try await withThrowingTaskGroup(of: SymmetricKey.self) { group in
+            for _ in 0..<8 {
+                group.addTask {
+                    started.increment()
+                    return try await keys.key(for: [1]) {
+                        derivations.increment()
+                        // No reader finds the key in the cache.
+                        while started.count < 8 { await Task.yield() }
+                        return SymmetricKey(size: .bits256)
+                    }
+                }
+            }
+            var found: [SymmetricKey] = []
+            for try await key in group { found.append(key) }
+            return found
+        }
+        #expect(found.count == 8 && found.allSatisfy { $0 == found[0] })
+        #expect(derivations.count == 1)
+    }
+
+    @Test func aFailedDerivationIsReportedToItsCallersAndRepeated() async throws {
+        let keys = DerivedKeys()
+        await expectError(.storageFailed) {
+            try await keys.key(for: [1]) { throw AuthError(.storageFailed, "No thread.") }
+        }
+        let key = SymmetricKey(size: .bits256)
+        #expect(try await keys.key(for: [1]) { key } == key)
+    }
+
+    private final class Counter: Sendable {
+        private let value = Mutex(0)
+        var count: Int { value.withLock { $0 } }
+        func increment() { value.withLock { $0 += 1 } }
     }
 
     @Test func distinguishesAWrongKeyFromATamperedCredential() async throws {
