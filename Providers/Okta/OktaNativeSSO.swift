@@ -10,7 +10,6 @@ struct SharedSecret: Sendable {
     let deviceSecret: Secret
     let idToken: Secret
     let subject: String
-    let sid: String?
     /// The user's other device secrets: other apps may still be signed in with them.
     private(set) var replaced: [Secret] = []
 
@@ -19,15 +18,14 @@ struct SharedSecret: Sendable {
         guard let secret = json["device_secret"]?.string, let idToken = json["id_token"]?.string,
             let subject = json["sub"]?.string
         else { return nil }
-        self.init(deviceSecret: Secret(secret), idToken: Secret(idToken), subject: subject, sid: json["sid"]?.string)
+        self.init(deviceSecret: Secret(secret), idToken: Secret(idToken), subject: subject)
         self.replaced = (json["replaced_secrets"]?.strings ?? []).map(Secret.init)
     }
 
-    init(deviceSecret: Secret, idToken: Secret, subject: String, sid: String?) {
+    init(deviceSecret: Secret, idToken: Secret, subject: String) {
         self.deviceSecret = deviceSecret
         self.idToken = idToken
         self.subject = subject
-        self.sid = sid
     }
 
     var json: JSON {
@@ -35,7 +33,6 @@ struct SharedSecret: Sendable {
             "device_secret": .string(deviceSecret.exposed), "id_token": .string(idToken.exposed),
             "sub": .string(subject),
         ]
-        json["sid"] = sid.map(JSON.string)
         if !replaced.isEmpty { json["replaced_secrets"] = .array(replaced.map { .string($0.exposed) }) }
         return .object(json)
     }
@@ -113,26 +110,22 @@ extension OktaProvider {
         return sharedSignOut.unrevoked
     }
 
-    /// Checks that the ID Token and the device secret belong together: `ds_hash`, which is computed like `at_hash`, and `sid`.
-    /// Both claims are optional.
+    /// Checks that the ID Token and the device secret that was issued with it belong together (`ds_hash`).
     public func check(_ credential: Credential, replacing previous: Credential?, in context: ProviderContext)
         async throws
     {
-        let idToken = credential.tokens.verifiedIDToken
-        // After a refresh, the ID Token may still be from the sign-in, while the shared device secret may be from a later sign-in.
-        if let previous, previous.tokens.verifiedIDToken == idToken || credential.tokens.deviceSecret == nil { return }
-        let claims = idToken?.claims
-        // Tokens without a device secret come from an exchange, in the session of the shared device secret, unless the app does not share
-        // its sign-in.
-        let isExchanged = credential.tokens.deviceSecret == nil && isShared(context.registration)
-        let shared = isExchanged ? try await sharedSecret(of: credential.identity?.subject, in: context) : nil
-        if let hash = claims?["ds_hash"], let secret = credential.tokens.deviceSecret ?? shared?.deviceSecret {
-            guard let expected = idToken?.leftHash(of: secret), hash == .string(expected) else {
-                throw AuthError(.invalidIDToken, "The ID Token does not match the device secret (ds_hash).")
-            }
-        }
-        if let sid = claims?["sid"], let expected = shared?.sid, sid != .string(expected) {
-            throw AuthError(.invalidIDToken, "The ID Token belongs to another session (sid).")
+        // After a refresh, the ID Token may still be from the sign-in, while the device secret is from the refresh.
+        guard let idToken = credential.tokens.verifiedIDToken, idToken != previous?.tokens.verifiedIDToken,
+            let secret = credential.tokens.deviceSecret
+        else { return }
+        try requireHash(of: secret, in: idToken)
+    }
+
+    /// `ds_hash` is computed like `at_hash`, and optional.
+    private func requireHash(of secret: Secret, in idToken: IDToken) throws(AuthError) {
+        guard let hash = idToken.claims["ds_hash"] else { return }
+        guard let expected = idToken.leftHash(of: secret), hash == .string(expected) else {
+            throw AuthError(.invalidIDToken, "The ID Token does not match the device secret (ds_hash).")
         }
     }
 }
@@ -154,6 +147,27 @@ extension OktaProvider: SharedSignIn {
         return exchange
     }
 
+    /// Checks that the ID Token belongs to the session that was exchanged: `ds_hash` and `sid`, which are both optional. Another app may
+    /// have shared another session of the user in the meantime.
+    public func check(_ credential: Credential, from exchange: TokenExchange, in context: ProviderContext)
+        async throws
+    {
+        guard let idToken = credential.tokens.verifiedIDToken else { return }
+        if let secret = credential.tokens.deviceSecret ?? exchange.actorToken {
+            try requireHash(of: secret, in: idToken)
+        }
+        if let sid = idToken.claims["sid"], let expected = Self.session(of: exchange.subjectToken), sid != expected {
+            throw AuthError(.invalidIDToken, "The ID Token belongs to another session (sid).")
+        }
+    }
+
+    /// The `sid` of a shared ID Token, which the app that shared it has verified.
+    private static func session(of idToken: Secret) -> JSON? {
+        let parts = idToken.exposed.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 3, let payload = Base64URL.decode(parts[1]) else { return nil }
+        return (try? JSON(parsing: payload))?["sid"]
+    }
+
     /// Shares the device secret that was issued with a sign-in or a refresh.
     public func share(_ credential: Credential, replacing previous: Credential?, in context: ProviderContext)
         async throws
@@ -165,8 +179,7 @@ extension OktaProvider: SharedSignIn {
         let shared = SharedSecret(
             deviceSecret: secret,
             idToken: idToken,
-            subject: subject,
-            sid: tokens.verifiedIDToken?.claims["sid"]?.string
+            subject: subject
         )
         try await store.change(for: issuer) { old in
             let current = old.flatMap { SharedSecret($0.exposed) }

@@ -628,6 +628,38 @@ import Testing
         }
     }
 
+    /// Okta may not grant `device_sso` to every app of the group, and this sign-in starts another session than that of the shared device secret.
+    @Test(arguments: [true, false])
+    func aSignInWithoutADeviceSecretIsNotComparedWithTheSharedSession(_ isReadable: Bool) async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            _ = try await environment.app("mail", user: .alice).signIn()
+            if !isReadable {
+                let record = RecordKey(name: "acme", issuer: environment.issuer, clientID: "", kind: .shared)
+                try await environment.shared.set(Array("damaged".utf8), for: record)
+            }
+            environment.emulator.custom.nativeSSO?.exchangeError = ("invalid_grant", "Not allowed.", 400)
+            environment.emulator.custom.fault = .tokenResponse(.member("device_secret", nil))
+            let signIn = try await environment.app("calendar", user: .alice).signIn()
+            #expect(signIn.credential.identity?.displayName == "Alice Example")
+            #expect(signIn.credential.tokens.deviceSecret == nil)
+        }
+    }
+
+    @Test func anExchangedIDTokenIsComparedWithTheSessionThatWasExchanged() async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            _ = try await environment.app("mail", user: .alice).signIn()
+            let calendar = try environment.app("calendar").client
+            let provider = environment.provider()
+            let exchange = try #require(try await provider.exchangeForSignIn(in: calendar.providerContext))
+            // Another app shares another session of the user before the response is checked.
+            _ = try await environment.app("mail", user: .alice).signIn(.addAccount)
+            let later = try #require(try await provider.exchangeForSignIn(in: calendar.providerContext))
+            #expect(later.actorToken != exchange.actorToken)
+            let credential = try await calendar.signIn(by: exchange, reporter: FlowReporter())
+            #expect(credential.identity?.displayName == "Alice Example")
+        }
+    }
+
     /// The sign-in starts another session than that of the shared device secret.
     @Test func anAppWithoutTheDeviceSSOScopeSignsInWhileAnotherAppSharesASession() async throws {
         try await OktaEnvironment.with(.inProcess) { environment in

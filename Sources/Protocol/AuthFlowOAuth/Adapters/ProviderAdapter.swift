@@ -135,6 +135,11 @@ public protocol SharedSignIn: ProviderAdapter {
     /// error (500), the next method is used.
     func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange?
 
+    /// Performs the checks that require the exchange of a sign-in, such as whether the tokens belong to the same session. Called after
+    /// ``ProviderAdapter/check(_:replacing:in:)``, before the credential is stored. Default: no checks.
+    /// - Throws: ``AuthError`` to reject the tokens; the next sign-in method is then used.
+    func check(_ credential: Credential, from exchange: TokenExchange, in context: ProviderContext) async throws
+
     /// Shares a sign-in with the vendor's other apps. Called at each sign-in, after the credential has been stored, and at each refresh that
     /// has replaced the device secret. If it throws, the error is reported, and the credential remains valid.
     /// - Parameters:
@@ -145,6 +150,12 @@ public protocol SharedSignIn: ProviderAdapter {
 
     /// Returns the reason why the provider has ended a session, if another app has shared that reason; nil otherwise.
     func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String?
+}
+
+extension SharedSignIn {
+    public func check(_ credential: Credential, from exchange: TokenExchange, in context: ProviderContext)
+        async throws
+    {}
 }
 
 /// A provider that is known only from a protected resource, and whose metadata may therefore contain another server's

@@ -64,6 +64,7 @@ extension OAuthClient {
                     "The issued tokens do not belong to the user whose sign-in was shared."
                 )
             }
+            try await (adapter as? any SharedSignIn)?.check(credential, from: exchange, in: providerContext)
         }
         return credential
     }
