@@ -21,8 +21,11 @@ import Testing
         )
     }
 
-    private func client(_ response: TransportResponse) throws -> OAuthClient {
-        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+    private func client(
+        _ response: TransportResponse,
+        of emulator: OIDCEmulator? = nil
+    ) throws -> OAuthClient {
+        let environment = EmulatorEnvironment(try emulator ?? OIDCEmulator(issuer: "https://id.example.com"))
         let network = FlakyTransport(environment.transport)
         network.respond(response)
         return try environment.client(transport: network).client
@@ -72,6 +75,22 @@ import Testing
         await expectError(.unsupported) {
             try await exchange(for: requested, Self.response(tokenType, issued))
         }
+    }
+
+    /// Nothing uses the tokens, but they would remain valid.
+    @Test(arguments: [ProviderRequest.Purpose.tokenExchange, .jwtBearer])
+    func rejectedTokensOfAGrantWithoutASignInAreRevoked(_ grant: ProviderRequest.Purpose) async throws {
+        let emulator = try OIDCEmulator(issuer: "https://id.example.com")
+        let client = try client(Self.response("mac", nil, idToken: nil), of: emulator)
+        await expectError(.unsupported) {
+            if grant == .jwtBearer {
+                _ = try await client.jwtBearer(Assertion(Secret("eyJhbGciOiJSUzI1NiJ9.e30.AAAA")))
+            } else {
+                _ = try await client.tokenExchange(TokenExchange(Secret("subject"), type: .accessToken))
+            }
+        }
+        let revoked = emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
+        #expect(revoked == ["issued"])
     }
 
     @Test func anUnverifiedIDTokenInATokenExchangeResponseIsNotReturned() async throws {

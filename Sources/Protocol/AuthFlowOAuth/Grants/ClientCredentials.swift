@@ -31,7 +31,7 @@ extension OAuthClient {
         request.addResources(resources)
         try request.addAuthorizationDetails(of: registration, at: metadata)
         let response = try await sendTokenRequest(request, scopes: scopes, key: try await newDPoPKey(at: metadata))
-        return try machineToMachineCredential(
+        return try await machineToMachineCredential(
             response,
             resources: resources,
             details: registration.authorizationDetails,

@@ -25,14 +25,16 @@ extension OAuthClient {
         exchange.requestedTokenType = .identityAssertion
         let response = try await sendTokenExchange(exchange, try await metadata())
         let parameters = response.tokens.parameters.exposed
-        // Section 4.3.3: issued_token_type is REQUIRED and is id-jag; token_type is N_A, "because this is not an OAuth access token".
-        guard parameters["issued_token_type"]?.string == TokenExchange.TokenType.identityAssertion.rawValue,
-            response.tokens.tokenType.lowercased() == "n_a"
-        else {
-            throw AuthError(
-                .invalidResponse,
-                "The provider sent a token other than the requested identity assertion."
-            )
+        try await revokingRejectedTokens(response.tokens) {
+            // Section 4.3.3: issued_token_type is REQUIRED and is id-jag; token_type is N_A, "because this is not an OAuth access token".
+            guard parameters["issued_token_type"]?.string == TokenExchange.TokenType.identityAssertion.rawValue,
+                response.tokens.tokenType.lowercased() == "n_a"
+            else {
+                throw AuthError(
+                    .invalidResponse,
+                    "The provider sent a token other than the requested identity assertion."
+                )
+            }
         }
         // RFC 8693 section 2.2.1: scope is "OPTIONAL if the scope of the issued security token is identical to the scope requested".
         let granted = response.tokens.scopes

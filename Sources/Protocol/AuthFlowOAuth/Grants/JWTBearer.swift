@@ -44,7 +44,7 @@ extension OAuthClient {
         }
         let response = try await sendTokenRequest(request, scopes: wanted, key: assertion.key ?? key)
         // An assertion that specifies scopes was obtained for the registration's resources, so the access token is for them as well.
-        return try machineToMachineCredential(
+        return try await machineToMachineCredential(
             response,
             resources: resources ?? registration.resources,
             details: details,
@@ -75,19 +75,21 @@ extension OAuthClient {
         resources: [String],
         details: JSON?,
         _ metadata: ProviderMetadata
-    ) throws -> Credential {
-        var tokens = try requireUsable(response)
-        // RFC 6749 section 4.4.3: "A refresh token SHOULD NOT be included." RFC 7521 section 4.1, for assertions: "In practice,
-        // that will usually mean that refresh tokens are not issued". A refresh token would outlive the authorization on which the
-        // access token is based.
-        tokens.refreshToken = nil
-        tokens.idToken = nil
-        _ = try AuthorizationDetails.compare(details, tokens, registration)
-        var credential = Credential(tokens: tokens, identity: nil, signedInAt: host.wholeSecond)
-        credential.binding = ProviderBinding(metadata)
-        credential.resources = resources
-        try credential.requireStorableSize()
-        return credential
+    ) async throws -> Credential {
+        try await revokingRejectedTokens(response.tokens) {
+            var tokens = try requireUsable(response)
+            // RFC 6749 section 4.4.3: "A refresh token SHOULD NOT be included." RFC 7521 section 4.1, for assertions: "In practice,
+            // that will usually mean that refresh tokens are not issued". A refresh token would outlive the authorization on which the
+            // access token is based.
+            tokens.refreshToken = nil
+            tokens.idToken = nil
+            _ = try AuthorizationDetails.compare(details, tokens, registration)
+            var credential = Credential(tokens: tokens, identity: nil, signedInAt: host.wholeSecond)
+            credential.binding = ProviderBinding(metadata)
+            credential.resources = resources
+            try credential.requireStorableSize()
+            return credential
+        }
     }
 
     /// The values that an assertion source needs to create an assertion.

@@ -11,6 +11,15 @@ extension OAuthClient {
     public func tokenExchange(_ exchange: TokenExchange) async throws -> TokenSet {
         let metadata = try await metadata()
         let response = try await sendTokenExchange(exchange, metadata)
+        return try await revokingRejectedTokens(response.tokens) { try await tokens(of: exchange, response, metadata) }
+    }
+
+    /// Checks the tokens of a response.
+    private func tokens(
+        of exchange: TokenExchange,
+        _ response: TokenResponse,
+        _ metadata: ProviderMetadata
+    ) async throws -> TokenSet {
         try requireIssuedType(of: exchange, response)
         // RFC 8693 section 2.2.1: N_A when "the issued token is not an access token or usable as an access token". RFC
         // 6749 section 5.1: "Value is case insensitive."
