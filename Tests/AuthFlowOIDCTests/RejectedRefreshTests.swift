@@ -184,6 +184,26 @@ import Testing
         #expect(await code { try await client.refresh().tokens } == nil)
     }
 
+    /// OIDC Core section 12.2: the audience must include that of the ID Token "issued when the original authentication occurred".
+    @Test func aRefreshedIDTokenMayLackAnAudienceThatOnlyAnEarlierRefreshAdded() async throws {
+        @Sendable func audience(_ added: [JSON]) -> EmulatorFault {
+            .idToken(
+                .claims { claims in
+                    claims["azp"] = claims["aud"]
+                    claims["aud"] = .array([claims["aud"] ?? .null] + added)
+                }
+            )
+        }
+        let client = try life.client(settings: { $0.trustedAudiences = ["api"] })
+        life.environment.emulator.fault = audience([])
+        _ = try await client.signIn()
+        for added: [JSON] in [["api"], []] {
+            life.environment.emulator.fault = audience(added)
+            life.time.advance(3600)
+            #expect(await code { try await client.freshTokens() } == nil)
+        }
+    }
+
     @Test func aNewSignInInAnotherProcessEndsTheBackoff() async throws {
         let api = "https://a.example.com"
         let store = MemoryTokenStore()

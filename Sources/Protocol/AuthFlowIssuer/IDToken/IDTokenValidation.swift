@@ -22,6 +22,8 @@ package struct IDTokenValidation: Sendable {
         package var algorithms: [SignatureAlgorithm]
         /// The kind of request for which the token was issued.
         package let context: Context
+        /// The audience of the session's first ID Token, for a refresh; nil for that of the ID Token that is replaced.
+        package var originalAudience: [String]?
         /// The access token issued with the ID Token.
         package var accessToken: Secret?
         /// The authorization code for which the token was issued.
@@ -275,8 +277,8 @@ package struct IDTokenValidation: Sendable {
             throw rules.rejection("it is older than the ID Token that it replaces (iat)")
         }
         // "its aud Claim Value MUST include the value that was in the ID Token issued when the original authentication
-        // occurred"
-        guard Set(audience).isSuperset(of: original.audience) else {
+        // occurred". An earlier refresh may have added other audiences.
+        guard Set(audience).isSuperset(of: expectation.originalAudience ?? original.audience) else {
             throw rules.rejection("its audience has changed (aud)")
         }
         // "it SHOULD NOT have a nonce Claim ...; however, if it is present, its value MUST be the same as in the ID Token

@@ -261,11 +261,12 @@ extension OAuthClient {
         }
 
         if let original = credential.tokens.verifiedIDToken, let idToken = tokens.idToken {
-            let expectation = expectation(
+            var expectation = expectation(
                 of: metadata,
                 context: .refresh(of: original, nonce: credential.authentication?.nonce),
                 response
             )
+            expectation.originalAudience = credential.authentication?.audience
             do {
                 let verified = try await verifyIDToken(idToken, expectation, metadata: metadata)
                 (tokens.idToken, tokens.verifiedIDToken) = verified

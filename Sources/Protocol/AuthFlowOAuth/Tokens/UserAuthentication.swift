@@ -22,12 +22,16 @@ public struct UserAuthentication: Sendable, Hashable {
     /// The `nonce` of the sign-in; the nonce of a refreshed ID Token, if present, must match it.
     let nonce: String?
 
+    /// The audience (`aud`) of the first ID Token, which every refreshed ID Token must include; nil in records of earlier builds.
+    let audience: [String]?
+
     init(_ claims: JSON) {
         self.time = claims["auth_time"]?.number.map(Date.init(secondsSince1970:))
         self.contextClass = claims["acr"]?.string
         self.methods = claims["amr"]?.strings ?? []
         self.sessionID = claims["sid"]?.string
         self.nonce = claims["nonce"]?.string
+        self.audience = claims["aud"]?.strings ?? claims["aud"]?.string.map { [$0] }
     }
 
     /// The claims in their stored form.
@@ -37,6 +41,7 @@ public struct UserAuthentication: Sendable, Hashable {
         claims["acr"] = contextClass.map(JSON.string)
         claims["sid"] = sessionID.map(JSON.string)
         claims["nonce"] = nonce.map(JSON.string)
+        claims["aud"] = audience.map { .array($0.map(JSON.string)) }
         if !methods.isEmpty { claims["amr"] = .array(methods.map(JSON.string)) }
         return .object(claims)
     }
