@@ -245,6 +245,20 @@ import Testing
         #expect(error?.code == .insufficientUserAuthentication)
     }
 
+    /// Otherwise, a weaker or older authentication would be accepted.
+    @Test(arguments: ["acr", "auth_time"])
+    func anEssentialClaimRequiresTheOpenIDScope(_ claim: String) async throws {
+        var options = AuthorizationOptions()
+        options.claims = ["id_token": .object([claim: ["essential": true]])]
+        let client = try client { $0.scopes = ["profile"] }
+        await expectError(.invalidConfiguration) { try await client.authorizationRequest(options) }
+        options.scopes = ["openid"]
+        _ = try await client.authorizationRequest(options)
+        // RFC 9470 section 4: the resource checks the access token.
+        let request = try await client.authorizationRequest(.init(maxAge: .seconds(60)))
+        #expect(query(request.url)["max_age"] == "60")
+    }
+
     /// OpenID Connect Core section 3.1.2.1: the provider checks `max_age` when it receives the request, and the
     /// user interaction that follows may take longer.
     @Test(arguments: [(-59, true), (0, true), (100, true), (-121, false)])

@@ -26,7 +26,8 @@ public struct AuthorizationOptions: Sendable {
     public var prompt: Prompt?
     /// `login_hint`: an e-mail address or a user name; default: none.
     public var loginHint: String?
-    /// `max_age`: the maximum time since the user's authentication, in whole seconds; default: any.
+    /// `max_age`: the maximum time since the user's authentication, in whole seconds; default: any. Without the `openid` scope, there is no ID
+    /// Token in which it could be checked: only the resource that receives the access token can check it (RFC 9470).
     public var maxAge: Duration?
     /// `acr_values`: Authentication Context Class Reference values, in order of preference. To require a value, use ``claims``. Default: none.
     public var acrValues: [String] = []

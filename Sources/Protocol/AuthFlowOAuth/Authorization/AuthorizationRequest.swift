@@ -135,6 +135,16 @@ extension OAuthClient {
         let nonce = sentScopes.contains("openid") ? host.randomToken() : nil
         request.protectedParameters["nonce"] = nonce
         let parameters = try request.allParameters()
+        let requirements = try AuthenticationRequirements(parameters)
+        // OIDC Core section 5.5: these claims are requested for the ID Token. A resource can check `max_age` without one (RFC 9470).
+        let claims: FormParameters = parameters["claims"].map { ["claims": $0] } ?? [:]
+        let ofIDToken = try AuthenticationRequirements(claims)
+        guard nonce != nil || ofIDToken == AuthenticationRequirements() else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The essential claims cannot be checked without an ID Token. Add \"openid\" to the scopes."
+            )
+        }
         return AuthorizationRequest(
             url: try await authorizationURL(parameters, at: endpoint, metadata),
             redirectURI: redirectURI,
@@ -146,7 +156,7 @@ extension OAuthClient {
             nonce: nonce.map(Secret.init),
             codeVerifier: pkce.codeVerifier,
             responseMode: registration.responseMode,
-            requirements: try AuthenticationRequirements(parameters),
+            requirements: requirements,
             scopes: sentScopes,
             resources: parameters.values(for: "resource"),
             authorizationDetails: parameters[AuthorizationDetails.name].flatMap { try? JSON(parsing: Array($0.utf8)) },
