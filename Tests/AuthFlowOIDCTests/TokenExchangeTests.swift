@@ -58,6 +58,19 @@ import Testing
         #expect(error?.message.contains("do not belong to the user whose sign-in was shared") == true)
     }
 
+    /// RFC 8693 section 2.1 requires the type.
+    @Test func anActorTokenWithoutItsTypeIsNotSent() async throws {
+        let emulator = try OIDCEmulator(issuer: "https://id.example.com")
+        let client = try client(Self.response("Bearer", .accessToken, idToken: nil), of: emulator)
+        var exchange = TokenExchange(Secret("subject"), type: .accessToken)
+        exchange.actorToken = Secret("actor")
+        let untyped = exchange
+        let error = await #expect(throws: AuthError.self) { try await client.tokenExchange(untyped) }
+        #expect(error?.code == .invalidConfiguration)
+        exchange.actorTokenType = .accessToken
+        #expect(try await client.tokenExchange(exchange).accessToken.exposed == "issued")
+    }
+
     @Test(arguments: [nil, TokenExchange.TokenType.accessToken])
     func rejectsAnIssuedTokenThatIsNotAnAccessToken(_ requested: TokenExchange.TokenType?) async throws {
         await expectError(.unsupported) { try await exchange(for: requested) }

@@ -7,7 +7,8 @@ extension OAuthClient {
     /// Exchanges a token for other tokens (RFC 8693): for a downstream service, or to act on a user's behalf.
     /// - Returns: The new tokens. If they include an ID Token, it has passed every check.
     /// - Throws: ``AuthError`` with `provider_rejected` when the provider does not allow the exchange; `unsupported` when the
-    ///   issued token is not of the requested type, or is not an access token although one was requested.
+    ///   issued token is not of the requested type, or is not an access token although one was requested; `invalid_configuration` when there is an
+    ///   actor token without its type.
     public func tokenExchange(_ exchange: TokenExchange) async throws -> TokenSet {
         let metadata = try await metadata()
         let response = try await sendTokenExchange(exchange, metadata)
@@ -81,6 +82,14 @@ extension OAuthClient {
     func sendTokenExchange(_ exchange: TokenExchange, _ metadata: ProviderMetadata) async throws
         -> TokenResponse
     {
+        // Section 2.1: actor_token_type "is REQUIRED when the actor_token parameter is present in the request but MUST NOT
+        // be included otherwise".
+        guard exchange.actorToken == nil || exchange.actorTokenType != nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "A token exchange with an actor token requires the actor token's type (RFC 8693 section 2.1)."
+            )
+        }
         let scopes = exchange.scopes ?? registration.scopes
         var request = try tokenRequest(
             .tokenExchange,
@@ -91,8 +100,6 @@ extension OAuthClient {
             ],
             at: metadata
         )
-        // Section 2.1: actor_token_type "is REQUIRED when the actor_token parameter is present in the request but MUST NOT
-        // be included otherwise".
         if let actorToken = exchange.actorToken {
             request.protectedParameters["actor_token"] = actorToken.exposed
             request.protectedParameters["actor_token_type"] = exchange.actorTokenType?.rawValue

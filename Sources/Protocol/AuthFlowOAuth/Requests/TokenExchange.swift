@@ -28,7 +28,7 @@ public struct TokenExchange: Sendable, Hashable {
     public var subjectTokenType: TokenType
     /// `actor_token`: the token of the acting party; nil when the subject itself acts.
     public var actorToken: Secret?
-    /// `actor_token_type`.
+    /// `actor_token_type`, which is required with an actor token.
     public var actorTokenType: TokenType?
     /// `requested_token_type`; nil to omit it: the issued token must then be an access token.
     public var requestedTokenType: TokenType?
