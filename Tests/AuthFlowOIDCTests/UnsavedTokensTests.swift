@@ -6,6 +6,7 @@ import ConformanceRows
 import Expectations
 import Foundation
 import HTTPTypes
+import Synchronization
 import Testing
 
 /// Tokens that a provider has issued but that could not be stored. The copy in memory is the only copy, and must not
@@ -195,6 +196,53 @@ import Testing
         store.fail(false)
         #expect(await client.drain())
         #expect(try await self.client().credential()?.tokens == signIn.credential.tokens)
+    }
+
+    /// A store that can be made unavailable.
+    private final class UnavailableStore: TokenStore {
+        private let base = MemoryTokenStore()
+        private let isDown = Mutex(false)
+
+        func takeDown(_ value: Bool) { isDown.withLock { $0 = value } }
+        private func requireUp() throws {
+            if isDown.withLock({ $0 }) { throw AuthError(.storageFailed, "The store is unavailable.") }
+        }
+        func bytes(for key: RecordKey) async throws -> [UInt8]? {
+            try requireUp()
+            return await base.bytes(for: key)
+        }
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+            try requireUp()
+            try await base.write(bytes, under: lease)
+        }
+        func withLease<Return: Sendable>(
+            on key: RecordKey,
+            _ body: (Lease) async throws -> Return
+        ) async throws -> Return {
+            try requireUp()
+            return try await base.withLease(on: key, body)
+        }
+    }
+
+    /// The users of both sign-ins are unknown. The stored tokens may belong to another user.
+    @Test func aSignInIsNotReportedAsStoredIfTheTokensOfAnotherUnknownUserAre() async throws {
+        let store = UnavailableStore()
+        var settings = try EmulatorEnvironment.registration()
+        settings.scopes = ["profile"]
+        let (client, other) = (
+            try environment.client(registration: settings, store: store, host: time.host),
+            try environment.client(registration: settings, store: store, host: time.host)
+        )
+        let request = try await client.beginSignIn()
+        let callback = try await environment.visit(request.url)
+        let stored = try await other.signIn().credential.tokens
+        time.advance(10)
+        store.takeDown(true)
+        let signIn = try await client.finishSignIn(request, with: callback)
+        #expect(signIn.storageError != nil)
+        store.takeDown(false)
+        #expect(await !client.storeUnsavedTokens(of: signIn))
+        #expect(try await client.credential()?.tokens == stored)
     }
 
     @Test func aFailedSignOutLosesNoUnsavedTokens() async throws {

@@ -463,10 +463,12 @@ public final class AuthClient: Sendable {
     package var hasUnfinishedWork: Bool { credentials.unfinished.isBusy }
 
     /// Tries again to store the tokens of a sign-in that could not be stored.
-    /// - Returns: Whether they are stored; false if the account policy, which could not be applied before, does not allow the account.
+    /// - Returns: Whether they, or the tokens of a later sign-in of the same user, are stored; false if the account policy, which could not be
+    ///   applied before, does not allow the account.
     package func storeUnsavedTokens(of signIn: SignIn) async -> Bool {
-        guard hasUnfinishedWork, await drain() else { return false }
-        return (try? await credential()?.account) == signIn.credential.account
+        guard hasUnfinishedWork, await drain(), let stored = try? await credential() else { return false }
+        // All unknown users have the same account.
+        return stored.account == signIn.credential.account && stored.signedInAt >= signIn.credential.signedInAt
     }
 
     /// Prevents refresh tokens from being sent from now on, for a program that is about to exit and would not wait for
