@@ -46,6 +46,29 @@ import Testing
         #expect(await code { try await client.freshTokens() } == nil)
     }
 
+    /// Otherwise, an app would ask the user to sign in, although it receives tokens.
+    @Test(.timeLimit(.minutes(1)))
+    func anObserverOfAnExpiredCredentialLearnsOfARefreshInAnotherProcess() async throws {
+        let store = MemoryTokenStore()
+        let client = try life.client(store: store)
+        let other = try life.client(store: store)
+        _ = try await client.signIn()
+        var states = try await client.states().makeAsyncIterator()
+        _ = await states.next()
+        life.transport.respond(empty)
+        life.time.advance(3600)
+        #expect(await code { try await client.freshTokens() } == .invalidResponse)
+        life.time.advance(10)
+        #expect(await code { try await client.freshTokens() } == .loginRequired)
+        let expired = await states.next()
+        #expect(expired == .expired)
+        life.transport.respond(nil)
+        let refreshed = try await other.freshTokens()
+        #expect(try await client.freshTokens() == refreshed)
+        let next = await states.next()
+        #expect(next == .refreshed)
+    }
+
     @Test func aSecondFailedRefreshOfRejectedTokensWithoutExpiryRequiresSignIn() async throws {
         life.environment.emulator.fault = .tokenResponse(.missingExpiry)
         let client = try life.client()

@@ -32,13 +32,24 @@ extension ManagedCredential {
                 client.senderConstraintError(of: $0) == nil
             }
             // A lease may not be held, so the state of a later change must not be published between these two steps.
-            if let found, found.hasOtherSession { state.publish(currentState(in: found.known)) }
+            if let found, found.hasOtherSession {
+                state.publish(currentState(in: found.known))
+            } else if let found, hasRecovered(in: found.known, from: state.expiredToken) {
+                state.publish(.refreshed)
+            }
             return found
         }
         guard let found = result else { return nil }
         if !found.rejected.isEmpty { revokeRejected(found.rejected, in: found.stored) }
         if !found.dropped.isEmpty { revokeAfterSignOut(found.dropped) }
         return (found.stored, found.known, found.basis)
+    }
+
+    /// Whether another process has refreshed the tokens since ``CredentialState/expired`` was published here.
+    /// - Parameter expired: The access token when it was published; nil if it was not.
+    private func hasRecovered(in accounts: StoredAccounts, from expired: Secret?) -> Bool {
+        guard let expired, let credential = usable(in: accounts) else { return false }
+        return credential.tokens.accessToken != expired && !credential.isExpired(at: client.host.now())
     }
 
     /// Revokes tokens that were received after the session was removed, but only if a sign-out removed it:

@@ -34,7 +34,7 @@ extension ManagedCredential {
         case .send(let credential):
             return try await send(refresh, credential, in: &accounts, lease, basis)
         case .expire(let credential, let error):
-            publish(.expired, of: credential.account)
+            publish(.expired, of: credential.account, expiredToken: credential.tokens.accessToken)
             throw error
         }
     }
@@ -168,7 +168,10 @@ extension ManagedCredential {
         if let stored = consequence.stored { await save(stored, in: &accounts, lease, basis) }
         // Another task may already have published that another process has removed the session.
         let isSignedIn = self.state.withLock { $0.machine.isSignedIn(subject.account) }
-        if let state = consequence.state, isSignedIn { publish(state, of: subject.account) }
+        if let state = consequence.state, isSignedIn {
+            let token = accounts.entry(of: subject.account)?.credential?.tokens.accessToken
+            publish(state, of: subject.account, expiredToken: state == .expired ? token : nil)
+        }
         let answer = try consequence.answer.get()
         return consequence.stored == nil ? answer : adopt(answer, basis.epoch)
     }

@@ -46,10 +46,14 @@ package final class ManagedCredential: Sendable {
         var lastObserver: UInt64 = 0
         /// The number of states that were published.
         var publications: UInt64 = 0
+        /// The access token of the last published state, if that state is ``CredentialState/expired``.
+        var expiredToken: Secret?
 
         /// Publishes a state to all observers.
-        mutating func publish(_ new: CredentialState) {
+        /// - Parameter expiredToken: For ``CredentialState/expired``, the access token.
+        mutating func publish(_ new: CredentialState, expiredToken: Secret? = nil) {
             publications += 1
+            self.expiredToken = expiredToken
             for observer in observers.values { observer.yield(new) }
         }
     }
@@ -304,11 +308,15 @@ package final class ManagedCredential: Sendable {
         let (stream, continuation) = AsyncStream<CredentialState>.makeStream(bufferingPolicy: .bufferingNewest(100))
         while true {
             let publications = state.withLock { $0.publications }
-            let current = currentState(in: try await accounts())
+            let accounts = try await accounts()
+            let current = (
+                state: currentState(in: accounts), token: accounts.entry(account)?.credential?.tokens.accessToken
+            )
             let number = state.withLock { state -> UInt64? in
                 // If a state was published during the read, the result of the read may be outdated.
                 guard state.publications == publications else { return nil }
-                continuation.yield(current)
+                continuation.yield(current.state)
+                if current.state == .expired { state.expiredToken = current.token }
                 state.lastObserver += 1
                 state.observers[state.lastObserver] = continuation
                 return state.lastObserver
@@ -335,10 +343,11 @@ package final class ManagedCredential: Sendable {
 
     /// Publishes a state, unless it is the state of another account. Call it before the lease of the change is released: the state of a later change
     /// must not be published first. Without a lease, change the state machine and publish under one lock instead.
-    func publish(_ new: CredentialState, of other: AccountID? = nil) {
+    /// - Parameter expiredToken: For ``CredentialState/expired``, the access token.
+    func publish(_ new: CredentialState, of other: AccountID? = nil, expiredToken: Secret? = nil) {
         state.withLock { state in
             guard other.map({ state.machine.manages($0) }) ?? true else { return }
-            state.publish(new)
+            state.publish(new, expiredToken: expiredToken)
         }
     }
 }
