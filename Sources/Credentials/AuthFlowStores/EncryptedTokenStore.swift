@@ -216,7 +216,13 @@ extension EncryptedTokenStore {
         do {
             return try AES.KeyWrap.unwrap(envelope.wrappedKey, using: wrapping.key)
         } catch {
-            throw Self.damaged(error)
+            // A configured key's ID is chosen by the operator, so a wrong key may have the right ID.
+            guard case .keys = source else { throw Self.damaged(error) }
+            throw AuthError(
+                .credentialUnusable,
+                "The configured key with the ID \"\(DisplayText.sanitized(wrapping.id, limit: 60))\" is not the key with which the stored credential was encrypted, or the credential was tampered with or is damaged. Restore that key; if it is the right key, sign out locally, which removes the credential, and sign in again.",
+                underlyingError: error
+            )
         }
     }
 

@@ -51,7 +51,10 @@ import Testing
         #expect(!String(decoding: kept, as: UTF8.self).contains("refresh"))
         // The right key ID with a different key.
         let other = EncryptedSessionStore(base, keys: try EncryptionKeys([("a", Self.text(9))]))
-        await expectError(.credentialUnusable) { try await other.bytes(for: key) }
+        let error = await #expect(throws: AuthError.self) { try await other.bytes(for: key) }
+        #expect(error?.code == .credentialUnusable)
+        #expect(error?.message.contains("key with the ID \"a\" is not the key") == true)
+        #expect(error?.message.contains("was tampered with") == true)
     }
 
     @Test func aRecordCannotBeMovedToAnotherSession() async throws {
