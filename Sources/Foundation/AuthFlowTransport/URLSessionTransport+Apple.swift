@@ -12,7 +12,7 @@ import FoundationNetworking
 
 /// Foundation's `URLSession`, with automatic features disabled: cookies, caches, stored credentials and redirects.
 public struct URLSessionTransport: HTTPTransport {
-    private let session: URLSession
+    private let owner: SessionOwner
     private let exchanges: Exchanges
 
     /// Creates a transport with a separate session.
@@ -25,7 +25,7 @@ public struct URLSessionTransport: HTTPTransport {
         configuration.urlCredentialStorage = nil
         configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
         self.exchanges = Exchanges()
-        self.session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
+        self.owner = SessionOwner(URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil))
     }
 
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
@@ -60,7 +60,7 @@ public struct URLSessionTransport: HTTPTransport {
         if !cookies.isEmpty { request.setValue(cookies.joined(separator: "; "), forHTTPHeaderField: "Cookie") }
         if !call.body.isEmpty { request.httpBody = Data(call.body) }
 
-        let task = session.dataTask(with: request)
+        let task = owner.session.dataTask(with: request)
         body?.onCancel { [exchanges] in exchanges.cancel(task) }
         defer { exchanges.remove(task) }
         return try await withTaskCancellationHandler {
@@ -71,6 +71,16 @@ public struct URLSessionTransport: HTTPTransport {
             exchanges.cancel(task)
         }
     }
+}
+
+/// The session of a transport and its copies. A session retains its delegate and its connections until it is invalidated.
+private final class SessionOwner: Sendable {
+    let session: URLSession
+
+    init(_ session: URLSession) { self.session = session }
+
+    /// A stream may outlive its transport, so requests in progress continue.
+    deinit { session.finishTasksAndInvalidate() }
 }
 
 /// One HTTP request in progress.
