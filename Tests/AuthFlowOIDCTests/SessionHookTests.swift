@@ -270,6 +270,48 @@ private final class Notes: Sendable {
         }
     }
 
+    /// The browser closes its connection during the callback, so it cannot receive a cookie.
+    @Test(arguments: [true, false]) func aCancelledCallbackStartsNoSessionAndRevokesItsTokens(
+        _ isDuringHook: Bool
+    ) async throws {
+        try await WebEnvironment.run { web in
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: try web.process())
+            let previous = browser.session
+            let notes = Notes()
+            let request = Mutex<Task<Void, any Error>?>(nil)
+            let held = HeldRequests(base: web.environment.transport, path: isDuringHook ? "" : "/token")
+            let server = try web.process(
+                transport: held,
+                options: { options in
+                    options.hooks.onSignIn = { _ in
+                        notes.add("signing in")
+                        request.withLock { $0?.cancel() }
+                        return .accept
+                    }
+                }
+            )
+            let target = try await browser.visitProvider(web, at: server, user: .bob)
+            // The hook waits for the lock, so it finds the task.
+            let callback = request.withLock { request in
+                let task = Task { _ = try await browser.send(.get, target, to: server) }
+                request = task
+                return task
+            }
+            if !isDuringHook {
+                await held.arrivals(1)
+                callback.cancel()
+                held.released.continuation.finish()
+            }
+            try await callback.value
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(notes.all == (isDuringHook ? ["signing in"] : []))
+            #expect(web.environment.emulator.requests.count { $0 == "POST /revoke" } == 2)
+            #expect(browser.session == previous)
+            #expect(try await browser.session(at: server) != nil)
+        }
+    }
+
     @Test func eachSessionEndIsReportedOnceWithItsReason() async throws {
         try await WebEnvironment.run { web in
             let notes = Notes()

@@ -1,11 +1,15 @@
 import AuthFlow
 import AuthFlowEssentials
+import Synchronization
 
 // The authorization response: the server validates it, the application accepts or rejects the sign-in, and a session starts.
 
 extension SessionServer {
     /// Handles the callback: exchanges the code, creates a session with a new identifier, and sends the browser to the
     /// requested page.
+    ///
+    /// If the browser closes its connection and the web framework cancels the request's task, the code may already have been sent. The
+    /// exchange then completes, but no session starts: the browser could not receive its cookie, and its previous session continues.
     /// - Parameter parameters: The encoded parameters of the authorization response.
     func finishSignIn(
         _ parameters: String,
@@ -14,33 +18,68 @@ extension SessionServer {
     ) async -> TransportResponse {
         // The stored request remains, so the browser can send the response again.
         guard provider.callbacks.enter() else { return ServerResponse.tooMany() }
-        defer { provider.callbacks.release() }
         let reporter = FlowReporter(host: host, observer: observer)
+        let taken: TakenRequest
         do {
-            let taken = try await reporter.step(.authorizationResponse) {
+            taken = try await reporter.step(.authorizationResponse) {
                 try await takeRequest(for: parameters, at: provider, request)
             }
-            let removal = signInCookies(provider).removal(of: taken.cookie.name)
-            do {
-                let pending = try PendingSignIn(note: taken.request.note)
-                do {
-                    let credential = try await provider.client.exchange(
-                        .response(taken.response),
-                        for: taken.request,
-                        reporter: reporter
-                    )
-                    .credential
-                    return try await begin(pending, taken.cookie, credential, at: provider, request, reporter)
-                        .setting(removal)
-                } catch  where pending.isSilent {
-                    return silentFailure(pending.returnPath, request).setting(removal)
-                }
-            } catch {
-                // The stored request was removed, so the sign-in cannot be retried with it.
-                return failure(error, request).setting(removal)
+        } catch {
+            provider.callbacks.release()
+            return failure(error, request)
+        }
+        let isCancelled = Atomic(false)
+        let work = provider.credentials.unfinished.begin { [self] in
+            defer { provider.callbacks.release() }
+            return await finishSignIn(taken, at: provider, request, reporter) {
+                if isCancelled.load(ordering: .relaxed) { throw CancellationError() }
+            }
+        }
+        do {
+            return try await withTaskCancellationHandler {
+                try await work.value()
+            } onCancel: {
+                isCancelled.store(true, ordering: .relaxed)
             }
         } catch {
             return failure(error, request)
+        }
+    }
+
+    /// - Parameter checkCancellation: Throws a `CancellationError` if the browser's request has been cancelled.
+    private func finishSignIn(
+        _ taken: TakenRequest,
+        at provider: ProviderSessions,
+        _ request: HTTPRequest,
+        _ reporter: FlowReporter,
+        _ checkCancellation: @Sendable () throws -> Void
+    ) async -> TransportResponse {
+        // The stored request was removed, so the sign-in cannot be retried with it.
+        let removal = signInCookies(provider).removal(of: taken.cookie.name)
+        do {
+            let pending = try PendingSignIn(note: taken.request.note)
+            do {
+                let credential = try await provider.client.exchange(
+                    .response(taken.response),
+                    for: taken.request,
+                    reporter: reporter
+                )
+                .credential
+                return try await begin(
+                    pending,
+                    taken.cookie,
+                    credential,
+                    at: provider,
+                    request,
+                    reporter,
+                    checkCancellation
+                )
+                .setting(removal)
+            } catch  where pending.isSilent {
+                return silentFailure(pending.returnPath, request).setting(removal)
+            }
+        } catch {
+            return failure(error, request).setting(removal)
         }
     }
 
@@ -53,14 +92,17 @@ extension SessionServer {
     }
 
     /// Starts the session of a user who has signed in, if the application accepts the sign-in.
-    /// - Parameter cookie: The sign-in's cookie.
+    /// - Parameters:
+    ///   - cookie: The sign-in's cookie.
+    ///   - checkCancellation: Throws a `CancellationError` if the browser's request has been cancelled.
     private func begin(
         _ pending: PendingSignIn,
         _ cookie: (name: String, value: String),
         _ credential: Credential,
         at provider: ProviderSessions,
         _ request: HTTPRequest,
-        _ reporter: FlowReporter
+        _ reporter: FlowReporter,
+        _ checkCancellation: () throws -> Void
     ) async throws -> TransportResponse {
         let note = try? await provider.pending.note(for: Secret(cookie.value), of: provider.client)
         let old = oldSessions(pending, note.flatMap(PendingSignIn.Previous.init), request)
@@ -85,7 +127,10 @@ extension SessionServer {
             }
         }
         let leeway = provider.client.registration.clockLeeway
-        try rejecting { try succession.checkAuthentication(at: host.now(), clockLeeway: leeway) }
+        try rejecting {
+            try checkCancellation()
+            try succession.checkAuthentication(at: host.now(), clockLeeway: leeway)
+        }
         switch try await decision(on: succession.proposal, reporter, onFailure: reject).outcome {
         case .refused(let message):
             reject()
@@ -95,7 +140,10 @@ extension SessionServer {
             reject()
             return ServerResponse.redirect(to: url)
         case .accepted(let data, let path):
-            let start = try rejecting { try succession.start(with: data) }
+            let start = try rejecting {
+                try checkCancellation()
+                return try succession.start(with: data)
+            }
             let identifier = try await reporter.step(.storing) {
                 try await begin(start, succession, at: provider, after: old, cookie: Secret(cookie.value))
             }
@@ -194,15 +242,18 @@ extension SessionServer {
         return found
     }
 
+    /// An authorization request that was removed from the store, with the response to it and the cookie of its sign-in.
+    private typealias TakenRequest = (
+        request: AuthorizationRequest, response: RedirectResponse, cookie: (name: String, value: String)
+    )
+
     /// Removes and returns the request to which a response belongs, together with the parsed response and the request's cookie.
     /// - Parameter parameters: The encoded parameters of the response.
     private func takeRequest(
         for parameters: String,
         at provider: ProviderSessions,
         _ request: HTTPRequest
-    ) async throws -> (
-        request: AuthorizationRequest, response: RedirectResponse, cookie: (name: String, value: String)
-    ) {
+    ) async throws -> TakenRequest {
         // A browser without a sign-in in progress must not trigger a private-key operation (for an encrypted response)
         // or access the store. The same applies to cookies that another subdomain has set.
         let cookies = signInCookies(provider)
@@ -250,11 +301,7 @@ extension SessionServer {
                 idleTime: options.idleTime,
                 tags: tags(of: credential, at: provider)
             )
-            // This is a separate task because the current task may be cancelled; a session that is written after the
-            // cancellation would not be removed.
-            try await Task {
-                try await provider.credentials.save(credential, for: key, attributes: attributes)
-            }.value
+            try await provider.credentials.save(credential, for: key, attributes: attributes)
             guard try await !wasEndedMeanwhile(credential, at: provider) else {
                 if credential.endsWithProviderSession { revoke([credential], at: provider) }
                 throw AuthError(.loginRequired, "The provider ended the session during the sign-in. Sign in again.")
@@ -294,9 +341,7 @@ extension SessionServer {
     /// other sessions of the user may have tokens of the same grant.
     private func discard(_ record: RecordKey, at provider: ProviderSessions) async {
         let credentials = provider.credentials
-        // This is a separate task because the current task may be cancelled.
-        let isRemoved = await Task { (try? await credentials.remove([record])) != nil }.value
-        guard !isRemoved else { return }
+        guard (try? await credentials.remove([record])) == nil else { return }
         credentials.beginCleanup { [clock = host.clock] in
             var pause = Duration.seconds(5)
             while pause < Self.signInTimeout {
