@@ -229,6 +229,44 @@ private final class WatchedStore: SessionTokenStore {
         }
     }
 
+    enum Unusable: CaseIterable { case encryptedWithAnotherKey, damaged }
+
+    /// The key was removed too early, or the database was damaged: an error on every page would prevent the user from signing in again.
+    @Test(arguments: Unusable.allCases) func aSessionWhoseRecordIsUnusableIsReportedAndReplacedByASignIn(
+        _ unusable: Unusable
+    ) async throws {
+        try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
+            let base = MemoryTokenStore()
+            func web(_ byte: UInt8) throws -> WebEnvironment {
+                let key = Secret(Base64URL.encode([UInt8](repeating: byte, count: 32)))
+                let keys = try EncryptionKeys([("key \(byte)", key)])
+                return WebEnvironment(environment, store: EncryptedSessionStore(base, keys: keys))
+            }
+            let browser = WebBrowser()
+            try await browser.signIn(try web(1), at: try web(1).process())
+            func sessions() async -> [RecordKey] {
+                await base.keys(after: nil, limit: 10).filter { $0.kind == .credential }
+            }
+            let record = try #require(await sessions().first)
+            if unusable == .damaged {
+                try await base.withLease(on: record) { try await base.write([1], under: $0) }
+            }
+            let failures = Mutex<[AuthError.Code?]>([])
+            let other = try web(unusable == .damaged ? 1 : 2)
+            let server = try other.process(observer: { event in
+                if case .failed(let code) = event.progress { failures.withLock { $0.append(code) } }
+            })
+            for _ in 0..<2 { #expect(try await browser.session(at: server) == nil) }
+            #expect(try await browser.send(.get, "/session", to: server, WebBrowser.ownPage).status == 401)
+            #expect(failures.withLock { $0 } == [.credentialUnusable])
+            #expect(await sessions() == [record])
+            try await browser.signIn(other, at: server)
+            #expect(try await browser.session(at: server) != nil)
+            let left = await sessions()
+            #expect(left.count == 1 && left != [record])
+        }
+    }
+
     @Test func endingAUsersSessionsRevokesTokensEvenIfTheRemovalResultIsLost() async throws {
         try await withWeb { web, server, store in
             let (laptop, phone) = (WebBrowser(), WebBrowser())

@@ -239,11 +239,14 @@ public final class SessionServer: Sendable {
 
     // MARK: Sessions
 
-    /// Returns the session of a request, and extends its idle timeout; nil if there is no session, or if it has ended. While the store can be read
-    /// but not written, the idle timeout is not extended.
+    /// Returns the session of a request, and extends its idle timeout; nil if there is no session, if it has ended, or if its record is unusable.
+    /// While the store can be read but not written, the idle timeout is not extended.
+    ///
+    /// A record is unusable if it is damaged, or is encrypted with a key that is not configured. An event reports it (`credential_unusable`) at most
+    /// once a minute for each session. The record remains in the store until the user signs in again or it expires.
     ///
     /// If another process ended the session within the last ten seconds, this process may not have been notified yet.
-    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` if the session cannot be looked up, or `credential_unusable` if it cannot be read.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` if the session cannot be looked up.
     public func session(of request: HTTPRequest) async throws -> Session? {
         try await session(of: request, isUse: true)
     }
@@ -252,15 +255,22 @@ public final class SessionServer: Sendable {
     func session(of request: HTTPRequest, isUse: Bool) async throws -> Session? {
         guard let (identifier, provider) = sessionIdentifier(of: request) else { return nil }
         let key = provider.key(identifier)
+        // The minimum interval between two extensions of the idle timeout in the store.
+        let pause = min(options.idleTime / 10, .seconds(60))
         let credential: Credential
         do {
             credential = try await provider.credentials.lastCredential(for: key)
         } catch let error as AuthError where error.code == .loginRequired {
             return nil
+        } catch let error as AuthError where error.code == .credentialUnusable {
+            // The user can only sign in again, which an error on every page would prevent. Another process may have the key, so nothing is removed.
+            if touched.withLock({ $0.isDue(identifier, after: pause) }) {
+                FlowReporter(host: host, observer: observer).report(.storing, failedWith: error)
+                touched.withLock { $0.note(identifier) }
+            }
+            return nil
         }
         let session = Session(identifier, credential, of: provider)
-        // The minimum interval between two extensions of the idle timeout in the store.
-        let pause = min(options.idleTime / 10, .seconds(60))
         if isUse, touched.withLock({ $0.isDue(identifier, after: pause) }) {
             do {
                 guard try await provider.credentials.touch(key) else { return nil }
@@ -398,7 +408,7 @@ public final class SessionServer: Sendable {
     }
 }
 
-/// The time at which each session was last touched.
+/// The time at which each session was last touched, or reported as unusable.
 private struct TouchTimes {
     private static let limit = 20_000
     private let elapsed: @Sendable () -> Duration
