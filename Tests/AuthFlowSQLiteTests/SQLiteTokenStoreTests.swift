@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowDatabase
 import AuthFlowSQLite
 import AuthFlowTesting
 import CSQLite
@@ -212,6 +213,29 @@ import Glibc
             #expect(unsafe rename(folder.path, old) == 0)
         }
         #expect(await messages.next() == .some(nil))
+    }
+
+    /// Another program may lock the database. All cached sessions would otherwise be read again after each attempt, from a store that cannot be read.
+    @Test(.timeLimit(.minutes(1))) func messagesDuringFailedPollsAreReceivedAfterwards() async throws {
+        let polls = Atomic(0)
+        let host = HostServices(now: { [clock] in
+            _ = polls.add(1, ordering: .relaxed)
+            return clock.host.now()
+        })
+        let store = try SQLiteTokenStore(path: folder.file, host: host, leases: clock.leases())
+        let (heard, report) = AsyncStream<[UInt8]?>.makeStream()
+        store.observeRemovals { report.yield($0) }
+        var messages = heard.makeAsyncIterator()
+        #expect(await messages.next() == .some(nil))
+        let other = try SQLiteFiles(folder.file)
+        try other.run("ALTER TABLE messages RENAME TO hidden")
+        let first = polls.load(ordering: .relaxed)
+        while polls.load(ordering: .relaxed) < first + 3 { await Task.yield() }
+        let key = key("removed")
+        let text = RecordMessage.hex(RecordMessage.removed(key.digest).text)
+        try other.run("INSERT INTO hidden (at, text) VALUES (0, x'\(text)')")
+        try other.run("ALTER TABLE hidden RENAME TO messages")
+        #expect(await messages.next() == key.digest)
     }
 
     @Test func onlyTheOwnerCanReadTheFiles() async throws {

@@ -347,13 +347,15 @@ final class SQLiteRecords: RecordTable {
                 var last: Position?
                 while !Task.isCancelled {
                     let (position, now) = (last, Self.milliseconds(host.now()))
-                    let read = try? await executor.run { connection throws(DatabaseFailure) in
+                    // After a failed read, the next one continues at the same position.
+                    if let read = try? await executor.run({ connection throws(DatabaseFailure) in
                         try Self.messages(after: position, at: now, connection)
+                    }) {
+                        // Messages may have been missed, so all waiting tasks and cached records are checked again.
+                        if !read.isComplete { onMessage(.connected) }
+                        for message in read.messages { onMessage(.message(message)) }
+                        last = read.position
                     }
-                    // Messages may have been missed, so all waiting tasks and cached records are checked again.
-                    if read?.isComplete != true { onMessage(.connected) }
-                    for message in read?.messages ?? [] { onMessage(.message(message)) }
-                    last = read?.position
                     try? await host.clock.sleep(for: Self.interval)
                 }
             }
