@@ -5,6 +5,12 @@ import Testing
 
 @testable import AuthFlowDatabase
 
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
 /// The connections to a database, and the requests that wait for them.
 @Suite struct DatabasePoolTests {
     /// A database in this process.
@@ -446,6 +452,22 @@ import Testing
         let failure = #expect(throws: DatabaseFailure.self) { try DatabaseSocket(-1) }
         #expect(failure?.kind == .unreachable)
         #expect(failure?.message.contains("too many open files") == true)
+    }
+
+    /// The connection for messages is idle for hours, and a firewall may drop it without notice.
+    @Test func anIdleConnectionIsProbedAfterHalfAMinute() throws {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        try DatabaseSocket(descriptor).keepAlive()
+        func option(_ name: Int32, at level: Int32) -> Int32 {
+            var (value, size) = (Int32(-1), socklen_t(MemoryLayout<Int32>.size))
+            _ = unsafe getsockopt(descriptor, level, name, &value, &size)
+            return value
+        }
+        #expect(option(SO_KEEPALIVE, at: SOL_SOCKET) == 1)
+        #expect(option(TCP_KEEPIDLE, at: Int32(IPPROTO_TCP)) == 30)
+        #expect(option(TCP_KEEPINTVL, at: Int32(IPPROTO_TCP)) == 10)
+        #expect(option(TCP_KEEPCNT, at: Int32(IPPROTO_TCP)) == 3)
     }
 
     @Test(.timeLimit(.minutes(1))) func aLostListeningConnectionIsReplaced() async throws {

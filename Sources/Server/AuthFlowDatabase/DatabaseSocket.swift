@@ -26,6 +26,30 @@ package final class DatabaseSocket: Sendable {
         }
     }
 
+    /// Enables TCP keepalive, so that an idle connection that a firewall has dropped without notice fails within about a minute. By default, the
+    /// kernel detects this after two hours.
+    package func keepAlive() {
+        #if canImport(Darwin)
+        let idleTime = TCP_KEEPALIVE
+        #else
+        let idleTime = TCP_KEEPIDLE
+        #endif
+        let tcp = Int32(IPPROTO_TCP)
+        // The options fail for a Unix-domain socket, which does not need them.
+        set(SO_KEEPALIVE, to: 1, at: SOL_SOCKET)
+        set(idleTime, to: 30, at: tcp)
+        set(TCP_KEEPINTVL, to: 10, at: tcp)
+        set(TCP_KEEPCNT, to: 3, at: tcp)
+    }
+
+    private func set(_ option: Int32, to value: Int32, at level: Int32) {
+        var value = value
+        descriptor.withLock { descriptor in
+            guard let descriptor else { return }
+            _ = unsafe setsockopt(descriptor, level, option, &value, socklen_t(MemoryLayout<Int32>.size))
+        }
+    }
+
     /// Makes the blocked calls of other threads fail.
     package func shutDown() {
         descriptor.withLock { descriptor in

@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowDatabase
-import AuthFlowSystem
 import CRedis
 
 /// A value of the Redis protocol (RESP2).
@@ -55,9 +54,7 @@ typealias RedisCommand = [[UInt8]]
             throw error
         }
         try setTimeout(Self.timeout)
-        let descriptor = unsafe authflow_redis_descriptor(context)
-        var isOn: Int32 = 1
-        _ = unsafe setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &isOn, socklen_t(MemoryLayout<Int32>.size))
+        socket.keepAlive()
     }
 
     deinit { close() }
