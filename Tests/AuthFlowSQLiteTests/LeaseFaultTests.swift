@@ -34,13 +34,14 @@ import Testing
         )
     }
 
-    /// A table in which a test can make writes fail, change or delay a lease acquisition, and lose the response to a claim.
+    /// A table in which a test can make writes fail, change or delay a lease acquisition, lose the response to a claim, and interrupt a removal.
     private struct FaultyTable: RecordTable {
         let base: SQLiteRecords
         var isRefusing: FailingWrites?
         var firstAttempt: FirstAttempt?
         var pausedAttempt: PausedAttempt?
         var lostResponse: LostResponse?
+        var interruption: Interruption?
 
         func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
             if isRefusing?.value.load(ordering: .relaxed) == true {
@@ -62,7 +63,15 @@ import Testing
         func release(_ lease: HeldLease) async throws { try await base.release(lease) }
         func touch(_ digest: [UInt8]) async throws -> Bool { try await base.touch(digest) }
         func records(tagged tag: [UInt8]) async throws -> [TaggedRecord] { try await base.records(tagged: tag) }
-        func remove(_ digests: [[UInt8]]) async throws -> [TaggedRecord] { try await base.remove(digests) }
+        func remove(_ digests: [[UInt8]]) async throws -> [TaggedRecord] {
+            guard let interruption else { return try await base.remove(digests) }
+            var removed: [TaggedRecord] = []
+            for digest in digests {
+                try interruption.beginRemoval()
+                removed += try await base.remove([digest])
+            }
+            return removed
+        }
         func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
             let isFirst = try await base.claim(key, for: lifetime)
             try lostResponse?.lose()
@@ -77,6 +86,7 @@ import Testing
             if firstAttempt == nil { base.listen() }
         }
         var pushesMessages: Bool { base.pushesMessages }
+        var removesAtomically: Bool { interruption == nil }
         var pending: Int { base.pending }
     }
 
@@ -101,6 +111,16 @@ import Testing
 
         func lose() throws {
             guard !isLost.exchange(true, ordering: .relaxed) else { return }
+            throw DatabaseFailure(.unknownOutcome, "The connection was lost.")
+        }
+    }
+
+    /// The connection is lost before the second record is removed.
+    private final class Interruption: Sendable {
+        private let removals = Atomic(0)
+
+        func beginRemoval() throws {
+            guard removals.add(1, ordering: .relaxed).newValue == 2 else { return }
             throw DatabaseFailure(.unknownOutcome, "The connection was lost.")
         }
     }
@@ -159,6 +179,16 @@ import Testing
         }
         await expectError(.storageFailed) { try await records.claim(key, for: .seconds(60)) }
         #expect(try await !records.claim(key, for: .seconds(60)))
+    }
+
+    /// Redis removes one record after the other. The application is notified of the end of each session that was removed.
+    @Test func anInterruptedRemovalReturnsAllRecords() async throws {
+        let records = LeasedRecords(times: .init(), host: clock.host) {
+            FaultyTable(base: table($0), interruption: Interruption())
+        }
+        let keys = ["a", "b", "c"].map { RecordKey(name: $0, issuer: key.issuer, clientID: key.clientID) }
+        for key in keys { try await records.withLease(on: key) { try await records.write([1], nil, under: $0) } }
+        #expect(try await records.remove(keys).map(\.key) == keys)
     }
 
     private static let hex = String(repeating: "a", count: 64)

@@ -117,5 +117,7 @@ package struct SimulatedTable: RecordTable {
 
     package var pushesMessages: Bool { true }
 
+    package var removesAtomically: Bool { true }
+
     package var pending: Int { 0 }
 }

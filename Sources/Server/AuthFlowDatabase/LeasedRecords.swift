@@ -326,7 +326,13 @@ extension LeasedRecords: SessionTokenStore, GaugeSource {
 
     package func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] {
         guard !keys.isEmpty else { return [] }
-        return try await repeated(for: times.outage) { try await self.table.remove(keys.map(\.digest)) }
+        let digests = keys.map(\.digest)
+        var removed: [TaggedRecord] = []
+        // If a removal fails after some of its records were removed, a retry does not find them.
+        for batch in table.removesAtomically ? [digests] : digests.map({ [$0] }) {
+            removed += try await repeated(for: times.outage) { try await self.table.remove(batch) }
+        }
+        return removed
     }
 
     package func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {

@@ -50,6 +50,9 @@ package protocol RecordTable: Sendable {
 
     /// Whether messages are pushed to this process. If not, it polls for them.
     var pushesMessages: Bool { get }
+
+    /// Whether ``remove(_:)`` removes either all of the records or none of them.
+    var removesAtomically: Bool { get }
 }
 
 /// The result of an attempt to acquire a lease.

@@ -50,6 +50,8 @@ struct PostgreSQLRecords: RecordTable {
 
     var pushesMessages: Bool { true }
 
+    var removesAtomically: Bool { true }
+
     var pending: Int { database.pending }
 
     func listen() { database.listen() }

@@ -69,6 +69,8 @@ struct RedisRecords: RecordTable {
 
     var pushesMessages: Bool { true }
 
+    var removesAtomically: Bool { false }
+
     var pending: Int { database.pending }
 
     func listen() { database.listen() }

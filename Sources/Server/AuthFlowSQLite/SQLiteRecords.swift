@@ -338,6 +338,8 @@ final class SQLiteRecords: RecordTable {
 
     var pushesMessages: Bool { false }
 
+    var removesAtomically: Bool { true }
+
     var pending: Int { executor.pending }
 
     func listen() {
