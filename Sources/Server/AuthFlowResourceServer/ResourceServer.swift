@@ -268,12 +268,16 @@ public final class ResourceServer: Sendable {
 
     private func decrypted(_ token: Secret) throws -> Secret {
         guard JWE.isEncrypted(token) else { return token }
-        // The issuer of an encrypted token is not known until the token is decrypted.
-        for issuer in issuers {
-            guard let source = issuer.decryptionKeys else { continue }
-            // A key that cannot be loaded does not make the token invalid, so its error is thrown as is.
-            let keys = try source.keys()
-            if let content = try? JWE(token).decrypted(with: keys) { return content }
+        if let encrypted = try? JWE(token) {
+            var tried: Set<JSON> = []
+            // The issuer of an encrypted token is not known until the token is decrypted.
+            for issuer in issuers {
+                guard let source = issuer.decryptionKeys else { continue }
+                // A key that cannot be loaded does not make the token invalid, so its error is thrown as is. Issuers often share the API's key, and
+                // any client can send tokens that cannot be decrypted, so no key is tried twice.
+                let keys = try source.keys().filter { tried.insert($0.publicJWK).inserted }
+                if let content = try? encrypted.decrypted(with: keys) { return content }
+            }
         }
         // The token may come from an issuer that encrypts its tokens, and must not be sent to a different issuer.
         guard let introspector, issuers.allSatisfy({ $0.decryptionKeys == nil || $0.name == introspector.issuer.name })
