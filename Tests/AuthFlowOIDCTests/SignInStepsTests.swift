@@ -77,6 +77,18 @@ import Testing
         #expect(replay?.code == .invalidCallback)
     }
 
+    /// The remaining lifetime of the record would otherwise not fit into 64 bits.
+    @Test func anAuthorizationRequestWithoutALimitCanBeStored() async throws {
+        let client = try client()
+        let pending = PendingAuthorizations(store: MemoryTokenStore())
+        var options = AuthorizationOptions()
+        options.lifetime = .seconds(.max)
+        let request = try await client.authorizationRequest(options)
+        try await pending.save(request, for: browser)
+        let callback = try await environment.visit(request.url)
+        #expect(try await pending.take(for: callback, in: browser, of: client) == request)
+    }
+
     @Test func aPendingAuthorizationRequestFromAnotherBrowserIsRejected() async throws {
         let client = try client()
         let pending = PendingAuthorizations(store: MemoryTokenStore())

@@ -149,7 +149,7 @@ extension OAuthClient {
             url: try await authorizationURL(parameters, at: endpoint, metadata),
             redirectURI: redirectURI,
             issuer: metadata.issuer,
-            expiresAt: host.wholeSecond + options.lifetime.seconds,
+            expiresAt: Date(secondsSince1970: host.wholeSecond.timeIntervalSince1970 + options.lifetime.seconds),
             requestedAt: host.wholeSecond,
             clientID: registration.clientID,
             state: Secret(state),
