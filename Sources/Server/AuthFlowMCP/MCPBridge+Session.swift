@@ -163,8 +163,8 @@ extension MCPBridge {
         }
         guard let task else { return true }
         let isReplaced = await task.value
-        // A server that is still starting may accept a session later.
-        if !isReplaced { state.withLock { if $0.sessionReplacement?.number == number { $0.sessionReplacement = nil } } }
+        // A server that is still starting may accept a session later. Another request that waited for this attempt may have begun the next attempt.
+        if !isReplaced { state.withLock { if $0.sessionReplacement?.task == task { $0.sessionReplacement = nil } } }
         return isReplaced
     }
 
