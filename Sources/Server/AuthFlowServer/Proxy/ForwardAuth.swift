@@ -16,8 +16,9 @@ public struct ForwardAuth: Sendable {
         case claim(String)
         /// The session's name, which is not secret.
         case sessionName
-        /// `Bearer` and a fresh access token, unless the token is bound to a key. Use it only for an application that
-        /// is trusted with the token, over a dedicated connection.
+        /// `Bearer` and a fresh access token, unless the token is bound to a DPoP key. Use it only for an application that
+        /// is trusted with the token, over a dedicated connection. An API accepts a certificate-bound token (RFC 8705) only if the application
+        /// presents the same client certificate.
         case accessToken
     }
 
