@@ -64,6 +64,25 @@ import Testing
         #expect(outcome.status == 1 && outcome.standardError.contains("No URL was given."), "\(outcome.standardError)")
     }
 
+    /// Another program may have made the pipe or the terminal non-blocking. The URL arrives later than the first attempt to read it.
+    @Test func aRedirectIsReadFromANonBlockingStandardInput() async throws {
+        let script = #"""
+            import fcntl, os, select, subprocess, sys
+            reader, writer = os.pipe()
+            fcntl.fcntl(reader, fcntl.F_SETFL, os.O_NONBLOCK)
+            tool = subprocess.Popen([sys.argv[1], "handle-redirect"], stdin=reader, stderr=subprocess.PIPE)
+            # Ends early if the tool reports that there is no URL.
+            if not select.select([tool.stderr], [], [], 1)[0]: os.write(writer, b"com.example:/callback?state=s\n")
+            print(tool.stderr.read().decode(), end="")
+            """#
+        let outcome = try await CommandHarness.run(
+            ["-c", script, CommandHarness.folder.appendingPathComponent("authflow").path],
+            program: "/usr/bin/python3",
+            environment: ["XDG_RUNTIME_DIR": "/tmp"]
+        )
+        #expect(outcome.output.contains("No login of this user on this machine is waiting"), "\(outcome)")
+    }
+
     @Test(arguments: [false, true])
     func loginSaysHowToRegisterTheSchemeUnlessItIsRegistered(_ isRegistered: Bool) async throws {
         // No server is listening at this issuer's URL, and no request is sent to it.

@@ -28,7 +28,10 @@ struct HandleRedirectCommand: AsyncParsableCommand {
     }
 
     private static func line() throws -> String {
-        guard let line = readLine(), !line.isEmpty else { throw AuthError(.invalidCallback, "No URL was given.") }
+        let newline = UInt8(ascii: "\n")
+        let bytes = try HelperInput.all { $0.contains(newline) }
+        let line = String(decoding: bytes.prefix { $0 != newline }, as: UTF8.self)
+        guard !line.trimmingWhitespace().isEmpty else { throw AuthError(.invalidCallback, "No URL was given.") }
         return line
     }
 }

@@ -84,7 +84,7 @@ struct HelperDeclined: CommandFailure {
     var message: String { "" }
 }
 
-/// Reads the calling program's input from standard input.
+/// Reads the calling program's input from standard input, which that program may have made non-blocking.
 enum HelperInput {
     /// The maximum size of the input, in bytes; no known calling program sends more.
     private static let limit = 256 * 1024
