@@ -48,6 +48,45 @@ import Testing
         }
     }
 
+    /// Users keep their configuration files in one repository, to which they link the directories of programs.
+    @Test func theConfigurationDirectoryMayBeASymbolicLink() async throws {
+        try await newcomer { emulator, folder, tool in
+            for name in ["dotfiles", ".config"] {
+                try FileManager.default.createDirectory(atPath: "\(folder)/\(name)", withIntermediateDirectories: false)
+            }
+            try FileManager.default.createSymbolicLink(
+                atPath: "\(folder)/.config/authflow",
+                withDestinationPath: "\(folder)/dotfiles"
+            )
+            for name in ["first", "second"] {
+                let written = try await tool([
+                    "init", "--issuer", emulator.issuer, "--client-id", "authflow-demo", "-p", name, "--no-login",
+                ])
+                #expect(written.status == 0, "\(written.standardError)")
+                #expect(written.standardError.hasSuffix("authflow login --profile \(name)\n"), "\(written.standardError)")
+                let check = try await tool(["config", "check"])
+                #expect(check.status == 0, "\(check.standardError)")
+            }
+            #expect(FileManager.default.fileExists(atPath: "\(folder)/dotfiles/config.json"))
+        }
+    }
+
+    @Test func theConfigurationDirectoryMustNotBeWritableByOtherUsers() async throws {
+        try await newcomer { emulator, folder, tool in
+            try FileManager.default.createDirectory(
+                atPath: "\(folder)/.config/authflow",
+                withIntermediateDirectories: true
+            )
+            try FileManager.default.setAttributes(
+                [.posixPermissions: 0o777],
+                ofItemAtPath: "\(folder)/.config/authflow"
+            )
+            let written = try await tool(["init", "--issuer", emulator.issuer, "--register", "--no-login"])
+            #expect(written.status == 2 && written.standardError.contains("Other users can write to"), "\(written)")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: "\(folder)/.config/authflow").isEmpty)
+        }
+    }
+
     /// The file in the working directory takes precedence, and may contain another profile with the same name.
     @Test func theSuggestedSignInUsesTheWrittenFileDespiteAFileInTheWorkingDirectory() async throws {
         try await newcomer { emulator, folder, tool in

@@ -93,8 +93,12 @@ struct InitCommand: AsyncParsableCommand {
 
     func run() async throws {
         let writer = ConfigurationWriter(output ?? ConfigurationChoice.userPath(ToolEnvironment.host.environment))
-        // Only the default directory is created, because a missing directory in --output is probably a typo.
-        if output == nil { try PrivateFile.createDirectory(ConfigurationFile.directory(of: writer.path)) }
+        // Only the default directory is created, because a missing directory in --output is probably a typo. An existing directory may be a symbolic
+        // link, for example to a repository of configuration files.
+        let directory = ConfigurationFile.directory(of: writer.path)
+        if output == nil, !FileManager.default.fileExists(atPath: directory) {
+            try PrivateFile.createDirectory(directory)
+        }
         try writer.requirePlace(for: profile)
         let provider = try await InitProvider(preset: preset, settings: settings, issuer: issuer)
         var members = provider.members
