@@ -334,6 +334,26 @@ import Testing
         }
     }
 
+    /// The provider sends its response only once, so the client would remain registered without a record on this machine.
+    @Test(arguments: [["init", "--register", "--no-login", "--issuer"], ["register"]])
+    func noClientIsRegisteredIfTheDiskIsFull(_ command: [String]) async throws {
+        try await newcomer { emulator, folder, _ in
+            // Simulates a full disk: the file size limit is 4 KiB, and SIGXFSZ is ignored. Empty files can still be created.
+            let outcome = try await CommandHarness.run(
+                [
+                    "-c", #"trap '' XFSZ; ulimit -f 8; exec "$0" "$@""#,
+                    CommandHarness.folder.appendingPathComponent("authflow").path,
+                ] + command + [emulator.issuer, "--output", "new.json"],
+                program: "/bin/sh",
+                environment: ["HOME": folder],
+                folder: folder
+            )
+            #expect(outcome.status == 8 && outcome.standardError.contains("cannot be written"), "\(outcome)")
+            #expect(!emulator.requests.contains("POST /register"))
+            #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)
+        }
+    }
+
     /// A command that was killed during the request leaves an empty file.
     @Test func anEmptyRegistrationIsReportedAsInterrupted() async throws {
         try await newcomer { emulator, folder, tool in

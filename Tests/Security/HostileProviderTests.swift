@@ -294,6 +294,23 @@ import Testing
         }
     }
 
+    @Test func aClientWhoseRegistrationCannotBeStoredIsNamed() async throws {
+        try await CommandHarness.withConfiguration("{}") { _, folder in
+            let output = "\(folder)/new.json"
+            try await withProvider { path, _ in
+                guard path == "/register" else { return nil }
+                // Another program creates the file during the request.
+                try? Data().write(to: URL(fileURLWithPath: "\(output).registration"))
+                return .text(#"{"client_id": "new-client", "token_endpoint_auth_method": "none"}"#, status: .created)
+            } _: { emulator, _, _ in
+                let outcome = try await run("register", emulator.issuer, "--output", output, "--name", "T")
+                #expect(outcome.status == 8, "\(outcome.standardError)")
+                let words = "The client new-client was registered with \(emulator.issuer), but"
+                #expect(outcome.standardError.contains(words), "\(outcome.standardError)")
+            }
+        }
+    }
+
     @Test func reportsWhyADynamicRegistrationIsRejected() async throws {
         let response = #"{"error": "invalid_redirect_uri", "error_description": "Only https is allowed\u001b[2J."}"#
         try await withProvider {

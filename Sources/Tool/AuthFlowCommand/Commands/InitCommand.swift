@@ -209,14 +209,18 @@ struct InitCommand: AsyncParsableCommand {
                 scopes: scopes
             )
         )
-        // The response is needed to change or remove the registration (RFC 7592).
-        try registrationFile.replace(with: try registered.metadata.exposed.serialized(indented: true))
+        try registered.store(at: metadata.issuer) {
+            // The response is needed to change or remove the registration (RFC 7592).
+            try registrationFile.replace(with: try registered.metadata.exposed.serialized(indented: true))
+            if let secret = registered.clientSecret {
+                try secretFile.replace(with: Array("\(secret.exposed)\n".utf8))
+            }
+        }
         Terminal.printMessage(
             "Registered. The provider's response, which is needed to change the registration, is in \(registrationFile.path). Never commit it."
         )
         var members: [String: JSON] = ["client_id": .string(registered.clientID)]
-        if let secret = registered.clientSecret {
-            try secretFile.replace(with: Array("\(secret.exposed)\n".utf8))
+        if registered.clientSecret != nil {
             Terminal.printMessage("Warning: \(secretFile.path) contains the client secret. Never commit it.")
             members["client_secret"] = ["file": .string(secretFile.path)]
             members["client_authentication"] = .string(registered.authentication.method.rawValue)

@@ -98,13 +98,15 @@ extension RegisterCommand {
             let registered = try await DynamicRegistration(
                 server: AuthorizationServer(issuer: issuer, transport: ToolEnvironment.transport)
             ).register(request, initialAccessToken: token)
-            if let secret = registered.clientSecret {
-                try create(secretFile, Array("\(secret.exposed)\n".utf8))
-            }
-            // Needed to change or remove the registration (RFC 7592).
-            try create(registrationFile, registered.metadata.exposed.serialized(indented: true))
             let members = members(registered, issuer: issuer, secretFile: secretFile)
-            try writer.write(members, as: profile)
+            try registered.store(at: issuer) {
+                // Needed to change or remove the registration (RFC 7592).
+                try create(registrationFile, registered.metadata.exposed.serialized(indented: true))
+                if let secret = registered.clientSecret {
+                    try create(secretFile, Array("\(secret.exposed)\n".utf8))
+                }
+                try writer.write(members, as: profile)
+            }
             Terminal.printMessage("Registered. The provider's response is in \(registrationFile).")
             let secrets = (registered.clientSecret == nil ? [] : [secretFile]) + [registrationFile]
             Terminal.printMessage(
@@ -143,6 +145,23 @@ extension RegisterCommand {
 
         private func absolute(_ path: String) -> String {
             path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
+        }
+    }
+}
+
+extension DynamicRegistration.Registered {
+    /// Stores the registration, and names the client if that fails, because the client remains registered.
+    /// - Parameter issuer: The issuer of the authorization server.
+    func store(at issuer: String, _ body: () throws -> Void) throws {
+        do {
+            try body()
+        } catch {
+            let name = DisplayText.sanitized(clientID, limit: 300)
+            throw AuthError(
+                .storageFailed,
+                "The client \(name) was registered with \(DisplayText.sanitized(issuer, limit: 300)), but not all of its files could be written, so remove it at the provider: \(ExitStatus.message(for: error))",
+                underlyingError: error
+            )
         }
     }
 }

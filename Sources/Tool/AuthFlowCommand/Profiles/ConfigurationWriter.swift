@@ -7,6 +7,9 @@ struct ConfigurationWriter {
     /// The file.
     let path: String
 
+    /// The free space that the configuration file, the response to a registration and the client secret require, in bytes.
+    private static let requiredSpace = 64 * 1024
+
     /// - Parameter path: The file, relative to the working directory or absolute.
     init(_ path: String) {
         let absolute = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
@@ -33,8 +36,9 @@ struct ConfigurationWriter {
                 "\(DisplayText.sanitized(path)) cannot be written: its directory does not exist, or you do not have write permission."
             )
         }
+        // The provider sends the response to a registration only once, so a full disk must be detected before the request.
         let probe = PrivateFile("\(path).probe-\(UUID().uuidString)")
-        guard try probe.create(with: []) else {
+        guard try probe.create(with: [UInt8](repeating: UInt8(ascii: " "), count: Self.requiredSpace)) else {
             throw AuthError(.storageFailed, "\(DisplayText.sanitized(path)) cannot be created.")
         }
         defer { try? probe.remove() }
