@@ -87,6 +87,27 @@ import Testing
         }
     }
 
+    /// The files were removed, or the variable was unset, after the sign-in.
+    @Test(
+        arguments: [
+            ["client_secret": #"{"file": "/nonexistent"}"#], ["client_secret": #"{"env": "NO_SUCH_VARIABLE"}"#],
+            ["client_key": #""/nonexistent""#, "signed_requests": "true"], ["dpop_key": #""/nonexistent""#],
+            ["decryption_key": #""/nonexistent""#, "encrypted_responses": #"["id_token"]"#],
+            ["client_certificate": #""/nonexistent""#, "client_authentication": #""tls_client_auth""#],
+            ["ca_file": #""/nonexistent""#], ["client_key": #""/nonexistent""#, "security_profile": #""fapi2""#],
+        ]
+    )
+    func aLocalSignOutNeedsNeitherTheSecretNorTheKeysOfTheProfile(_ changes: [String: String]) async throws {
+        try await withUser(changes) { run in
+            let unusable = try await run(["status"])
+            #expect(unusable.status == 2, "\(unusable.standardError)")
+            let logout = try await run(["logout", "--local"])
+            #expect(logout.status == 0, "\(logout.standardError)")
+            #expect(logout.standardError == "Signed out on this machine.\n")
+            #expect(try await run(["logout", "--local"]).standardError == "No user was signed in.\n")
+        }
+    }
+
     @Test func theSessionAtTheProviderMayRemainIfNoUserIsSignedIn() async throws {
         try await withUser(["post_logout_redirect_uri": Self.redirect]) { run in
             #expect(try await run(["logout", "--local"]).status == 0)

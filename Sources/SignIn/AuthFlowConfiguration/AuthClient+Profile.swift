@@ -86,6 +86,7 @@ extension AuthClient {
             provider: factory,
             clientAssertion: try configuration[choices.clientAssertion]?.make(in: context)
         )
+        if profile.sendsRequests { try factory.check(registration, configuration) }
         let network = try profile.transport(environment: host.environment)
         let flows = try overrides.flows ?? configuration[ProfileKeys.flow]
         if flows == [.device], devicePresenter == nil {

@@ -111,7 +111,6 @@ extension ClientRegistration {
         self = try configuration.located { [values] () throws(AuthError) in
             try ClientRegistration(values)
         }
-        try provider.check(self, configuration)
     }
 }
 

@@ -1,5 +1,6 @@
 public import AuthFlowHTTP
 import AuthFlowJSON
+import AuthFlowSignIn
 package import AuthFlowStorage
 
 /// A profile in a configuration file, from which a client can be created.
@@ -12,6 +13,9 @@ public struct Profile: Sendable {
     /// The other profiles in the file, by name.
     let others: [String: JSON]
 
+    /// Whether a client of this profile sends requests, and must therefore meet the provider's requirements.
+    var sendsRequests = true
+
     /// Another profile in the same file. It cannot refer to a third profile, so profiles cannot form a cycle.
     func other(_ name: String) -> Profile? {
         others[name].map { json in
@@ -23,6 +27,30 @@ public struct Profile: Sendable {
             )
         }
     }
+
+    /// The profile for a local sign-out, without the members that only requests need: a missing secret, key or certificate must not prevent a user
+    /// from removing the stored tokens. The records of a profile that does not sign in users depend on its requests, so that profile is unchanged.
+    package var forLocalSignOut: Profile {
+        let flows = section.json["flow"]
+        let names = flows?.strings ?? [flows?.string].compactMap(\.self)
+        guard names.allSatisfy({ SignInFlow(rawValue: $0)?.hasUser ?? true }) else { return self }
+        let members = (section.json.object ?? [:]).filter { !Self.requestMembers.contains($0.key) }
+        let section = ConfigurationSection(json: .object(members), path: section.path, source: section.source)
+        return Profile(name: name, section: section, others: others, sendsRequests: false)
+    }
+
+    /// The names of the members that only requests need, and that contain secrets, keys or certificates or depend on them.
+    private static let requestMembers: Set<String> = {
+        let keys: [any AnyConfigurationKey] = [
+            ProfileKeys.clientSecret, ProfileKeys.clientAuthentication, ProfileKeys.clientSecretIssuer,
+            ProfileKeys.clientKey, ProfileKeys.dpopKey, ProfileKeys.decryptionKey, ProfileKeys.encryptedResponses,
+            ProfileKeys.assertionAudience, ProfileKeys.signsRequests, ProfileKeys.requestEncryption,
+            ProfileKeys.securityProfile, ProfileKeys.idTokenSigningAlgorithms,
+        ]
+        // The names of ``ProfileChoices``.
+        let chosen = ["assertion", "client_assertion", "shared"]
+        return Set((keys + NetworkSettings.Keys.all).map { $0.declaration.name } + chosen)
+    }()
 
     /// Validates the profile, without reading secrets or starting programs, and returns its values.
     /// - Parameters:

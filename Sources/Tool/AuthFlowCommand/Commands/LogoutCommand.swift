@@ -18,7 +18,7 @@ struct LogoutCommand: AsyncParsableCommand {
 
     @Flag(
         help:
-            "Send no request, and remove the tokens of the profile, even if they cannot be read; with --account, only those of that account. What the apps of a group share remains."
+            "Send no request, and remove the tokens of the profile, even if they cannot be read, or the profile's secret or key is missing; with --account, only those of that account. What the apps of a group share remains."
     )
     var local = false
 
@@ -37,7 +37,8 @@ struct LogoutCommand: AsyncParsableCommand {
 
     func run() async throws {
         UnfinishedClients.note(.signOut)
-        if let choice = try resource.choice(options) {
+        if var choice = try resource.choice(options) {
+            choice.choice.isForLocalSignOut = local
             let client = try choice.client()
             // A local sign-out also removes a record that cannot be read.
             let isInProgress = (try? await client.hasSignInInProgress()) == true
@@ -56,7 +57,9 @@ struct LogoutCommand: AsyncParsableCommand {
             return
         }
         let redirects = TerminalRedirects()
-        let client = try options.choice.client(observer: redirects.observer)
+        var choice = options.choice
+        choice.isForLocalSignOut = local
+        let client = try choice.client(observer: redirects.observer)
         // Fails before anything is removed, rather than afterwards.
         if browser, !client.isWithoutUser { try await requireSignOutPage(client) }
         await removeAWSKeys(of: client)

@@ -45,6 +45,8 @@ struct ProfileChoice: Hashable {
     var isQuiet = false
     /// A client that is configured only with options.
     var withoutFile: ClientWithoutFile?
+    /// Whether the client only removes stored tokens, which requires neither secrets nor keys.
+    var isForLocalSignOut = false
 
     /// The profiles of the file that a command line names, for shell completion; none if the file cannot be read. The shells' completion
     /// scripts expand the names, so names with characters that are special in a shell are omitted.
@@ -77,6 +79,12 @@ struct ProfileChoice: Hashable {
         return (config.map { ["--config", $0] } ?? []) + (profile.map { ["--profile", $0] } ?? [])
     }
 
+    /// The profile in a file.
+    func chosenProfile(in file: ConfigurationFile) throws -> Profile {
+        let chosen = try file.profile(profile)
+        return isForLocalSignOut ? chosen.forLocalSignOut : chosen
+    }
+
     /// - Parameters:
     ///   - file: The file with the profile, if it has been read: a file that is read again may have changed since it was checked.
     ///   - flows: The flows, overriding the profile; default: the profile's flows.
@@ -94,7 +102,7 @@ struct ProfileChoice: Hashable {
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
         let progress = Progress(isVerbose: isVerbose, launchEnvironment: launchEnvironment, showsSteps: !isQuiet)
-        let profile = try (file ?? self.file()).profile(profile)
+        let profile = try chosenProfile(in: file ?? self.file())
         var chosen = self
         chosen.profile = profile.name
         let scopes = withoutFile?.scopes ?? []

@@ -79,7 +79,8 @@ struct ResourceChoice: Hashable {
                 transport: transport,
                 observer: observer
             )
-            let network = try content.profile(name).transport(environment: ToolEnvironment.host.environment)
+            let network = try profileChoice.chosenProfile(in: content)
+                .transport(environment: ToolEnvironment.host.environment)
             return try client(
                 for: configured,
                 profileChoice.arguments,
