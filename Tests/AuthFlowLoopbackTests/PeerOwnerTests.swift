@@ -109,10 +109,11 @@ import Testing
 
     @Test(.enabled(if: geteuid() == 0, "Only root can run a program as another user."), arguments: Method.allCases)
     func rejectsLoopbackRequestsFromAnotherUsersProcess(_ method: Method) async throws {
+        let users = Mutex<[String]>([])
         let options = RedirectOptions(
             redirectURIs: [.loopback],
             state: Secret("the-state"),
-            reporter: FlowReporter(),
+            reporter: FlowReporter { event in users.withLock { $0 += [event.details["user"]].compactMap(\.self) } },
             clock: ContinuousClock()
         )
         let visits = Visits(method)
@@ -131,6 +132,8 @@ import Testing
         #expect(answers[0].hasPrefix("HTTP/1.1 403") && !answers[0].contains("id.example.com"))
         #expect(answers[1] == "302" || answers[1] == "303")
         #expect(answers[2].hasPrefix("HTTP/1.1 403"))
+        // Reported once, because the program may run under sudo, and the browser may be the user's own.
+        #expect(users.withLock { $0 } == ["65534"])
     }
 }
 #endif

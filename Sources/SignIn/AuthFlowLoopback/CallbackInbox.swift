@@ -28,8 +28,8 @@ final class CallbackInbox: Sendable {
         var isSettled = false
         /// Whether two browsers have opened the start page.
         var wasOpenedTwice = false
-        /// Whether a redirect without the state was reported.
-        var hasReportedIgnored = false
+        /// The reports about ignored requests.
+        var reported: Set<String> = []
         var outcome: Outcome?
         var isKnown: [AsyncStream<Void>.Continuation] = []
     }
@@ -178,19 +178,20 @@ final class CallbackInbox: Sendable {
 
     /// Reports the first redirect without the state, because some providers omit it from error responses, and the user would otherwise wait until the
     /// timeout.
-    private func reportIgnoredRedirect() {
-        let isFirst = state.withLock { state in
-            defer { state.hasReportedIgnored = true }
-            return !state.hasReportedIgnored
-        }
-        guard isFirst else { return }
-        expected.reporter.report(.userAgentVisit, details: ["ignored": "a redirect without the state of this request"])
+    private func reportIgnoredRedirect() { reportOnce(["ignored": "a redirect without the state of this request"]) }
+
+    /// Publishes an event about an ignored request, unless the same event has been published.
+    private func reportOnce(_ details: [String: String]) {
+        let isFirst = state.withLock { $0.reported.insert(details["ignored"] ?? "").inserted }
+        if isFirst { expected.reporter.report(.userAgentVisit, details: details) }
     }
 
     /// The response to a process that is owned by another user of this machine. That user may have read the URL of the
     /// start page from a command line, and could complete the sign-in with another account.
     private var otherUserResponse: TransportResponse? {
-        guard LoopbackServer.peer?.isAnotherUser == true else { return nil }
+        guard let owner = LoopbackServer.peer?.owner, owner.isAnotherUser else { return nil }
+        // Under sudo, the user's own browser belongs to another user, and the user would otherwise wait until the timeout.
+        if case .user(let id) = owner { reportOnce(["ignored": "a request by another user", "user": "\(id)"]) }
         return appearance.page(.forbidden, "Not your sign-in", "This sign-in belongs to another user of this machine.")
     }
 

@@ -140,6 +140,10 @@ struct Progress: Sendable {
                 let doctor = isSignOut ? nil : SignInAdvice.doctor
                 let advice = doctor.map { " If the page shows an error, see what to register: \($0)" }
                 Terminal.printMessage("Waiting for you to finish (Ctrl-C to stop).\(advice ?? "")")
+            } else if event.details["ignored"] != nil, let user = event.details["user"] {
+                Terminal.printMessage(
+                    "A request from a program of another user (user ID \(user)) was rejected. If it came from your browser, this command does not run as the user of the browser, for example because of sudo: press Ctrl-C to stop, and run it as that user."
+                )
             } else if event.details["ignored"] != nil {
                 Terminal.printMessage(
                     "A redirect without the expected state was ignored. If the page in the browser shows an error, press Ctrl-C to stop."
