@@ -110,6 +110,41 @@ import Testing
         #expect(network.seen.count == 1)
     }
 
+    /// A browser would submit the form in the page's encoding. In UTF-8, the server would receive a different password, and count a failed attempt.
+    @Test(
+        arguments: [
+            ("", "text/html; charset=ISO-8859-1", false), ("", "text/html; charset=\"windows-1252\"", false),
+            ("<meta charset=iso-8859-15>", "text/html", false),
+            ("<meta charset=iso-8859-1>", "text/html; charset=utf-8", true),
+            ("<meta http-equiv=Content-Type content='text/html; charset=shift_jis'>", "text/html", false),
+            ("<meta charset=UTF-8>", "text/html", true), ("", "text/html", true),
+            ("\u{FEFF}", "text/html; charset=iso-8859-1", true),
+            ("<meta charset=latin1><form accept-charset='UTF-8' method=post action=/login>", "text/html", true),
+            ("<form accept-charset='iso-8859-1 utf-8' method=post action=/login>", "text/html; charset=utf-8", false),
+        ]
+    )
+    func credentialsOutsideASCIIAreEnteredOnlyInUTF8(_ start: String, _ type: String, _ isEntered: Bool) async throws {
+        let network = Network { line in
+            guard line.hasPrefix("GET") else { return .redirect("com.example.app:/callback?code=1&state=the-state") }
+            return .text(start + Self.signIn, type: type)
+        }
+        for (username, isASCII) in [("alice", true), ("älice", false)] {
+            let driver = HTMLFormDriver(
+                username: username,
+                password: Secret("wonderland"),
+                origins: [try Endpoint("https://id.example.com")]
+            )
+            if isASCII || isEntered {
+                _ = try await visit(driver: driver, in: network)
+                #expect(network.seen.last?.body.contains(isASCII ? "u=alice" : "u=%C3%A4lice") == true)
+            } else {
+                let error = await #expect(throws: AuthError.self) { try await visit(driver: driver, in: network) }
+                #expect(error?.message.contains("only ASCII characters") == true, "\(error?.message ?? "")")
+                #expect(network.seen.last?.line.hasPrefix("GET") == true)
+            }
+        }
+    }
+
     @Test func followsALocationOnlyInARedirect() async throws {
         let network = Network { line in
             guard line.hasPrefix("GET") else { return .redirect("com.example.app:/callback?code=1&state=the-state") }

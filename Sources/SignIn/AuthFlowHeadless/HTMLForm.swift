@@ -59,9 +59,19 @@ struct HTMLForm: Sendable {
 
     /// The base URL for a relative action (`<base href>`), as written; nil for the page's own URL.
     var base: String?
+    /// The declared character encodings in which the form may be submitted (`accept-charset`), or the page's encoding, as written; nil for none.
+    var encoding: String?
     /// The method in lower case.
     let method: String
     var fields: [Field]
+
+    /// The character encoding in which a browser would submit the form (the HTML Standard, "picking an encoding for the form"), in lower case; nil
+    /// for UTF-8, which also replaces UTF-16, or if no encoding is declared.
+    var legacyEncoding: String? {
+        let label = encoding?.split(whereSeparator: \.isWhitespace).first?.lowercased()
+        let unicode = ["utf-8", "utf8", "unicode-1-1-utf-8", "utf-16", "utf-16le", "utf-16be", "unicode"]
+        return label.flatMap { unicode.contains($0) ? nil : $0 }
+    }
 
     /// Whether the form has a field for text or for a password.
     var asksForText: Bool { fields.contains { $0.isText || $0.type == "password" } }

@@ -166,6 +166,13 @@ extension HTMLFormDriver: LoginDriver {
                 "The form at \(page.endpoint.origin) would be submitted to \(target.origin), and \(origin) is not listed in \"origins\". No data was entered or sent."
             )
         }
+        // In UTF-8, the server would receive a different user name or password, and could lock the account.
+        if let encoding = form.legacyEncoding, !values.values.allSatisfy({ $0.utf8.allSatisfy { $0 < 0x80 } }) {
+            throw AuthError(
+                .userAgentFailed,
+                "The form at \(page.endpoint.origin) uses the character encoding \(DisplayText.sanitized(encoding, limit: 40)), in which this user agent can enter only ASCII characters. No data was entered or sent. Use a user agent with a browser, such as \"loopback\"."
+            )
+        }
         // On some consent pages, no scope is granted unless its box is checked.
         let parameters = form.parameters(
             filling: values,

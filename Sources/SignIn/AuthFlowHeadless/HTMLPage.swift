@@ -9,6 +9,8 @@ struct HTMLPage: Sendable {
     var forms: [HTMLForm] = []
     /// The first `<base href>`.
     var base: String?
+    /// The character encoding that the response or the page declares, as written; nil for none.
+    var encoding: String?
     var hasScripts = false
     /// The beginning of the visible text.
     var text = ""
@@ -28,8 +30,21 @@ struct HTMLPage: Sendable {
         guard ["", "text/html", "application/xhtml+xml"].contains(type) else {
             return HTMLPage(text: String(decoding: page.response.body.prefix(1000), as: UTF8.self))
         }
-        var html = HTMLReader.page(page.response.body)
+        // The HTML Standard, section 13.2.3.2: a byte order mark takes precedence over the Content-Type header field.
+        let hasMark = page.response.body.starts(with: [0xEF, 0xBB, 0xBF])
+        let declared = page.response.head.headerFields[.contentType].flatMap(charset)
+        var html = HTMLReader.page(page.response.body, encoding: hasMark ? "utf-8" : declared)
         html.forms.removeAll { !$0.isSubmitted }
         return html
+    }
+
+    /// The parameter `charset` of a media type; nil when it is absent.
+    static func charset(_ mediaType: String) -> String? {
+        for parameter in mediaType.split(separator: ";").dropFirst() {
+            let parts = parameter.split(separator: "=", maxSplits: 1)
+            guard parts.count == 2, parts[0].trimmingWhitespace().lowercased() == "charset" else { continue }
+            return parts[1].trimmingWhitespace().filter { $0 != "\"" && $0 != "'" }
+        }
+        return nil
     }
 }

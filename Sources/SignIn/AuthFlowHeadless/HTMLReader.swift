@@ -53,8 +53,10 @@ struct HTMLReader {
     }
 
     /// Parses a page. Any input can be parsed; input other than HTML has no forms.
-    static func page(_ bytes: [UInt8]) -> HTMLPage {
+    /// - Parameter encoding: The character encoding that the response declares, which takes precedence over `meta` elements; nil for none.
+    static func page(_ bytes: [UInt8], encoding: String? = nil) -> HTMLPage {
         var reader = HTMLReader(tokenizer: HTMLTokenizer(bytes))
+        reader.page.encoding = encoding
         while let token = reader.tokenizer.next() {
             switch token {
             case .start(let tag): reader.begin(tag)
@@ -95,13 +97,16 @@ struct HTMLReader {
         case "title": isInTitle = !hasTitle
         case "script": page.hasScripts = true
         case "base": page.base = page.base ?? tag[.href]
+        case "meta" where page.encoding == nil:
+            let isContentType = tag.keyword(.httpEquiv) == "content-type"
+            page.encoding = tag[.charset] ?? (isContentType ? tag[.content].flatMap(HTMLPage.charset) : nil)
         case "fieldset": fieldsets.append(tag[.disabled] != nil || fieldsets.last == true)
         // Section 13.2.6.4.7: a nested form is ignored.
         case "form" where form == nil:
             (form, ownForm) = (page.forms.count, page.forms.count)
-            page.forms.append(
-                HTMLForm(action: tag[.action] ?? "", method: tag.keyword(.method) ?? "get", fields: [])
-            )
+            var opened = HTMLForm(action: tag[.action] ?? "", method: tag.keyword(.method) ?? "get", fields: [])
+            opened.encoding = tag[.acceptCharset]
+            page.forms.append(opened)
         case "input", "button", "textarea", "select":
             let isDisabled = tag[.disabled] != nil || fieldsets.last == true
             let owner = isDisabled ? nil : tag[.form].map { .identifier(Array($0.utf8)) } ?? form.map(Owner.form)
@@ -260,7 +265,10 @@ struct HTMLReader {
                 }
             if let index { page.forms[index].fields.append(field) }
         }
-        for index in page.forms.indices { page.forms[index].base = page.base }
+        for index in page.forms.indices {
+            page.forms[index].base = page.base
+            page.forms[index].encoding = page.forms[index].encoding ?? page.encoding
+        }
         return page
     }
 }

@@ -28,9 +28,11 @@ struct HTMLTokenizer {
 
     /// The attributes that are read; all others are skipped.
     enum Attribute: String, CaseIterable {
-        case action, autocomplete, checked, disabled, form, formaction, formmethod, href, id, inputmode, method,
-            multiple, name
+        case action, autocomplete, charset, checked, content, disabled, form, formaction, formmethod, href, id,
+            inputmode, method, multiple, name
         case readonly, selected, size, type, value
+        case acceptCharset = "accept-charset"
+        case httpEquiv = "http-equiv"
     }
 
     /// Whether the position is in an `svg` or `math` element, where a CDATA section may occur.
