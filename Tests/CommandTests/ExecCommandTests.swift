@@ -137,6 +137,25 @@ import Testing
             #expect(masks[0] != nil && masks[0] == masks[1])
         }
     }
+
+    /// A process manager sends the signal only to the tool, while the terminal sends it to the program, too.
+    @Test(arguments: ["INT", "QUIT", "TERM"]) func aSignalThatAProcessSendsOnlyToTheToolReachesTheProgram(_ name: String)
+        async throws
+    {
+        try await signedIn { _, _, exec in
+            // Without the signal, the program exits with status 0 after ten seconds.
+            let script = #"""
+                exec env --default-signal=\#(name) "$TOOL" exec --config authflow.json --file F -- sh -c '
+                  trap "exit 7" \#(name)
+                  kill -\#(name) $PPID
+                  count=0
+                  while [ $count -lt 100 ]; do sleep 0.1; count=$((count + 1)); done'
+                """#
+            let outcome = try await exec([], script, ["TOOL": Self.program])
+            #expect(outcome.status == 7, "\(outcome.standardError)")
+        }
+    }
+
     /// Daemons that never wait for their child processes ignore SIGCHLD, and the programs that they start inherit this.
     @Test func exitStatusesAreReadEvenIfSIGCHLDWasIgnoredWhenTheToolStarted() async throws {
         try await signedIn { _, _, exec in

@@ -85,10 +85,40 @@ extension AttachedProcess {
     /// The signals that are forwarded to the program.
     private static let forwarded = [SIGTERM, SIGHUP, SIGALRM, SIGUSR1, SIGUSR2]
 
+    /// The signals that the terminal sends to both processes, and that are forwarded only if another process has sent them.
+    private static let forwardedFromProcesses = [SIGINT, SIGQUIT]
+
     /// Forwards a pending signal, at most once.
     private static func forward(_ number: Int32, to identifier: pid_t) {
         let bit = UInt64(1) << UInt64(number)
         if pending.bitwiseAnd(~bit, ordering: .sequentiallyConsistent).oldValue & bit != 0 { kill(identifier, number) }
+    }
+
+    /// Forwards a signal, or stores it until the program has started. Async-signal-safe.
+    private static func receive(_ number: Int32) {
+        // Stored before the process ID is read, so that a signal that arrives
+        // while the program is being started is forwarded here or by `run`.
+        pending.bitwiseOr(UInt64(1) << UInt64(number), ordering: .sequentiallyConsistent)
+        let identifier = child.load(ordering: .sequentiallyConsistent)
+        if identifier > 0 { forward(number, to: identifier) }
+    }
+
+    /// Installs the handlers of the forwarded signals. A signal that was ignored when this process started remains ignored.
+    private static func installHandlers() {
+        for number in forwarded + forwardedFromProcesses where Signals.wasIgnored(number) { signal(number, SIG_IGN) }
+        for number in forwarded where !Signals.wasIgnored(number) {
+            signal(number) { AttachedProcess.receive($0) }
+        }
+        for number in forwardedFromProcesses where !Signals.wasIgnored(number) {
+            var action = sigaction()
+            action.sa_flags = SA_SIGINFO | SA_RESTART
+            unsafe action.__sigaction_handler.sa_sigaction = { number, information, _ in
+                // sigaction(2): the code is positive if the kernel has generated the signal, as for Ctrl-C at the terminal.
+                guard unsafe (information?.pointee.si_code ?? 1) <= 0 else { return }
+                AttachedProcess.receive(number)
+            }
+            unsafe sigaction(number, &action, nil)
+        }
     }
 
     /// Runs the program as a child process, and waits until it exits.
@@ -107,22 +137,8 @@ extension AttachedProcess {
         unsafe posix_spawnattr_setsigmask(&attributes, &none)
         unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF) | Int16(POSIX_SPAWN_SETSIGMASK))
         var (arguments, variables) = unsafe strings(command, environment)
-        // The terminal sends SIGINT and SIGQUIT to both processes. The program decides how to handle them, and this process exits when the program does.
-        signal(SIGINT, SIG_IGN)
-        signal(SIGQUIT, SIG_IGN)
-        for number in forwarded {
-            guard !Signals.wasIgnored(number) else {
-                signal(number, SIG_IGN)
-                continue
-            }
-            signal(number) { number in
-                // Stored before the process ID is read, so that a signal that arrives
-                // while the program is being started is forwarded here or by `run`.
-                AttachedProcess.pending.bitwiseOr(UInt64(1) << UInt64(number), ordering: .sequentiallyConsistent)
-                let identifier = AttachedProcess.child.load(ordering: .sequentiallyConsistent)
-                if identifier > 0 { AttachedProcess.forward(number, to: identifier) }
-            }
-        }
+        // The program decides how to handle the signals, and this process exits when the program does.
+        installHandlers()
         // If a signal arrived before these handlers were installed, this process exits, so the program must not start.
         guard !Signals.hasArrived else { throw CancellationError() }
         var identifier: pid_t = 0
@@ -131,7 +147,7 @@ extension AttachedProcess {
         if status == 0 { child.store(identifier, ordering: .sequentiallyConsistent) }
         unsafe pthread_sigmask(SIG_SETMASK, &before, nil)
         guard status == 0 else { throw failure(command, status) }
-        for number in forwarded { forward(number, to: identifier) }
+        for number in forwarded + forwardedFromProcesses { forward(number, to: identifier) }
         // Waits for the program even if this task is cancelled, because the program still uses the token file.
         return await withCheckedContinuation { continuation in
             let wait: @Sendable () -> Void = { [identifier] in
