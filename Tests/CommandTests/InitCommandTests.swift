@@ -398,6 +398,19 @@ import Testing
         }
     }
 
+    /// The steps of a preset describe a public client.
+    @Test(arguments: [true, false]) func theStepsOfAPresetMentionTheClientSecretThatIsGiven(_ isGiven: Bool) async throws {
+        try await newcomer(at: "/realms/dev") { emulator, folder, tool in
+            try Data("secret".utf8).write(to: URL(fileURLWithPath: "\(folder)/secret"))
+            let preset = ["--preset", "keycloak", "--set", "url=\(emulator.origins[0])", "--set", "realm=dev"]
+            let outcome = try await tool(["init"] + preset + (isGiven ? ["--client-secret-file", "secret"] : []))
+            // The steps precede the prompt for the client ID.
+            #expect(outcome.status == 2 && outcome.standardError.contains("Specify --client-id"), "\(outcome)")
+            #expect(outcome.standardError.contains("Create an OpenID Connect client"), "\(outcome)")
+            #expect(outcome.standardError.contains("register a confidential client") == isGiven, "\(outcome)")
+        }
+    }
+
     @Test func requiresAClientIDIfTheProviderDoesNotRegisterClients() async throws {
         try await newcomer { emulator, folder, tool in
             emulator.fault = .metadata(.member("registration_endpoint", nil))

@@ -165,6 +165,12 @@ struct InitProvider {
         for sentence in preset?.registration ?? ["Register \(client)."] {
             Terminal.printMessage("  - \(sentence)")
         }
+        // The steps of most presets describe a public client.
+        if preset != nil, hasSecret {
+            Terminal.printMessage(
+                "  - If a step describes a client without a secret, register a confidential client instead, because of --client-secret-file."
+            )
+        }
         if let console = preset?.console { Terminal.printMessage("  - At: \(console)") }
         Terminal.printMessage("  - The redirect URI to enter:\n\n\(redirectURI)\n")
     }
