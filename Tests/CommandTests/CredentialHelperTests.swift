@@ -186,7 +186,13 @@ import Testing
             body: sessionCredentials(String(repeating: credentials, count: 2)),
             message: "contains no credentials"
         ),
-    ]) func anAWSResponseWithoutCredentialsIsAnError(_ response: STSResponse) async throws {
+        STSResponse(
+            testDescription: "expired credentials, because this machine's clock is ahead",
+            status: .ok,
+            body: sessionCredentials(credentials.replacing("2100-", with: "2000-")),
+            message: "have already expired"
+        ),
+    ]) func anAWSResponseWithoutUsableCredentialsIsAnError(_ response: STSResponse) async throws {
         try await expectError(for: response)
     }
 

@@ -191,6 +191,12 @@ struct AWSKeys {
                 obtainedAt: ToolEnvironment.host.now()
             )
         else { throw AuthError(.invalidResponse, "AWS's response contains no credentials.") }
+        guard keys.remainingTime > 0 else {
+            throw AuthError(
+                .invalidResponse,
+                "The new credentials from AWS have already expired according to this machine's clock. Check the clock."
+            )
+        }
         return keys
     }
 }
