@@ -194,7 +194,8 @@ import Testing
             for (directory, expected) in [
                 ("\(folder)/private", "\(folder)/private"), ("\(folder)/shared", "/tmp"), ("private", "/tmp"),
             ] {
-                let outcome = try await exec(["--file", "F"], "dirname $F", ["XDG_RUNTIME_DIR": directory])
+                let script = #"dirname "$(dirname "$F")""#
+                let outcome = try await exec(["--file", "F"], script, ["XDG_RUNTIME_DIR": directory])
                 #expect(outcome.output == "\(expected)\n", "\(outcome.standardError)")
             }
         }
@@ -213,6 +214,28 @@ import Testing
             )
         }
     }
+
+    #if os(Linux)
+    /// The program of a killed tool may continue to run, and the next run must not remove its token file.
+    @Test func theTokenFileOfAKilledToolIsRemovedAfterItsProgramHasExited() async throws {
+        try await signedIn { _, folder, exec in
+            let runtime = "\(folder)/runtime"
+            try makeDirectory(runtime, 0o700)
+            let variables = ["XDG_RUNTIME_DIR": runtime, "TOOL": Self.program]
+            let script = #"""
+                kill -KILL $PPID
+                "$TOOL" exec --config authflow.json --file G -- true
+                cat "$F"
+                """#
+            let killed = try await exec(["--file", "F"], script, variables)
+            #expect(killed.status == -SIGKILL && killed.output.count > 20, "\(killed.standardError)")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: runtime).count == 1)
+            let next = try await exec(["--file", "F"], "true", variables)
+            #expect(next.status == 0, "\(next.standardError)")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: runtime).isEmpty)
+        }
+    }
+    #endif
 
     private func makeDirectory(_ path: String, _ mode: Int) throws {
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)

@@ -99,6 +99,9 @@ package final class FileLock: Sendable {
         }
     }
 
+    /// Lets the programs that this process starts inherit the lock, which then remains held until all of them have exited.
+    package func passToPrograms() { withDescriptor { _ = fcntl($0, F_SETFD, 0) } }
+
     /// Releases the lock.
     package func release() {
         descriptor.withLock { descriptor in

@@ -150,13 +150,18 @@ struct ExecCommand: AsyncParsableCommand {
     ) async throws -> Never {
         #if os(Linux)
         let tokens = first.tokens
-        let name = "authflow-token-\(UUID().uuidString)"
         // XDG_RUNTIME_DIR is accessible only to the user, and is usually a tmpfs. /tmp, whose sticky bit prevents others from replacing the
         // file, is the fallback. XDG Base Directory Specification: a relative path is invalid and must be ignored.
         let directory = environment["XDG_RUNTIME_DIR"].flatMap { Self.isOwnDirectory($0) ? $0 : nil } ?? "/tmp"
-        let place = PrivateFile("\(directory)/\(name)")
-        guard try place.create(with: Array(tokens.accessToken.exposed.utf8)) else {
-            throw AuthError(.storageFailed, "\(place.path) already exists.")
+        let tokenDirectory = try TokenDirectory.create(in: directory)
+        let place = tokenDirectory.file
+        do {
+            guard try place.create(with: Array(tokens.accessToken.exposed.utf8)) else {
+                throw AuthError(.storageFailed, "\(place.path) already exists.")
+            }
+        } catch {
+            tokenDirectory.remove()
+            throw error
         }
         var environment = environment
         environment[variable] = place.path
@@ -198,6 +203,7 @@ struct ExecCommand: AsyncParsableCommand {
                 "authflow: The file with the token could not be removed: \(ExitStatus.message(for: error))"
             )
         }
+        tokenDirectory.remove()
         let code = try status.get()
         _ = await UnfinishedClients.drain()
         _exit(code)
