@@ -371,7 +371,7 @@ let package = Package(
 
         // Tests
         // Expectations that the tests of several modules share.
-        .target(name: "Expectations", dependencies: ["AuthFlowHTTP"], path: "Tests/Expectations"),
+        .target(name: "Expectations", dependencies: ["AuthFlowHTTP", "AuthFlowStorage"], path: "Tests/Expectations"),
         // The conformance rows are a library, because both the tests and the report program use them.
         .target(
             name: "ConformanceRows",

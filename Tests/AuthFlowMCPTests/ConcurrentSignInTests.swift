@@ -306,8 +306,8 @@ import Testing
 }
 
 /// A store that performs an action before the first lease on a record of a given kind.
-private final class InterruptedStore: TokenStore {
-    private let base: MemoryTokenStore
+private final class InterruptedStore: ForwardingStore {
+    let base: MemoryTokenStore
     private let kind: RecordKey.Kind
     private let action: @Sendable () async throws -> Void
     private let hasActed = Atomic(false)
@@ -316,8 +316,6 @@ private final class InterruptedStore: TokenStore {
         (self.base, self.kind, self.action) = (base, kind, action)
     }
 
-    func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
-    func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
     func withLease<Return: Sendable>(on key: RecordKey, _ body: (Lease) async throws -> Return) async throws -> Return {
         if key.kind == kind, !hasActed.exchange(true, ordering: .relaxed) { try await action() }
         return try await base.withLease(on: key, body)
@@ -325,14 +323,12 @@ private final class InterruptedStore: TokenStore {
 }
 
 /// A store in which each lease on the sign-in lock is lost immediately.
-private final class LostLockStore: TokenStore {
-    private let base = MemoryTokenStore()
+private final class LostLockStore: ForwardingStore {
+    let base = MemoryTokenStore()
     private let onLoss: @Sendable () -> Void
 
     init(_ onLoss: @escaping @Sendable () -> Void) { self.onLoss = onLoss }
 
-    func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
-    func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
     func withLease<Return: Sendable>(on key: RecordKey, _ body: (Lease) async throws -> Return) async throws -> Return {
         let isLost = key.kind == .signInLock
         if isLost { onLoss() }
@@ -343,18 +339,14 @@ private final class LostLockStore: TokenStore {
 }
 
 /// A store that cannot write records of one kind.
-private final class ReadOnlyRecordStore: TokenStore {
-    private let base = MemoryTokenStore()
+private final class ReadOnlyRecordStore: ForwardingStore {
+    let base = MemoryTokenStore()
     private let kind: RecordKey.Kind
 
     init(_ kind: RecordKey.Kind) { self.kind = kind }
 
-    func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
     func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         guard lease.key.kind != kind else { throw AuthError(.storageFailed, "The record cannot be written.") }
         try await base.write(bytes, under: lease)
-    }
-    func withLease<Return: Sendable>(on key: RecordKey, _ body: (Lease) async throws -> Return) async throws -> Return {
-        try await base.withLease(on: key, body)
     }
 }

@@ -220,14 +220,12 @@ import Testing
     }
 
     /// A store in which the first lease on the sign-in lock is lost immediately.
-    private final class LostSignInLockStore: TokenStore {
-        private let base = MemoryTokenStore()
+    private final class LostSignInLockStore: ForwardingStore {
+        let base = MemoryTokenStore()
         private let count = Mutex(0)
 
         var acquisitions: Int { count.withLock { $0 } }
 
-        func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
-        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
         func withLease<Return: Sendable>(
             on key: RecordKey,
             _ body: (Lease) async throws -> Return
@@ -479,26 +477,18 @@ import Testing
     }
 
     /// A store that cannot write records of one kind.
-    private final class RecordFailingStore: TokenStore {
+    private final class RecordFailingStore: ForwardingStore {
+        let base = MemoryTokenStore()
         let fails = Atomic(false)
         private let kind: RecordKey.Kind
 
         init(_ kind: RecordKey.Kind) { self.kind = kind }
-        private let base = MemoryTokenStore()
-
-        func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
 
         func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
             guard lease.key.kind != kind || !fails.load(ordering: .relaxed) else {
                 throw AuthError(.storageFailed, "The record cannot be removed.")
             }
             try await base.write(bytes, under: lease)
-        }
-
-        func withLease<Return: Sendable>(on key: RecordKey, _ body: (Lease) async throws -> Return) async throws
-            -> Return
-        {
-            try await base.withLease(on: key, body)
         }
     }
 

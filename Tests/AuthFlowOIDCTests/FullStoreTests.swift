@@ -83,8 +83,8 @@ import Testing
 }
 
 /// A store that cannot reserve space while it is full, and that can lose a lease once.
-private final class FullStore: TokenStore {
-    private let base = MemoryTokenStore()
+private final class FullStore: ForwardingStore {
+    let base = MemoryTokenStore()
     private let full = Mutex(false)
     private let losing = Mutex(false)
 
@@ -98,19 +98,11 @@ private final class FullStore: TokenStore {
         set { losing.withLock { $0 = newValue } }
     }
 
-    func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
     func reserve(_ size: Int, under lease: Lease) async throws {
         if isFull { throw AuthError(.storageFailed, "No space is left.") }
         if losesLease {
             losesLease = false
             throw Lease.lost
         }
-    }
-    func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
-    func withLease<Return: Sendable>(
-        on key: RecordKey,
-        _ body: (Lease) async throws -> Return
-    ) async throws -> Return {
-        try await base.withLease(on: key, body)
     }
 }

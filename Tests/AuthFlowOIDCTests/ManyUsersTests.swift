@@ -214,13 +214,12 @@ import Testing
     }
 
     /// A store that loses a lease during a refresh, because another process has taken over the lease.
-    private actor LosingStore: TokenStore {
+    private actor LosingStore: ForwardingStore {
         let base = MemoryTokenStore()
         private var takeover: (@Sendable ([UInt8]) -> [UInt8]?)?
         private var lost: Lease?
 
         func loseLease(_ takeover: (@Sendable ([UInt8]) -> [UInt8]?)?) { self.takeover = takeover }
-        func bytes(for key: RecordKey) async -> [UInt8]? { await base.bytes(for: key) }
 
         func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
             if lease == lost { throw Lease.lost }
@@ -231,11 +230,6 @@ import Testing
             }
             try await base.write(bytes, under: lease)
         }
-
-        nonisolated func withLease<Return: Sendable>(
-            on key: RecordKey,
-            _ body: (Lease) async throws -> Return
-        ) async throws -> Return { try await base.withLease(on: key, body) }
     }
 
     private func losing() async throws -> (OIDCEmulator, AuthClient, LosingStore, RecordKey, Credential) {
@@ -256,7 +250,7 @@ import Testing
         await store.loseLease { $0 }
         let tokens = try await client.freshTokens()
         #expect(tokens.refreshToken != old.tokens.refreshToken)
-        let stored = String(decoding: try #require(await store.bytes(for: key)), as: UTF8.self)
+        let stored = String(decoding: try #require(await store.base.bytes(for: key)), as: UTF8.self)
         #expect(stored.contains(tokens.refreshToken?.exposed ?? "none"))
     }
 
@@ -280,7 +274,7 @@ import Testing
         let (_, client, store, key, old) = try await losing()
         await store.loseLease(refreshed(old))
         #expect(try await client.freshTokens().accessToken == Secret("good-token"))
-        let stored = String(decoding: try #require(await store.bytes(for: key)), as: UTF8.self)
+        let stored = String(decoding: try #require(await store.base.bytes(for: key)), as: UTF8.self)
         #expect(stored.contains("refreshed-by-another"))
     }
 
@@ -299,7 +293,7 @@ import Testing
         emulator.endSessions()
         await store.loseLease(refreshed(old))
         #expect(try await client.freshTokens().accessToken == Secret("good-token"))
-        let stored = String(decoding: try #require(await store.bytes(for: key)), as: UTF8.self)
+        let stored = String(decoding: try #require(await store.base.bytes(for: key)), as: UTF8.self)
         #expect(!stored.contains("ended"))
     }
 
@@ -337,8 +331,8 @@ import Testing
     // MARK: Removals
 
     /// A store whose removals wait until a test releases them.
-    private final class SlowRemovalStore: SessionTokenStore {
-        private let base = MemoryTokenStore()
+    private final class SlowRemovalStore: ForwardingSessionStore {
+        let base = MemoryTokenStore()
         private let arrived = AsyncStream<Void>.makeStream()
         private let released = AsyncStream<Void>.makeStream()
 
@@ -350,24 +344,6 @@ import Testing
             for await _ in released.stream {}
             return await base.remove(keys)
         }
-        func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
-        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
-        func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws {
-            try await base.write(bytes, attributes, under: lease)
-        }
-        func withLease<Return: Sendable>(
-            on key: RecordKey,
-            _ body: (Lease) async throws -> Return
-        ) async throws -> Return { try await base.withLease(on: key, body) }
-        func touch(_ key: RecordKey) async throws -> Bool { await base.touch(key) }
-        func records(tagged tag: RecordTag) async throws -> [TaggedRecord] { await base.records(tagged: tag) }
-        func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
-            await base.claim(key, for: lifetime)
-        }
-        func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
-            await base.keys(after: digest, limit: limit)
-        }
-        func removeEnded() async throws -> Int { await base.removeEnded() }
         func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {}
     }
 

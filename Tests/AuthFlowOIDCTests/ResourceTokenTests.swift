@@ -146,17 +146,16 @@ import Testing
     }
 
     /// A store that cannot be read, or whose leases are held by another process.
-    private final class FaultyStore: TokenStore {
+    private final class FaultyStore: ForwardingStore {
         enum Fault { case reads, leases }
 
-        private let base = MemoryTokenStore()
+        let base = MemoryTokenStore()
         let fault = Mutex<Fault?>(nil)
 
         func bytes(for key: RecordKey) async throws -> [UInt8]? {
             if fault.withLock({ $0 }) == .reads { throw AuthError(.storageFailed, "The store cannot be read.") }
             return await base.bytes(for: key)
         }
-        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
         func withLease<Return: Sendable>(
             on key: RecordKey,
             _ body: (Lease) async throws -> Return

@@ -175,8 +175,8 @@ final class SlowRefreshes: HTTPTransport {
     // MARK: States
 
     /// A store in which the next release of a lease is confirmed only when a test continues it.
-    private final class SlowReleaseStore: TokenStore {
-        private let base = MemoryTokenStore()
+    private final class SlowReleaseStore: ForwardingStore {
+        let base = MemoryTokenStore()
         private let isSlow = Mutex(false)
         private let arrived = AsyncStream<Void>.makeStream()
         private let released = AsyncStream<Void>.makeStream()
@@ -185,8 +185,6 @@ final class SlowRefreshes: HTTPTransport {
         func arrival() async { for await _ in arrived.stream { break } }
         func release() { released.continuation.finish() }
 
-        func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
-        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
         func withLease<Return: Sendable>(
             on key: RecordKey,
             _ body: (Lease) async throws -> Return

@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowTesting
 import ConformanceRows
+import Expectations
 import HTTPTypes
 import Synchronization
 import Testing
@@ -8,7 +9,7 @@ import Testing
 @testable import AuthFlowServer
 
 /// A store that counts writes and can lose the responses to removals.
-private final class WatchedStore: SessionTokenStore {
+private final class WatchedStore: ForwardingSessionStore {
     enum Loss: CaseIterable, Sendable {
         /// The records are removed, but the caller receives an error.
         case failed
@@ -18,7 +19,7 @@ private final class WatchedStore: SessionTokenStore {
         case halfDone
     }
 
-    private let base = MemoryTokenStore()
+    let base = MemoryTokenStore()
     private let state = Mutex<(writes: Int, loss: Loss?, removed: [RecordKey])>((0, nil, []))
 
     private struct Meeting {
@@ -33,7 +34,6 @@ private final class WatchedStore: SessionTokenStore {
     func lose(_ loss: Loss?) { state.withLock { $0.loss = loss } }
     private func count() { state.withLock { $0.writes += 1 } }
 
-    func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
     func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         count()
         try await base.write(bytes, under: lease)
@@ -98,13 +98,6 @@ private final class WatchedStore: SessionTokenStore {
     func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
         count()
         return await base.claim(key, for: lifetime)
-    }
-    func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
-        await base.keys(after: digest, limit: limit)
-    }
-    func removeEnded() async throws -> Int { await base.removeEnded() }
-    func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {
-        base.observeRemovals(observer)
     }
 }
 

@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
+import Expectations
 import Foundation
 import HTTPTypes
 import Synchronization
@@ -40,8 +41,8 @@ final class FlakyTransport: HTTPTransport {
 }
 
 /// A store whose writes can be made to fail.
-final class FailingStore: TokenStore {
-    private let base = MemoryTokenStore()
+final class FailingStore: ForwardingStore {
+    let base = MemoryTokenStore()
     private let failures = Mutex((count: 0, code: AuthError.Code.storageFailed))
     private let failsAfterWriting = Mutex(false)
 
@@ -51,7 +52,6 @@ final class FailingStore: TokenStore {
         fail(times: isBroken ? .max : 0)
     }
     func fail(times: Int, with code: AuthError.Code = .storageFailed) { failures.withLock { $0 = (times, code) } }
-    func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
     func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         let code = failures.withLock { failures in
             defer { failures.count = max(failures.count - 1, 0) }
@@ -60,12 +60,6 @@ final class FailingStore: TokenStore {
         if code != nil, failsAfterWriting.withLock({ $0 }) { try await base.write(bytes, under: lease) }
         if let code { throw AuthError(code, "No space is left.") }
         try await base.write(bytes, under: lease)
-    }
-    func withLease<Return: Sendable>(
-        on key: RecordKey,
-        _ body: (Lease) async throws -> Return
-    ) async throws -> Return {
-        try await base.withLease(on: key, body)
     }
 }
 

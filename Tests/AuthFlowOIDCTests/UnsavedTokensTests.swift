@@ -151,17 +151,10 @@ import Testing
     }
 
     /// A store whose writes are cancelled.
-    private struct CancelledStore: TokenStore {
-        private let base = MemoryTokenStore()
+    private struct CancelledStore: ForwardingStore {
+        let base = MemoryTokenStore()
 
-        func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
         func write(_ bytes: [UInt8]?, under lease: Lease) async throws { throw CancellationError() }
-        func withLease<Return: Sendable>(
-            on key: RecordKey,
-            _ body: (Lease) async throws -> Return
-        ) async throws -> Return {
-            try await base.withLease(on: key, body)
-        }
     }
 
     /// Otherwise, the user would be signed in although the app was told that the sign-in was cancelled.

@@ -36,12 +36,10 @@ import Testing
     }
 
     /// A store in which a test can make leases expire.
-    private final class TermStore: TokenStore {
-        private let base = MemoryTokenStore()
+    private final class TermStore: ForwardingStore {
+        let base = MemoryTokenStore()
         let expiry = Lease.Expiry(lasting: .seconds(600))
 
-        func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
-        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
         func withLease<Return: Sendable>(
             on key: RecordKey,
             _ body: (Lease) async throws -> Return
@@ -190,7 +188,7 @@ import Testing
 /// Callers that wait for an operation that another caller has started.
 @Suite(.timeLimit(.minutes(1))) struct SharedWaitTests {
     /// A store whose reads wait until a test releases them.
-    private final class GatedStore: TokenStore {
+    private final class GatedStore: ForwardingStore {
         let base: MemoryTokenStore
         let gate = Gate()
         let leaseGate = Gate()
@@ -211,7 +209,6 @@ import Testing
             return await base.bytes(for: key)
         }
         func bytes(under lease: Lease) async throws -> [UInt8]? { await base.bytes(for: lease.key) }
-        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
         func withLease<Return: Sendable>(
             on key: RecordKey,
             _ body: (Lease) async throws -> Return

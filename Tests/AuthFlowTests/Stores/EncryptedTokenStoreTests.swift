@@ -89,12 +89,10 @@ import Testing
     }
 
     /// Counts the leases.
-    private actor CountingStore: TokenStore {
-        private let base = MemoryTokenStore()
+    private actor CountingStore: ForwardingStore {
+        let base = MemoryTokenStore()
         private(set) var leases = 0
         private func count() { leases += 1 }
-        func bytes(for key: RecordKey) async -> [UInt8]? { await base.bytes(for: key) }
-        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
         nonisolated func withLease<Return: Sendable>(
             on key: RecordKey,
             _ body: (Lease) async throws -> Return
