@@ -3,7 +3,6 @@ import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
 import ConformanceRows
-import Dispatch
 import Expectations
 import Foundation
 import HTTPTypes
@@ -37,44 +36,9 @@ final class SlowRefreshes: HTTPTransport {
 
 /// Refreshes that run concurrently with sign-outs, sign-ins in other processes, and rejections.
 @Suite struct SessionRaceTests {
-    private let time: TestTime
-    private let environment: EmulatorEnvironment
-    private let transport: FlakyTransport
+    private let life: TokenLifeEnvironment
 
-    init() throws {
-        let time = TestTime()
-        self.time = time
-        self.environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
-        self.transport = FlakyTransport(environment.transport)
-    }
-
-    private func client(
-        store: any TokenStore = MemoryTokenStore(),
-        provider: (any ProviderAdapter)? = nil,
-        transport: (any HTTPTransport)? = nil,
-        account: String? = nil,
-        scopes: [String] = ["openid", "profile", "offline_access"],
-        host: HostServices? = nil
-    ) throws -> AuthClient {
-        var settings = try EmulatorEnvironment.registration()
-        settings.scopes = scopes
-        return try environment.client(
-            registration: settings,
-            adapter: provider,
-            store: store,
-            options: .named(account: account),
-            transport: transport ?? self.transport,
-            host: host ?? time.host
-        )
-    }
-
-    private var refreshes: Int {
-        environment.emulator.receivedRequests.count { $0.path == "/token" && $0.form["grant_type"] == "refresh_token" }
-    }
-
-    private var revoked: [String] {
-        environment.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
-    }
+    init() throws { self.life = try TokenLifeEnvironment() }
 
     // MARK: Signing out
 
@@ -82,17 +46,17 @@ final class SlowRefreshes: HTTPTransport {
     /// store).
     @Test(arguments: [true, false]) func aSignOutRevokesTheTokensOfALateRefresh(_ isSameClient: Bool) async throws {
         let store = MemoryTokenStore()
-        let slow = SlowRefreshes(environment.transport)
-        let refreshing = try client(store: store, transport: slow)
+        let slow = SlowRefreshes(life.environment.transport)
+        let refreshing = try life.client(store: store, transport: slow)
         let first = try await refreshing.signIn().credential.tokens
-        let leaving = isSameClient ? refreshing : try client(store: store, transport: slow)
-        time.advance(3600)
+        let leaving = isSameClient ? refreshing : try life.client(store: store, transport: slow)
+        life.time.advance(3600)
         slow.begin()
         let late = Task { try await refreshing.freshTokens() }
         await slow.arrival()
         let signOut = Task { try await leaving.signOut() }
         // The sign-out must wait for the refresh and revoke its tokens.
-        while environment.emulator.receivedRequests.last?.path != "/token" { await Task.yield() }
+        while life.environment.emulator.receivedRequests.last?.path != "/token" { await Task.yield() }
         await Task.yield()
         slow.release()
         guard case .done = try await signOut.value.revocation else {
@@ -105,7 +69,7 @@ final class SlowRefreshes: HTTPTransport {
         } else {
             _ = try? await late.value
         }
-        #expect(revoked.count == 2 && !revoked.contains(first.refreshToken?.exposed ?? ""))
+        #expect(life.revoked.count == 2 && !life.revoked.contains(first.refreshToken?.exposed ?? ""))
         #expect(try await refreshing.credential() == nil)
         let after = await #expect(throws: AuthError.self) { try await refreshing.freshTokens() }
         #expect(after?.code == .loginRequired)
@@ -113,14 +77,14 @@ final class SlowRefreshes: HTTPTransport {
 
     @Test func aSignOutInAnotherProcessIsDetectedWithinTenSeconds() async throws {
         let store = MemoryTokenStore()
-        let (one, other) = (try client(store: store), try client(store: store))
+        let (one, other) = (try life.client(store: store), try life.client(store: store))
         _ = try await one.signIn()
         let cached = try await other.freshTokens()
         _ = try await one.signOut()
         // Cached tokens are used for ten seconds.
-        time.advance(9)
+        life.time.advance(9)
         #expect(try await other.freshTokens() == cached)
-        time.advance(1)
+        life.time.advance(1)
         let error = await #expect(throws: AuthError.self) { try await other.freshTokens() }
         #expect(error?.code == .loginRequired)
     }
@@ -149,7 +113,7 @@ final class SlowRefreshes: HTTPTransport {
         _ test: Look
     ) async throws {
         let store = MemoryTokenStore()
-        let (one, other) = (try client(store: store), try client(store: store))
+        let (one, other) = (try life.client(store: store), try life.client(store: store))
         _ = try await one.signIn()
         _ = try await other.freshTokens()
         _ = try await one.signOut()
@@ -158,18 +122,18 @@ final class SlowRefreshes: HTTPTransport {
         #expect(error?.code == .loginRequired)
         let refused = await #expect(throws: AuthError.self) { try await other.refresh() }
         #expect(refused?.code == .loginRequired)
-        #expect(refreshes == 0)
+        #expect(life.refreshes == 0)
     }
 
     @Test func tokensFromASignInInAnotherProcessReplaceCachedTokens() async throws {
         let store = MemoryTokenStore()
-        let (one, other) = (try client(store: store), try client(store: store))
+        let (one, other) = (try life.client(store: store), try life.client(store: store))
         _ = try await one.signIn()
         _ = try await other.freshTokens()
         let newer = try await one.signIn().credential.tokens
-        time.advance(10)
+        life.time.advance(10)
         #expect(try await other.freshTokens().accessToken == newer.accessToken)
-        #expect(refreshes == 0)
+        #expect(life.refreshes == 0)
     }
 
     // MARK: States
@@ -205,7 +169,7 @@ final class SlowRefreshes: HTTPTransport {
     /// Otherwise, an app would show that the user is signed out until the next change.
     @Test func theStateOfASignOutIsNotPublishedAfterThatOfALaterSignIn() async throws {
         let store = SlowReleaseStore()
-        let client = try client(store: store)
+        let client = try life.client(store: store)
         _ = try await client.signIn()
         var states = try await client.states().makeAsyncIterator()
         _ = await states.next()
@@ -221,81 +185,17 @@ final class SlowRefreshes: HTTPTransport {
         #expect(second == .signedIn(identity))
     }
 
-    /// A store that calls a function of a test after the next read without a lease.
-    private final class ObservedStore: TokenStore {
-        private let base: MemoryTokenStore
-        private let didRead = Mutex<(@Sendable () -> Void)?>(nil)
-
-        init(_ base: MemoryTokenStore) { self.base = base }
-
-        func afterNextRead(_ function: @escaping @Sendable () -> Void) { didRead.withLock { $0 = function } }
-
-        func bytes(for key: RecordKey) async throws -> [UInt8]? {
-            let bytes = await base.bytes(for: key)
-            let function = didRead.withLock { didRead in
-                defer { didRead = nil }
-                return didRead
-            }
-            function?()
-            return bytes
-        }
-        func bytes(under lease: Lease) async throws -> [UInt8]? { await base.bytes(for: lease.key) }
-        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
-        func withLease<Return: Sendable>(
-            on key: RecordKey,
-            _ body: (Lease) async throws -> Return
-        ) async throws -> Return {
-            try await base.withLease(on: key, body)
-        }
-    }
-
-    /// The thread that has found another process's sign-in is suspended while it determines the state, which depends on the time for a credential
-    /// without a refresh token. A sign-out must wait for it; otherwise, an app would show that the user is signed in until the next change.
-    @Test func theStateOfAReadIsNotPublishedAfterThatOfALaterSignOut() async throws {
-        let base = MemoryTokenStore()
-        let store = ObservedStore(base)
-        let (suspended, suspend) = AsyncStream<Void>.makeStream()
-        let isSuspending = Mutex(false)
-        let signedOut = DispatchSemaphore(value: 0)
-        var host = time.host
-        host.now = { [time] in
-            let isNext = isSuspending.withLock { isSuspending in
-                defer { isSuspending = false }
-                return isSuspending
-            }
-            if isNext {
-                suspend.finish()
-                _ = signedOut.wait(timeout: .now() + 0.2)
-            }
-            return time.now
-        }
-        let client = try client(store: store, scopes: ["openid"], host: host)
-        var states = try await client.states().makeAsyncIterator()
-        _ = await states.next()
-        let identity = try await self.client(store: base, scopes: ["openid"]).signIn().credential.identity
-        store.afterNextRead { isSuspending.withLock { $0 = true } }
-        let read = Task { try await client.credential() }
-        for await _ in suspended {}
-        _ = try await client.signOut()
-        signedOut.signal()
-        _ = try await read.value
-        let first = await states.next()
-        let second = await states.next()
-        #expect(first == .signedIn(identity))
-        #expect(second == .signedOut)
-    }
-
     @Test func aRefreshThatCompletesAfterASignOutWasPublishedIsNotPublished() async throws {
         let store = MemoryTokenStore()
-        let slow = SlowRefreshes(environment.transport)
-        let client = try client(transport: slow)
+        let slow = SlowRefreshes(life.environment.transport)
+        let client = try life.client(transport: slow)
         let credential = try await client.signIn().credential
         let credentials = CredentialManager(client: client.client, store: store)
         let key = CredentialKey("session")
         try await credentials.save(credential, for: key)
         var states = try await credentials.states(of: key).makeAsyncIterator()
         _ = await states.next()
-        time.advance(3600)
+        life.time.advance(3600)
         slow.begin()
         let late = Task { try await credentials.freshTokens(for: key) }
         await slow.arrival()
@@ -317,10 +217,10 @@ final class SlowRefreshes: HTTPTransport {
     /// stored, but no tokens are returned.
     @Test func theRotatedRefreshTokenIsStoredEvenIfTheIDTokenIsInvalid() async throws {
         let store = MemoryTokenStore()
-        let client = try client(store: store)
+        let client = try life.client(store: store)
         let first = try await client.signIn().credential
-        environment.emulator.fault = .idToken(.claim("nonce", "another"))
-        time.advance(3600)
+        life.environment.emulator.fault = .idToken(.claim("nonce", "another"))
+        life.time.advance(3600)
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .invalidIDToken)
         #expect(error?.message.contains("the session continues") == true)
@@ -331,65 +231,62 @@ final class SlowRefreshes: HTTPTransport {
         #expect(kept.identity == first.identity)
         let waiting = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(waiting?.code == .invalidIDToken)
-        environment.emulator.fault = nil
-        time.advance(400)
+        life.environment.emulator.fault = nil
+        life.time.advance(400)
         #expect(try await client.freshTokens().accessToken != first.tokens.accessToken)
         // Another process uses the stored tokens.
-        #expect(try await self.client(store: store).freshTokens().accessToken != first.tokens.accessToken)
+        #expect(try await life.client(store: store).freshTokens().accessToken != first.tokens.accessToken)
     }
 
     /// The refresh token in the response belongs to the other user, and the tokens issued for this user are lost.
     @Test func aRefreshThatReturnsAnotherUsersTokensEndsTheSession() async throws {
         let store = MemoryTokenStore()
-        let client = try client(store: store)
+        let client = try life.client(store: store)
         let first = try await client.signIn().credential.tokens
-        environment.emulator.fault = .idToken(.claim("sub", "another"))
-        time.advance(3600)
+        life.environment.emulator.fault = .idToken(.claim("sub", "another"))
+        life.time.advance(3600)
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .loginRequired)
         #expect(error?.message.contains("tokens for another user") == true)
         // The client revokes this user's refresh token, because the provider has not revoked the grant.
         #expect(await client.drain())
-        let revoked = environment.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap {
-            $0.form["token"]
-        }
-        #expect(revoked.contains(first.refreshToken?.exposed ?? ""))
-        environment.emulator.fault = nil
-        let refreshes = refreshes
-        time.advance(400)
-        for client in [client, try self.client(store: store)] {
+        #expect(life.revoked.contains(first.refreshToken?.exposed ?? ""))
+        life.environment.emulator.fault = nil
+        let refreshes = life.refreshes
+        life.time.advance(400)
+        for client in [client, try life.client(store: store)] {
             await expectError(.loginRequired) { try await client.freshTokens() }
         }
-        #expect(self.refreshes == refreshes)
+        #expect(life.refreshes == refreshes)
     }
 
     @Test func theRotatedRefreshTokenIsStoredEvenIfTheAccessTokenIsInvalid() async throws {
-        let client = try client()
+        let client = try life.client()
         let first = try await client.signIn().credential
-        environment.emulator.fault = .tokenResponse(.member("access_token", "a\u{1B}[2Jb"))
-        time.advance(3600)
+        life.environment.emulator.fault = .tokenResponse(.member("access_token", "a\u{1B}[2Jb"))
+        life.time.advance(3600)
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .invalidResponse)
-        environment.emulator.fault = nil
-        time.advance(400)
+        life.environment.emulator.fault = nil
+        life.time.advance(400)
         #expect(try await client.freshTokens().refreshToken != first.tokens.refreshToken)
     }
 
-    @Test(arguments: [1, 30, 60] as [Int64]) func shortLivedTokensAreRefreshedAtMostOncePerCall(_ life: Int64)
+    @Test(arguments: [1, 30, 60] as [Int64]) func shortLivedTokensAreRefreshedAtMostOncePerCall(_ lifetime: Int64)
         async throws
     {
-        environment.emulator.accessTokenLifetime = life
-        let client = try client()
+        life.environment.emulator.accessTokenLifetime = lifetime
+        let client = try life.client()
         let first = try await client.signIn().credential.tokens
         #expect(try await client.freshCredential(lasting: .seconds(3600)).tokens == first)
-        #expect(refreshes == 0)
-        time.advance(Double(life))
+        #expect(life.refreshes == 0)
+        life.time.advance(Double(lifetime))
         let second = try await client.freshCredential(lasting: .seconds(3600)).tokens
         #expect(second != first)
-        #expect(refreshes == 1)
+        #expect(life.refreshes == 1)
         // The tokens cannot remain valid for longer than the required 60 seconds, but they are not refreshed again.
         #expect(try await client.freshCredential(lasting: .seconds(60)).tokens == second)
-        #expect(refreshes == 1)
+        #expect(life.refreshes == 1)
     }
 
     @Test(arguments: [
@@ -400,29 +297,29 @@ final class SlowRefreshes: HTTPTransport {
         async throws
     {
         let store = MemoryTokenStore()
-        let first = try client(store: store)
+        let first = try life.client(store: store)
         let credential = try await first.signIn().credential
-        time.advance(3600)
-        transport.respond(TransportResponse(head: HTTPResponse(status: status), body: Array(body.utf8)))
+        life.time.advance(3600)
+        life.transport.respond(TransportResponse(head: HTTPResponse(status: status), body: Array(body.utf8)))
         let once = await #expect(throws: AuthError.self) { try await first.freshTokens() }
         #expect(once?.code == .invalidResponse)
         // The count of rejections continues in another process.
-        let twice = await #expect(throws: AuthError.self) { try await self.client(store: store).freshTokens() }
+        let twice = await #expect(throws: AuthError.self) { try await life.client(store: store).freshTokens() }
         #expect(twice?.code == .loginRequired)
         #expect(twice?.message.contains("Sign in again") == true)
         // The credential remains stored, because the fault may be temporary and the session might not have ended.
         #expect(try await first.credential()?.tokens == credential.tokens)
-        transport.respond(nil)
-        #expect(try await client(store: store).freshTokens() != credential.tokens)
+        life.transport.respond(nil)
+        #expect(try await life.client(store: store).freshTokens() != credential.tokens)
     }
 
     /// Some providers send every error with status 200.
     @Test(arguments: [HTTPResponse.Status.ok, .badRequest], ["temporarily_unavailable", "server_error"])
     func aTemporaryErrorIsTransientWithAnyStatus(_ status: HTTPResponse.Status, _ error: String) async throws {
-        let client = try client()
+        let client = try life.client()
         _ = try await client.signIn()
-        time.advance(3600)
-        transport.respond(
+        life.time.advance(3600)
+        life.transport.respond(
             TransportResponse(head: HTTPResponse(status: status), body: Array(#"{"error": "\#(error)"}"#.utf8))
         )
         let thrown = await #expect(throws: AuthError.self) { try await client.freshTokens() }
@@ -436,13 +333,13 @@ final class SlowRefreshes: HTTPTransport {
         async throws
     {
         let store = MemoryTokenStore()
-        _ = try await client(store: store).signIn()
-        time.advance(3600)
-        transport.respond(
+        _ = try await life.client(store: store).signIn()
+        life.time.advance(3600)
+        life.transport.respond(
             TransportResponse(head: HTTPResponse(status: .unauthorized), body: Array(#"{"error": "\#(error)"}"#.utf8))
         )
         for _ in 0..<3 {
-            let thrown = await #expect(throws: AuthError.self) { try await self.client(store: store).freshTokens() }
+            let thrown = await #expect(throws: AuthError.self) { try await life.client(store: store).freshTokens() }
             #expect(thrown?.code == .providerRejected)
         }
     }
@@ -451,23 +348,23 @@ final class SlowRefreshes: HTTPTransport {
 
     @Test func anOversizedCredentialIsNotStored() async throws {
         let store = MemoryTokenStore()
-        environment.emulator.fault = .userInfo(.member("note", .string(String(repeating: "x", count: 300_000))))
-        let error = await #expect(throws: AuthError.self) { try await self.client(store: store).signIn() }
+        life.environment.emulator.fault = .userInfo(.member("note", .string(String(repeating: "x", count: 300_000))))
+        let error = await #expect(throws: AuthError.self) { try await life.client(store: store).signIn() }
         #expect(error?.code == .invalidResponse)
         #expect(error?.message.contains("192 KiB") == true)
-        environment.emulator.fault = .tokenResponse(
+        life.environment.emulator.fault = .tokenResponse(
             .member("refresh_token", .string(String(repeating: "x", count: 40_000)))
         )
-        let long = await #expect(throws: AuthError.self) { try await self.client(store: store).signIn() }
+        let long = await #expect(throws: AuthError.self) { try await life.client(store: store).signIn() }
         #expect(long?.code == .invalidResponse)
-        environment.emulator.fault = nil
-        _ = try await client(store: store).signIn()
-        #expect(try await client(store: store).credential() != nil)
+        life.environment.emulator.fault = nil
+        _ = try await life.client(store: store).signIn()
+        #expect(try await life.client(store: store).credential() != nil)
     }
 
     @Test func onlyAdditionalTokenResponseMembersAreStoredAsParameters() async throws {
-        environment.emulator.fault = .tokenResponse(.member("patient", "p-1"))
-        let client = try client()
+        life.environment.emulator.fault = .tokenResponse(.member("patient", "p-1"))
+        let client = try life.client()
         let tokens = try await client.signIn().credential.tokens
         #expect(tokens.parameters.exposed == ["patient": "p-1"])
         #expect(try await client.credential()?.tokens == tokens)
@@ -477,7 +374,7 @@ final class SlowRefreshes: HTTPTransport {
         let directory = NSTemporaryDirectory() + "authflow-\(UUID().uuidString)"
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let store = FileTokenStore(directory: directory)
-        let client = try client(store: store)
+        let client = try life.client(store: store)
         _ = try await client.signIn()
         let file = try #require(
             try FileManager.default.contentsOfDirectory(atPath: directory).first { $0.hasSuffix(".json") }
@@ -513,12 +410,10 @@ final class SlowRefreshes: HTTPTransport {
 
     @Test func aSharingErrorIsNotAStorageError() async throws {
         let events = Mutex<[FlowEvent]>([])
-        let provider = Unsharing(base: OIDCProvider(issuer: environment.emulator.issuer)) {
+        let provider = Unsharing(base: OIDCProvider(issuer: life.environment.emulator.issuer)) {
             AuthError(.storageFailed, "The group's store is full.")
         }
-        let client = try environment.client(adapter: provider, transport: transport, host: time.host) { event in
-            events.withLock { $0.append(event) }
-        }
+        let client = try life.client(adapter: provider) { event in events.withLock { $0.append(event) } }
         let signIn = try await client.signIn()
         #expect(signIn.storageError == nil)
         #expect(signIn.sharingError?.message == "The group's store is full.")
@@ -528,18 +423,16 @@ final class SlowRefreshes: HTTPTransport {
     }
 
     @Test func cancellationDuringSharingThrowsACancellationError() async throws {
-        let provider = Unsharing(base: OIDCProvider(issuer: environment.emulator.issuer)) { CancellationError() }
-        let client = try environment.client(adapter: provider, transport: transport, host: time.host)
+        let provider = Unsharing(base: OIDCProvider(issuer: life.environment.emulator.issuer)) { CancellationError() }
+        let client = try life.client(adapter: provider)
         await #expect(throws: CancellationError.self) { try await client.signIn() }
     }
 
     @Test func anAccountMismatchIsNotAStorageError() async throws {
         let store = MemoryTokenStore()
         let events = Mutex<[FlowEvent]>([])
-        _ = try await client(store: store).signIn()
-        let bob = try environment.client(user: .bob, store: store, transport: transport, host: time.host) { event in
-            events.withLock { $0.append(event) }
-        }
+        _ = try await life.client(store: store).signIn()
+        let bob = try life.client(store: store, user: .bob) { event in events.withLock { $0.append(event) } }
         let error = await #expect(throws: AuthError.self) { try await bob.signIn() }
         #expect(error?.code == .accountMismatch)
         #expect(!events.withLock { $0.contains { $0.step == .storing } })
@@ -547,11 +440,11 @@ final class SlowRefreshes: HTTPTransport {
 
     @Test func drainingWaitsForARefreshWhoseCallerWasCancelled() async throws {
         let store = MemoryTokenStore()
-        let slow = SlowRefreshes(environment.transport)
-        let client = try client(store: store, transport: slow)
+        let slow = SlowRefreshes(life.environment.transport)
+        let client = try life.client(store: store, transport: slow)
         let first = try await client.signIn().credential.tokens
         #expect(await client.drain())
-        time.advance(3600)
+        life.time.advance(3600)
         slow.begin()
         let caller = Task { try await client.freshTokens() }
         await slow.arrival()
@@ -565,10 +458,10 @@ final class SlowRefreshes: HTTPTransport {
     }
 
     @Test func drainingStopsAtItsTimeLimit() async throws {
-        let slow = SlowRefreshes(environment.transport)
-        let client = try client(transport: slow)
+        let slow = SlowRefreshes(life.environment.transport)
+        let client = try life.client(transport: slow)
         _ = try await client.signIn()
-        time.advance(3600)
+        life.time.advance(3600)
         slow.begin()
         let caller = Task { try await client.freshTokens() }
         await slow.arrival()

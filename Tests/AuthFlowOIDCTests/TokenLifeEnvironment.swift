@@ -78,6 +78,8 @@ struct TokenLifeEnvironment {
 
     func client(
         store: any TokenStore = MemoryTokenStore(),
+        adapter: (any ProviderAdapter)? = nil,
+        transport: (any HTTPTransport)? = nil,
         scopes: [String] = ["openid", "profile", "offline_access"],
         user: OIDCEmulator.User = .alice,
         account: String? = nil,
@@ -92,10 +94,11 @@ struct TokenLifeEnvironment {
         options.apiOrigins = apiOrigins
         return try environment.client(
             registration: settings,
+            adapter: adapter,
             user: user,
             store: store,
             options: options,
-            transport: transport,
+            transport: transport ?? self.transport,
             host: time.host,
             observer: observer
         )
@@ -103,5 +106,10 @@ struct TokenLifeEnvironment {
 
     var refreshes: Int {
         environment.emulator.receivedRequests.count { $0.path == "/token" && $0.form["grant_type"] == "refresh_token" }
+    }
+
+    /// The revoked tokens.
+    var revoked: [String] {
+        environment.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
     }
 }

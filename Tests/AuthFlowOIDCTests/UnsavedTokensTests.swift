@@ -12,44 +12,23 @@ import Testing
 /// Tokens that a provider has issued but that could not be stored. The copy in memory is the only copy, and must not
 /// be lost.
 @Suite struct UnsavedTokensTests {
-    private let time: TestTime
-    private let environment: EmulatorEnvironment
-    private let transport: FlakyTransport
+    private let life: TokenLifeEnvironment
     private let store = FailingStore()
 
-    init() throws {
-        let time = TestTime()
-        self.time = time
-        self.environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
-        self.transport = FlakyTransport(environment.transport)
-    }
+    init() throws { self.life = try TokenLifeEnvironment() }
 
     private func client(
         user: OIDCEmulator.User = .alice,
         account: String? = nil,
         provider: (any ProviderAdapter)? = nil
     ) throws -> AuthClient {
-        var settings = try EmulatorEnvironment.registration()
-        settings.scopes = ["openid", "profile", "offline_access"]
-        return try environment.client(
-            registration: settings,
-            adapter: provider,
-            user: user,
-            store: store,
-            options: .named(account: account),
-            transport: transport,
-            host: time.host
-        )
-    }
-
-    private var revoked: [String] {
-        environment.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
+        try life.client(store: store, adapter: provider, user: user, account: account)
     }
 
     /// Signs in, and refreshes while all writes fail.
     private func refreshedUnsaved(_ client: AuthClient) async throws -> TokenSet {
         _ = try await client.signIn()
-        time.advance(3600)
+        life.time.advance(3600)
         store.fail(true)
         return try await client.freshTokens()
     }
@@ -59,9 +38,9 @@ import Testing
         let client = try client()
         let unsaved = try await refreshedUnsaved(client)
         store.fail(false)
-        transport.respond(TransportResponse(head: HTTPResponse(status: .badRequest)))
+        life.transport.respond(TransportResponse(head: HTTPResponse(status: .badRequest)))
         await expectError(.invalidResponse) { try await self.client().freshTokens() }
-        transport.respond(nil)
+        life.transport.respond(nil)
         #expect(try await client.freshTokens() == unsaved)
         #expect(await client.drain())
         #expect(try await self.client().freshTokens() == unsaved)
@@ -97,7 +76,7 @@ import Testing
         )
         let key = CredentialKey("session")
         try await one.save(credential, for: key)
-        time.advance(3600)
+        life.time.advance(3600)
         store.fail(true)
         let refreshed = try await one.refresh(key).tokens
         store.fail(false)
@@ -112,10 +91,10 @@ import Testing
     @Test func noRefreshTokenIsSentAfterStopSending() async throws {
         let client = try client()
         _ = try await client.signIn()
-        time.advance(3600)
+        life.time.advance(3600)
         client.stopSending()
         await #expect(throws: CancellationError.self) { try await client.freshTokens() }
-        #expect(!environment.emulator.receivedRequests.contains { $0.form["grant_type"] == "refresh_token" })
+        #expect(!life.environment.emulator.receivedRequests.contains { $0.form["grant_type"] == "refresh_token" })
     }
 
     @Test func aSignOutRevokesUnsavedTokens() async throws {
@@ -123,11 +102,11 @@ import Testing
         let unsaved = try await refreshedUnsaved(client)
         let error = await #expect(throws: AuthError.self) { try await client.signOut() }
         #expect(error?.code == .storageFailed)
-        #expect(revoked.isEmpty)
+        #expect(life.revoked.isEmpty)
         store.fail(false)
         let signOut = try await client.signOut()
         #expect(signOut.credential != nil)
-        #expect(revoked.contains(unsaved.refreshToken?.exposed ?? ""))
+        #expect(life.revoked.contains(unsaved.refreshToken?.exposed ?? ""))
     }
 
     /// The process was paused, and another process has used the store in the meantime.
@@ -159,7 +138,7 @@ import Testing
 
     /// Otherwise, the user would be signed in although the app was told that the sign-in was cancelled.
     @Test func aSignInThatIsCancelledWhileItIsStoredIsNotRetainedInMemory() async throws {
-        let client = try environment.client(store: CancelledStore(), transport: transport, host: time.host)
+        let client = try life.client(store: CancelledStore())
         await #expect(throws: CancellationError.self) { try await client.signIn() }
         #expect(try await client.credential() == nil)
     }
@@ -168,14 +147,14 @@ import Testing
         let client = try client()
         _ = try await client.signIn()
         _ = try await client.signOut()
-        let before = revoked.count
+        let before = life.revoked.count
         // The probe before a sign-in does not write.
         store.fail(true)
         let signIn = try await client.signIn()
         #expect(signIn.storageError != nil)
         let signOut = try await client.signOut()
         #expect(signOut.credential?.identity == signIn.credential.identity)
-        #expect(revoked.count > before)
+        #expect(life.revoked.count > before)
         let after = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(after?.code == .loginRequired)
     }
@@ -242,11 +221,11 @@ import Testing
         let client = try client()
         _ = try await refreshedUnsaved(client)
         await expectError(.storageFailed) { try await client.signOut() }
-        time.advance(3600)
+        life.time.advance(3600)
         // The provider ends the session when a refresh token is reused.
         _ = try await client.freshTokens()
         store.fail(false)
-        time.advance(3600)
+        life.time.advance(3600)
         _ = try await client.freshTokens()
     }
 
@@ -255,7 +234,7 @@ import Testing
         let bob = try client(user: .bob)
         _ = try await bob.signIn(.addAccount)
         _ = try await alice.signIn(.addAccount)
-        time.advance(3600)
+        life.time.advance(3600)
         store.fail(true)
         let unsaved = try await alice.freshTokens()
         store.fail(false)
@@ -270,13 +249,13 @@ import Testing
         _ = try await refreshedUnsaved(client)
         store.fail(false)
         let newer = try await self.client().signIn().credential.tokens
-        time.advance(30)
+        life.time.advance(30)
         #expect(try await client.freshTokens().accessToken == newer.accessToken)
     }
 
     /// A sign-out in another process ends the session even if there are no refresh tokens.
     @Test func unsavedTokensDoNotOutliveASignOutInAnotherProcess() async throws {
-        environment.emulator.fault = .tokenResponse(.member("refresh_token", nil))
+        life.environment.emulator.fault = .tokenResponse(.member("refresh_token", nil))
         let client = try client()
         _ = try await client.signIn()
         store.fail(true)
@@ -284,7 +263,7 @@ import Testing
         #expect(unsaved.storageError != nil)
         store.fail(false)
         _ = try await self.client().signOut()
-        time.advance(30)
+        life.time.advance(30)
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .loginRequired)
         #expect(try await self.client().credential() == nil)
@@ -292,12 +271,10 @@ import Testing
 
     /// The response to a refresh of the previous session arrives after a new sign-in.
     @Test func aLateRefreshOfThePreviousSessionDoesNotReplaceANewSignIn() async throws {
-        let slow = SlowRefreshes(environment.transport)
-        var settings = try EmulatorEnvironment.registration()
-        settings.scopes = ["openid", "profile", "offline_access"]
-        let client = try environment.client(registration: settings, store: store, transport: slow, host: time.host)
+        let slow = SlowRefreshes(life.environment.transport)
+        let client = try life.client(store: store, transport: slow)
         _ = try await client.signIn()
-        time.advance(3600)
+        life.time.advance(3600)
         slow.begin()
         let late = Task { try await client.freshTokens() }
         await slow.arrival()
@@ -308,7 +285,7 @@ import Testing
         _ = try? await late.value
         #expect(try await client.credential()?.tokens == signIn.credential.tokens)
         store.fail(false)
-        time.advance(30)
+        life.time.advance(30)
         #expect(try await client.freshTokens() == signIn.credential.tokens)
     }
 
@@ -319,13 +296,11 @@ import Testing
     @Test func aRefreshThatCannotBeCheckedKeepsTheOldAccessToken() async throws {
         let client = try client()
         let first = try await client.signIn().credential.tokens
-        environment.emulator.fault = .jwks(.rotateBeforeSigning)
-        let network = KeysOutOfReach(environment.transport)
-        var settings = try EmulatorEnvironment.registration()
-        settings.scopes = ["openid", "profile", "offline_access"]
-        let other = try environment.client(registration: settings, store: store, transport: network, host: time.host)
+        life.environment.emulator.fault = .jwks(.rotateBeforeSigning)
+        let network = KeysOutOfReach(life.environment.transport)
+        let other = try life.client(store: store, transport: network)
         // This is within the margin: the old token is still valid for a few seconds.
-        time.advance(3590)
+        life.time.advance(3590)
         #expect(try await other.freshTokens().accessToken == first.accessToken)
         let kept = try #require(try await other.credential()?.tokens)
         #expect(kept.refreshToken != first.refreshToken)
@@ -335,7 +310,7 @@ import Testing
     @Test func noCachedTokensAreReturnedAfterARefreshWithAnInvalidIDToken() async throws {
         let client = try client()
         let first = try await client.signIn().credential.tokens
-        environment.emulator.fault = .idToken(.claim("nonce", "another"))
+        life.environment.emulator.fault = .idToken(.claim("nonce", "another"))
         await expectError(.invalidIDToken) { try await client.refresh() }
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .invalidIDToken)
@@ -344,10 +319,10 @@ import Testing
 
     @Test func anEmptyRefreshTokenDoesNotReplaceTheStoredOne() async throws {
         let client = try client()
-        environment.emulator.refreshPolicy = .notRotated
+        life.environment.emulator.refreshPolicy = .notRotated
         let first = try await client.signIn().credential.tokens
-        environment.emulator.fault = .tokenResponse(.member("refresh_token", ""))
-        time.advance(3600)
+        life.environment.emulator.fault = .tokenResponse(.member("refresh_token", ""))
+        life.time.advance(3600)
         #expect(try await client.freshTokens().refreshToken == first.refreshToken)
     }
 
@@ -357,9 +332,9 @@ import Testing
         let tokens = try await client().signIn().credential.tokens
         let elsewhere = try client(
             provider: OIDCProvider(
-                issuer: environment.emulator.issuer,
+                issuer: life.environment.emulator.issuer,
                 endpoints: ProviderMetadata(
-                    issuer: environment.emulator.issuer,
+                    issuer: life.environment.emulator.issuer,
                     tokenEndpoint: Endpoint("https://evil.example.com/token")
                 )
             )
@@ -392,10 +367,9 @@ import Testing
         _ status: HTTPResponse.Status
     ) async throws {
         let (error, refreshes, isDone) = response
-        let network = RevocationResponses(environment.transport, error, status)
-        var settings = try EmulatorEnvironment.registration()
-        settings.scopes = ["openid", "profile"] + (refreshes ? ["offline_access"] : [])
-        let client = try environment.client(registration: settings, store: store, transport: network, host: time.host)
+        let network = RevocationResponses(life.environment.transport, error, status)
+        let scopes = ["openid", "profile"] + (refreshes ? ["offline_access"] : [])
+        let client = try life.client(store: store, transport: network, scopes: scopes)
         _ = try await client.signIn()
         let outcome = try await client.signOut().revocation
         switch outcome {
