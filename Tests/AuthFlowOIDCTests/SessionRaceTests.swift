@@ -45,7 +45,7 @@ final class SlowRefreshes: HTTPTransport {
     /// The sign-out runs in the same process (the same client) or in another process (another client with the same
     /// store).
     @Test(arguments: [true, false]) func aSignOutRevokesTheTokensOfALateRefresh(_ isSameClient: Bool) async throws {
-        let store = MemoryTokenStore()
+        let store = SharedWaitTests.GatedStore(MemoryTokenStore())
         let slow = SlowRefreshes(life.environment.transport)
         let refreshing = try life.client(store: store, transport: slow)
         let first = try await refreshing.signIn().credential.tokens
@@ -54,10 +54,11 @@ final class SlowRefreshes: HTTPTransport {
         slow.begin()
         let late = Task { try await refreshing.freshTokens() }
         await slow.arrival()
+        store.leaseGate.close()
         let signOut = Task { try await leaving.signOut() }
         // The sign-out must wait for the refresh and revoke its tokens.
-        while life.environment.emulator.receivedRequests.last?.path != "/token" { await Task.yield() }
-        await Task.yield()
+        await store.leaseGate.arrival()
+        store.leaseGate.open()
         slow.release()
         guard case .done = try await signOut.value.revocation else {
             Issue.record("The tokens were not revoked.")
@@ -450,8 +451,7 @@ final class SlowRefreshes: HTTPTransport {
         await slow.arrival()
         caller.cancel()
         await #expect(throws: CancellationError.self) { try await caller.value }
-        let drained = Task { await client.drain(within: .seconds(60)) }
-        await Task.yield()
+        let drained = Task.immediate { await client.drain(within: .seconds(60)) }
         slow.release()
         #expect(await drained.value)
         #expect(try await client.credential()?.tokens.refreshToken != first.refreshToken)

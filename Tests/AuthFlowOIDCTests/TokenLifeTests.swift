@@ -158,9 +158,8 @@ import Testing
             }
         }
         for await _ in held {}
-        let first = Task { try await client.freshTokens() }
-        let second = Task { try await client.freshTokens() }
-        await Task.yield()
+        let first = Task.immediate { try await client.freshTokens() }
+        let second = Task.immediate { try await client.freshTokens() }
         first.cancel()
         await #expect(throws: CancellationError.self) { try await first.value }
         releasing.finish()

@@ -188,7 +188,7 @@ import Testing
 /// Callers that wait for an operation that another caller has started.
 @Suite(.timeLimit(.minutes(1))) struct SharedWaitTests {
     /// A store whose reads wait until a test releases them.
-    private final class GatedStore: ForwardingStore {
+    final class GatedStore: ForwardingStore {
         let base: MemoryTokenStore
         let gate = Gate()
         let leaseGate = Gate()
@@ -219,7 +219,7 @@ import Testing
     }
 
     /// A gate that is open until a test closes it.
-    private final class Gate: Sendable {
+    final class Gate: Sendable {
         private struct State {
             var isClosed = false
             var isForOne = false
