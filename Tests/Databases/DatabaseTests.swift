@@ -99,13 +99,12 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         async throws
     {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
-        // A lease that is not renewed, as if the process were paused.
-        let paused = try await database.store(named: name, lease: .milliseconds(1))
+        // With a stopped clock, a lease is not renewed, as if the process were paused.
+        let paused = try await database.store(named: name, lease: .milliseconds(1), clock: StoppedClock())
         let other = try await database.store(named: name)
         let key = key("paused")
         let lost = await #expect(throws: AuthError.self) {
             try await paused.withLease(on: key) { lease in
-                try await Task.sleep(for: .milliseconds(20))
                 let next = try await other.withLease(on: key) { next in
                     try await other.write([2], under: next)
                     return next
@@ -124,7 +123,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
     @Test(arguments: Database.allCases) func anExpiredLeaseThatWasNotTakenOverCanStillWrite(_ database: Database)
         async throws
     {
-        let store = try await database.store(lease: .milliseconds(1))
+        let store = try await database.store(lease: .milliseconds(1), clock: StoppedClock())
         let key = key("late")
         try await store.withLease(on: key) { lease in
             try await Task.sleep(for: .milliseconds(20))
@@ -153,14 +152,17 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
 
     @Test(arguments: Database.allCases) func aLeaseIsRenewedWhileItIsHeld(_ database: Database) async throws {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
-        let holder = try await database.store(named: name, lease: .seconds(3))
-        let other = try await database.store(named: name, lease: .seconds(3), waitTimeout: .milliseconds(100))
+        let holder = try await database.store(named: name, lease: .seconds(6))
+        let other = try await database.store(named: name, waitTimeout: .milliseconds(100))
         let key = key("renewed")
         try await holder.withLease(on: key) { lease in
-            try await Task.sleep(for: .seconds(4))
-            let busy = await #expect(throws: AuthError.self) { try await other.withLease(on: key) { _ in } }
-            #expect(busy?.code == .leaseBusy)
-            #expect(busy?.retryAfter != nil)
+            // The time that remains increases only when the lease is renewed.
+            var remaining: [Duration] = []
+            while zip(remaining, remaining.dropFirst()).allSatisfy({ $0 >= $1 }) {
+                let busy = await #expect(throws: AuthError.self) { try await other.withLease(on: key) { _ in } }
+                #expect(busy?.code == .leaseBusy)
+                remaining.append(try #require(busy?.retryAfter))
+            }
             try lease.requireRemainingTime()
         }
         try await other.withLease(on: key) { _ in }
@@ -181,22 +183,28 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         try await withThrowingTaskGroup(of: Void.self) { group in
             try await holder.withLease(on: key) { _ in
                 group.addTask { try await other.withLease(on: key) { _ in } }
-                while try #require(other as? any GaugeSource).gauges
-                    .contains(where: { $0.name == "authflow_lease_waiters" && $0.value == 0 })
-                {
-                    try await Task.sleep(for: .milliseconds(5))
-                }
+                try await untilATaskWaits(for: other)
             }
             try await group.waitForAll()
         }
     }
 
-    @Test(arguments: Database.allCases) func aCancelledTaskStopsWaiting(_ database: Database) async throws {
+    /// Waits until a task waits for a lease.
+    private func untilATaskWaits(for store: any SessionTokenStore) async throws {
+        while try #require(store as? any GaugeSource).gauges
+            .contains(where: { $0.name == "authflow_lease_waiters" && $0.value == 0 })
+        {
+            try Task.checkCancellation()
+            await Task.yield()
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1)), arguments: Database.allCases) func aCancelledTaskStopsWaiting(_ database: Database) async throws {
         let store = try await database.store()
         let key = key("cancelled")
         try await store.withLease(on: key) { _ in
             let waiting = Task { try await store.withLease(on: key) { _ in } }
-            try await Task.sleep(for: .milliseconds(50))
+            try await untilATaskWaits(for: store)
             waiting.cancel()
             await #expect(throws: CancellationError.self) { try await waiting.value }
         }
