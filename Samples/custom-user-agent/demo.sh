@@ -9,19 +9,17 @@ if [ -z "$sample" ]; then
   swift build
   sample=$(swift build --show-bin-path)/custom-user-agent
 fi
-work=$(mktemp -d)
-"$authflow" dev-idp >"$work/issuer" 2>/dev/null &
-provider=$!
-trap 'kill $provider; wait $provider 2>/dev/null || true; rm -rf "$work"' EXIT
-for _ in $(seq 100); do [ -s "$work/issuer" ] && break; sleep 0.1; done
+source ../../Tests/processes.sh
+"$authflow" dev-idp >"$folder/issuer" 2>/dev/null & processes+=($!)
+await http "$folder/issuer" $!
 # The program's path is relative to the directory of the configuration file.
-cp sign-in.py "$work"
-sed "s#http://127.0.0.1:8400#$(cat "$work/issuer")#" authflow.json >"$work/authflow.json"
-said=$("$sample" "$work/authflow.json")
+cp sign-in.py "$folder"
+sed "s#http://127.0.0.1:8400#$(cat "$folder/issuer")#" authflow.json >"$folder/authflow.json"
+said=$("$sample" "$folder/authflow.json")
 echo "$said"
 [ "$said" = $'command was chosen\nHello, Alice Example' ]
 # A program that returns no authorization response.
-sed -i 's#"./sign-in.py"#"echo", "com.example:/nothing"#' "$work/authflow.json"
-said=$("$sample" "$work/authflow.json") && exit 1
+sed -i 's#"./sign-in.py"#"echo", "com.example:/nothing"#' "$folder/authflow.json"
+said=$("$sample" "$folder/authflow.json") && exit 1
 echo "$said"
 grep -q 'Not signed in: The program did not return the authorization response.' <<<"$said"

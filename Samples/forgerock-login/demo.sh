@@ -4,12 +4,9 @@
 # The first app prompts at a terminal; the second has no terminal.
 set -euo pipefail
 authflow=$1 sample=$2
-folder=$(mktemp -d)
-touch "$folder/base"
-"$authflow" dev-idp --provider forgerock --cookie-lifetime 3 > "$folder/base" 2> "$folder/provider" &
-provider=$!
-trap 'kill $provider 2> /dev/null || true; wait $provider 2> /dev/null || true; rm -rf "$folder"' EXIT
-until grep -q http "$folder/base"; do kill -0 $provider && sleep 0.05; done
+source "$(dirname "$0")/../../Tests/processes.sh"
+"$authflow" dev-idp --provider forgerock --cookie-lifetime 3 > "$folder/base" 2> "$folder/provider" & processes+=($!)
+await http "$folder/base" $!
 base=$(head -1 "$folder/base")
 
 profile() {

@@ -4,12 +4,9 @@
 set -euo pipefail
 authflow=$1 sample=$2
 shift 2
-folder=$(mktemp -d)
-touch "$folder/issuer"
-"$authflow" dev-idp --provider okta > "$folder/issuer" 2> "$folder/provider" &
-provider=$!
-trap 'kill $provider 2> /dev/null || true; wait $provider 2> /dev/null || true; rm -rf "$folder"' EXIT
-until grep -q http "$folder/issuer"; do kill -0 $provider && sleep 0.05; done
+source "$(dirname "$0")/../../Tests/processes.sh"
+"$authflow" dev-idp --provider okta > "$folder/issuer" 2> "$folder/provider" & processes+=($!)
+await http "$folder/issuer" $!
 issuer=$(head -1 "$folder/issuer")
 origin=${issuer%/oauth2/*}
 

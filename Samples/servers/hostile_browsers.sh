@@ -5,7 +5,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1
 shift
-source "$here/processes.sh"
+source "$here/../../Tests/processes.sh"
 for program; do
   name=$(basename "$program")
   port=$(free_port)

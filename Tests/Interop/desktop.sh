@@ -12,25 +12,18 @@ here=$(cd "$(dirname "$0")" && pwd)
 authflow=$(realpath "$1")
 pictures=$here/../../.build-browser
 mkdir -p "$pictures"
-work=$(mktemp -d)
-started=
-cleanup() {
-  for process in $started; do { kill "$process" && wait "$process"; } 2>/dev/null || true; done
-  rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work"; }
-}
-trap cleanup EXIT
+source "$here/../processes.sh"
 
-Xvfb -displayfd 3 -screen 0 1000x700x24 -nolisten tcp 3>"$work/display" 2>/dev/null &
-started="$started $!"
-"$authflow" dev-idp >"$work/issuer" 2>/dev/null &
-started="$started $!"
-for _ in $(seq 100); do [ -s "$work/issuer" ] && [ -s "$work/display" ] && break; sleep 0.1; done
+Xvfb -displayfd 3 -screen 0 1000x700x24 -nolisten tcp 3>"$folder/display" 2>/dev/null & processes+=($!)
+await . "$folder/display" $!
+"$authflow" dev-idp >"$folder/issuer" 2>/dev/null & processes+=($!)
+await http "$folder/issuer" $!
 
 # A separate user, with a desktop that is isolated from the machine's desktop.
-mkdir -p "$work/home/.local/share/applications" "$work/run"
-chmod 700 "$work/run"
+mkdir -p "$folder/home/.local/share/applications" "$folder/run"
+chmod 700 "$folder/run"
 unset BROWSER SSH_CONNECTION SSH_CLIENT SSH_TTY WAYLAND_DISPLAY XDG_CURRENT_DESKTOP DESKTOP_SESSION
-export HOME=$work/home XDG_RUNTIME_DIR=$work/run DISPLAY=:$(cat "$work/display")
+export HOME=$folder/home XDG_RUNTIME_DIR=$folder/run DISPLAY=:$(cat "$folder/display")
 export XDG_CONFIG_HOME=$HOME/.config XDG_DATA_HOME=$HOME/.local/share
 
 # The user's browser, which xdg-open starts for web URLs, with a simulated user.
@@ -45,54 +38,51 @@ ENTRY
   xdg-mime default user.desktop x-scheme-handler/http
 }
 profile() { # redirect-uri algorithm
-  echo "{ \"provider\": \"oidc\", \"issuer\": \"$(cat "$work/issuer")\", \"client_id\": \"authflow-demo\", \"timeout\": 90,
-    \"scopes\": [\"openid\", \"profile\"], \"id_token_signing_algorithms\": [\"$2\"], \"redirect_uri\": \"$1\", \"store\": { \"name\": \"file\", \"directory\": \"$work/store\" } }"
+  echo "{ \"provider\": \"oidc\", \"issuer\": \"$(cat "$folder/issuer")\", \"client_id\": \"authflow-demo\", \"timeout\": 90,
+    \"scopes\": [\"openid\", \"profile\"], \"id_token_signing_algorithms\": [\"$2\"], \"redirect_uri\": \"$1\", \"store\": { \"name\": \"file\", \"directory\": \"$folder/store\" } }"
 }
 scheme=com.example.authflow
-cat >"$work/authflow.json" <<JSON
+cat >"$folder/authflow.json" <<JSON
 { "profiles": {
   "scheme": $(profile "$scheme:/callback" ES256),
   "port": $(profile http://127.0.0.1/callback ES256),
   "error": $(profile http://127.0.0.1/callback ES512)
 } }
 JSON
-export AUTHFLOW_CONFIG=$work/authflow.json
+export AUTHFLOW_CONFIG=$folder/authflow.json
 
 login() { # profile status words
-  rm -f "$work/end" "$work/text"
+  rm -f "$folder/end" "$folder/text"
   status=0
-  "$authflow" login --profile "$1" >"$work/out" 2>"$work/talk" || status=$?
-  touch "$work/end"
-  [ "$status" -eq "$2" ] && grep -q "$3" "$work/talk" "$work/out" ||
-    { echo "desktop: $1 ended with $status:" >&2; cat "$work/talk" "$work/out" >&2; exit 1; }
+  "$authflow" login --profile "$1" >"$folder/out" 2>"$folder/talk" || status=$?
+  touch "$folder/end"
+  [ "$status" -eq "$2" ] && grep -q "$3" "$folder/talk" "$folder/out" ||
+    { echo "desktop: $1 ended with $status:" >&2; cat "$folder/talk" "$folder/out" >&2; exit 1; }
 }
-page() { # words
-  for _ in $(seq 100); do [ -s "$work/text" ] && break; sleep 0.1; done
-  grep -q "$1" "$work/text" || { echo "desktop: expected the page to contain \"$1\":" >&2; cat "$work/text" >&2; exit 1; }
-}
+page() { await "$1" "$folder/text" $$; } # words
 
 login scheme 4 'authflow scheme install'
 "$authflow" scheme install --profile scheme
 [ "$(xdg-mime query default x-scheme-handler/$scheme)" = "authflow-$scheme.desktop" ]
-browser "BROWSER_LOGIN_SCHEME=$scheme" "BROWSER_LOGIN_END=$work/end"
+browser "BROWSER_LOGIN_SCHEME=$scheme" "BROWSER_LOGIN_END=$folder/end"
 login scheme 0 'Signed in as Alice Example'
-grep -q 'User agent: system-browser, because xdg-open can open a browser (DISPLAY is set)' "$work/talk"
+grep -q 'User agent: system-browser, because xdg-open can open a browser (DISPLAY is set)' "$folder/talk"
 [ -z "$(ls -A "$XDG_RUNTIME_DIR/authflow")" ]
 "$authflow" logout --profile scheme
 "$authflow" scheme remove --profile scheme
 if "$authflow" scheme status --profile scheme 2>/dev/null; then echo "desktop: the scheme is still registered" >&2; exit 1; fi
 
-browser "BROWSER_LOGIN_TEXT=$work/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-signed-in"
+browser "BROWSER_LOGIN_TEXT=$folder/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-signed-in"
 login port 0 'Signed in as Alice Example'
-grep -q 'User agent: loopback, because xdg-open can open a browser (DISPLAY is set)' "$work/talk"
+grep -q 'User agent: loopback, because xdg-open can open a browser (DISPLAY is set)' "$folder/talk"
 page 'You are signed in'
 "$authflow" logout --profile port
 
-browser BROWSER_LOGIN_DECISION=deny "BROWSER_LOGIN_TEXT=$work/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-denied"
+browser BROWSER_LOGIN_DECISION=deny "BROWSER_LOGIN_TEXT=$folder/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-denied"
 login port 5 'denied'
 page 'The sign-in failed'
 
-browser "BROWSER_LOGIN_TEXT=$work/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-error"
+browser "BROWSER_LOGIN_TEXT=$folder/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-error"
 login error 1 'ES512'
 page 'The sign-in failed'
 echo "desktop: all 4 sign-ins on a desktop had the expected result; screenshots are in .build-browser/"

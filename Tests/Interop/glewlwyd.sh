@@ -29,13 +29,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
-work=$(mktemp -d)
-started=()
-cleanup() {
-  for process in "${started[@]}"; do { kill "$process" && wait "$process"; } 2>/dev/null || true; done
-  rm -rf "$work"
-}
-trap cleanup EXIT
+source "$here/../processes.sh"
 
 # Free ports for the providers, and for the redirect URI, which this provider compares exactly.
 read -r port tls_port header_port proxy_port redirect_port < <("$here/../ports.py" 5)
@@ -48,22 +42,22 @@ export AUTHFLOW_GLEWLWYD_REDIRECT=http://127.0.0.1:$redirect_port/callback
 # Starts a Glewlwyd with a separate database.
 #   start NAME PORT ORIGIN [CONFIGURATION]
 start() {
-  local folder=$work/$1 port=$2 origin=$3 more=${4:-}
-  mkdir "$folder"
+  local place=$folder/$1 port=$2 origin=$3 more=${4:-}
+  mkdir "$place"
   # The packaged web application has dangling links in place of its configuration and jQuery.
-  cp -r /usr/share/glewlwyd/webapp "$folder/webapp"
-  rm -rf "$folder/webapp/config.json" "$folder/webapp/js/jquery.min.js"
-  cp /usr/share/javascript/jquery/jquery.min.js "$folder/webapp/js/"
-  sed "s#http://localhost:4593#$origin#g" /etc/glewlwyd/config-2.7.json/config.json >"$folder/webapp/config.json"
+  cp -r /usr/share/glewlwyd/webapp "$place/webapp"
+  rm -rf "$place/webapp/config.json" "$place/webapp/js/jquery.min.js"
+  cp /usr/share/javascript/jquery/jquery.min.js "$place/webapp/js/"
+  sed "s#http://localhost:4593#$origin#g" /etc/glewlwyd/config-2.7.json/config.json >"$place/webapp/config.json"
   local init=/usr/share/doc/glewlwyd/database/init.sqlite3.sql
-  { [ -f "$init" ] && cat "$init" || zcat "$init.gz"; } | sqlite3 "$folder/glewlwyd.db"
-  cat >"$folder/glewlwyd.conf" <<CONF
+  { [ -f "$init" ] && cat "$init" || zcat "$init.gz"; } | sqlite3 "$place/glewlwyd.db"
+  cat >"$place/glewlwyd.conf" <<CONF
 port=$port
 bind_address="127.0.0.1"
 external_url="$origin"
 login_url="login.html"
 api_prefix="api"
-static_files_path="$folder/webapp"
+static_files_path="$place/webapp"
 static_files_mime_types = (
   { extension = ".html" mime_type = "text/html" },
   { extension = ".css" mime_type = "text/css" },
@@ -73,7 +67,7 @@ static_files_mime_types = (
 )
 log_mode="file"
 log_level="WARNING"
-log_file="$folder/glewlwyd.log"
+log_file="$place/glewlwyd.log"
 cookie_secure=0
 session_key="GLEWLWYD2_SESSION_ID"
 admin_scope="g_admin"
@@ -83,14 +77,14 @@ client_module_path="/usr/lib/glewlwyd/client"
 user_auth_scheme_module_path="/usr/lib/glewlwyd/scheme"
 plugin_module_path="/usr/lib/glewlwyd/plugin"
 hash_algorithm="SHA512"
-database = { type = "sqlite3" path = "$folder/glewlwyd.db" };
+database = { type = "sqlite3" path = "$place/glewlwyd.db" };
 $more
 CONF
-  glewlwyd --config-file="$folder/glewlwyd.conf" >"$folder/output" 2>&1 &
-  started+=($!)
+  glewlwyd --config-file="$place/glewlwyd.conf" >"$place/output" 2>&1 &
+  processes+=($!)
 }
 
-export AUTHFLOW_GLEWLWYD_CERTIFICATES=$work/certificates
+export AUTHFLOW_GLEWLWYD_CERTIFICATES=$folder/certificates
 mkdir "$AUTHFLOW_GLEWLWYD_CERTIFICATES"
 (
   cd "$AUTHFLOW_GLEWLWYD_CERTIFICATES"
@@ -114,11 +108,11 @@ secure_connection_pem_file=\"$AUTHFLOW_GLEWLWYD_CERTIFICATES/server.pem\"
 secure_connection_ca_file=\"$AUTHFLOW_GLEWLWYD_CERTIFICATES/ca.pem\""
 start header "$header_port" "https://127.0.0.1:$proxy_port"
 python3 "$here/tls_proxy.py" "$proxy_port" "$header_port" "$AUTHFLOW_GLEWLWYD_CERTIFICATES/server.pem" \
-  "$AUTHFLOW_GLEWLWYD_CERTIFICATES/server.key" "$AUTHFLOW_GLEWLWYD_CERTIFICATES/clients.pem" & started+=($!)
+  "$AUTHFLOW_GLEWLWYD_CERTIFICATES/server.key" "$AUTHFLOW_GLEWLWYD_CERTIFICATES/clients.pem" & processes+=($!)
 
-rnbyc -j -g RSA2048 -k interop-rs256 -a RS256 >"$work/keys.json"
-export AUTHFLOW_GLEWLWYD_KEY=$work/client.json
-export AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS=$work/decryption.json
+rnbyc -j -g RSA2048 -k interop-rs256 -a RS256 >"$folder/keys.json"
+export AUTHFLOW_GLEWLWYD_KEY=$folder/client.json
+export AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS=$folder/decryption.json
 (umask 077
   rnbyc -j -g EC256 -k interop-client -a ES256 >"$AUTHFLOW_GLEWLWYD_KEY"
   # The key of each type is used with several algorithms, so it has no "alg".
@@ -130,10 +124,10 @@ for key in keys: key.pop("alg", None)
 json.dump({"keys": [key for key in keys if "d" in key]}, sys.stdout)' >"$AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS")
 seed() {
   SSL_CERT_FILE=$AUTHFLOW_GLEWLWYD_CERTIFICATES/ca.pem python3 "$here/glewlwyd_seed.py" "$@" && return
-  cat "$work"/*/output "$work"/*/glewlwyd.log >&2 || true
+  cat "$folder"/*/output "$folder"/*/glewlwyd.log >&2 || true
   exit 1
 }
-seed "$origin" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$work/keys.json" "$AUTHFLOW_GLEWLWYD_KEY" "$AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS"
-seed "https://127.0.0.1:$tls_port" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$work/keys.json" TLS "$AUTHFLOW_GLEWLWYD_CERTIFICATES"
-seed "https://127.0.0.1:$proxy_port" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$work/keys.json" header "$AUTHFLOW_GLEWLWYD_CERTIFICATES"
+seed "$origin" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$folder/keys.json" "$AUTHFLOW_GLEWLWYD_KEY" "$AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS"
+seed "https://127.0.0.1:$tls_port" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$folder/keys.json" TLS "$AUTHFLOW_GLEWLWYD_CERTIFICATES"
+seed "https://127.0.0.1:$proxy_port" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$folder/keys.json" header "$AUTHFLOW_GLEWLWYD_CERTIFICATES"
 "$@"

@@ -11,25 +11,15 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 python=$("$here/../../.ci/python-environment" interop-python idpyoidc==5.0.0 flask==3.1.3 joserfc==1.6.5)
-work=$(mktemp -d)
-server=
-cleanup() {
-  [ -z "$server" ] || { kill "$server" && wait "$server"; } 2>/dev/null || true
-  rm -rf "$work"
-}
-trap cleanup EXIT
+source "$here/../processes.sh"
 read -r port redirect_port < <("$here/../ports.py" 2)
 export AUTHFLOW_IDPYOIDC_ISSUER=http://127.0.0.1:$port AUTHFLOW_IDPYOIDC_REDIRECT=http://127.0.0.1:$redirect_port/callback
-export AUTHFLOW_IDPYOIDC_KEY=$work/client.json
+export AUTHFLOW_IDPYOIDC_KEY=$folder/client.json
 (umask 077 && rnbyc -j -g EC256 -k interop-client -a ES256 >"$AUTHFLOW_IDPYOIDC_KEY")
-"$python/bin/python" "$here/idpyoidc_provider.py" "$port" "$AUTHFLOW_IDPYOIDC_REDIRECT" "$AUTHFLOW_IDPYOIDC_KEY" "$work" \
-  >"$work/log" 2>&1 & server=$!
-for _ in $(seq 200); do
-  curl --silent --fail --output /dev/null "$AUTHFLOW_IDPYOIDC_ISSUER/.well-known/openid-configuration" && break
-  kill -0 "$server" 2>/dev/null || { cat "$work/log" >&2; exit 1; }
-  sleep 0.1
-done
+"$python/bin/python" "$here/idpyoidc_provider.py" "$port" "$AUTHFLOW_IDPYOIDC_REDIRECT" "$AUTHFLOW_IDPYOIDC_KEY" "$folder" \
+  >"$folder/log" 2>&1 & processes+=($!)
+answers "$AUTHFLOW_IDPYOIDC_ISSUER/.well-known/openid-configuration" $! "$folder/log"
 status=0
 "$@" || status=$?
-[ $status -eq 0 ] || tail -20 "$work/log" >&2
+[ $status -eq 0 ] || tail -20 "$folder/log" >&2
 exit $status

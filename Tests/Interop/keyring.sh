@@ -28,38 +28,31 @@ fi
 shift
 state=$1
 shift
-start() { gnome-keyring-daemon --foreground --components=secrets "$@" <&0 >"$HOME/keyring.log" 2>&1 & daemon=$!; }
-wait_for_service() {
-  for _ in $(seq 100); do
-    dbus-send --session --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.NameHasOwner \
-      string:org.freedesktop.secrets 2>/dev/null | grep -q 'boolean true' && return
-    sleep 0.05
-  done
-  echo "keyring.sh: the keyring did not start: $(cat "$HOME/keyring.log")" >&2
-  exit 1
+source "$(dirname "$0")/../processes.sh"
+has_service() {
+  dbus-send --session --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.NameHasOwner string:org.freedesktop.secrets |
+    grep -q 'boolean true'
 }
-daemon=
-trap '[ -z "$daemon" ] || kill -CONT "$daemon" 2>/dev/null && kill "$daemon" 2>/dev/null || true' EXIT
+start() {
+  gnome-keyring-daemon --foreground --components=secrets "$@" <&0 >"$HOME/keyring.log" 2>&1 & processes=($!)
+  until_ready $! "$HOME/keyring.log" has_service
+}
 case $state in
   absent) ;;
   unlocked)
     # The first unlock creates the login keyring.
     start --unlock < <(printf 'password')
-    wait_for_service
     ;;
   locked)
     start --unlock < <(printf 'password')
-    wait_for_service
-    kill "$daemon"
-    wait "$daemon" 2>/dev/null || true
+    stop "${processes[0]}" 2>/dev/null || true
     # A new daemon finds the keyring on disk, but does not have its password.
     start
-    wait_for_service
     ;;
   hanging)
     start --unlock < <(printf 'password')
-    wait_for_service
-    kill -STOP "$daemon"
+    kill -STOP "${processes[0]}"
+    trap 'kill -CONT "${processes[0]}"; cleanup' EXIT
     ;;
   *) echo "keyring.sh: the state must be unlocked, locked, absent or hanging" >&2; exit 2 ;;
 esac

@@ -19,16 +19,10 @@ if [ ${#missing[@]} -gt 0 ]; then
   DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
-work=$(mktemp -d)
-started=()
-cleanup() {
-  for process in "${started[@]}"; do kill "$process" 2>/dev/null && wait "$process" 2>/dev/null || true; done
-  rm -rf "$work"
-}
-trap cleanup EXIT
+source "$here/../processes.sh"
 
 # A certificate authority, and one certificate with each kind of fault.
-cd "$work"
+cd "$folder"
 name=id.example.com
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority \
   -keyout authority.key -out authority.pem 2>/dev/null
@@ -65,39 +59,39 @@ port() { awk -v name="$1" '$1 == name { print $2 }' ports; }
 
 {
   cat <<CONF
-worker_processes 1; daemon off; pid $work/nginx.pid; error_log $work/nginx.log; events { worker_connections 512; }
-http { access_log off; client_body_temp_path $work/b; proxy_temp_path $work/p; fastcgi_temp_path $work/f;
-  uwsgi_temp_path $work/u; scgi_temp_path $work/s; default_type text/plain;
+worker_processes 1; daemon off; pid $folder/nginx.pid; error_log $folder/nginx.log; events { worker_connections 512; }
+http { access_log off; client_body_temp_path $folder/b; proxy_temp_path $folder/p; fastcgi_temp_path $folder/f;
+  uwsgi_temp_path $folder/u; scgi_temp_path $folder/s; default_type text/plain;
   # A connection ends with GOAWAY after three requests.
   keepalive_requests 3;
 CONF
   for server in good expired other-name sha1 small-key self-signed no-names mail-only client; do
     file=$server
     extra=
-    [ "$server" != client ] || { file=good; extra="ssl_client_certificate $work/authority.pem; ssl_verify_client on;"; }
+    [ "$server" != client ] || { file=good; extra="ssl_client_certificate $folder/authority.pem; ssl_verify_client on;"; }
     cat <<CONF
-  server { listen 127.0.0.1:$(port $server) ssl http2; ssl_certificate $work/$file.pem; ssl_certificate_key $work/$file.key;
+  server { listen 127.0.0.1:$(port $server) ssl http2; ssl_certificate $folder/$file.pem; ssl_certificate_key $folder/$file.key;
     ssl_ciphers ALL:@SECLEVEL=0; $extra
     location / { return 200 "\$server_protocol \$connection \$ssl_client_s_dn"; } }
 CONF
   done
   echo "}"
 } >nginx.conf
-nginx -p "$work" -c nginx.conf 2>nginx.start & started+=($!)
+nginx -p "$folder" -c nginx.conf 2>nginx.start & processes+=($!)
 
 # A proxy resolves the server's name itself, with a separate hosts file.
 echo "127.0.0.1 localhost $name" >hosts
 proxy() { # name lines
-  printf 'Port %s\nListen 127.0.0.1\nTimeout 60\nMaxClients 20\nLogFile "%s/%s.log"\n%b\n' "$(port "$1")" "$work" "$1" "$2" >"$1.conf"
-  unshare --map-root-user --mount bash -c "mount --bind '$work/hosts' /etc/hosts && exec tinyproxy -d -c '$work/$1.conf'" \
-    >/dev/null 2>&1 & started+=($!)
+  printf 'Port %s\nListen 127.0.0.1\nTimeout 60\nMaxClients 20\nLogFile "%s/%s.log"\n%b\n' "$(port "$1")" "$folder" "$1" "$2" >"$1.conf"
+  unshare --map-root-user --mount bash -c "mount --bind '$folder/hosts' /etc/hosts && exec tinyproxy -d -c '$folder/$1.conf'" \
+    >/dev/null 2>&1 & processes+=($!)
 }
 proxy plain-proxy ''
 proxy password-proxy 'BasicAuth alice wonderland'
 proxy refusing-proxy 'ConnectPort 1'
 
 # A server whose response ends when the connection is closed, without the TLS closure alert (close_notify).
-python3 - "$(port cut)" "$work" >/dev/null 2>&1 <<'PYTHON' & started+=($!)
+python3 - "$(port cut)" "$folder" >/dev/null 2>&1 <<'PYTHON' & processes+=($!)
 import socket, ssl, sys
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(sys.argv[2] + "/good.pem", sys.argv[2] + "/good.key")
@@ -113,14 +107,8 @@ while True:
     finally: plain.close()
 PYTHON
 
-for name in good plain-proxy password-proxy refusing-proxy cut; do
-  for _ in $(seq 100); do
-    (: <"/dev/tcp/127.0.0.1/$(port $name)") 2>/dev/null && continue 2
-    sleep 0.1
-  done
-  cat nginx.start ./*.log >&2 2>/dev/null || true
-  echo "servers.sh: $name does not listen" >&2
-  exit 1
+for process in 0:good 1:plain-proxy 2:password-proxy 3:refusing-proxy 4:cut; do
+  until_ready "${processes[${process%:*}]}" nginx.start listens "$(port "${process#*:}")"
 done
 cd - >/dev/null
-AUTHFLOW_SERVERS=$work "$@"
+AUTHFLOW_SERVERS=$folder "$@"

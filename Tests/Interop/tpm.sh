@@ -27,27 +27,21 @@ if [ -z "${AUTHFLOW_PKCS11_TPM:-}" ]; then
   export AUTHFLOW_PKCS11_TPM=1
   exec dbus-run-session -- "$0" "$@" 2> >(grep -v "Failed to set fd limit" >&2)
 fi
-work=$(mktemp -d)
-started=()
-cleanup() {
-  for process in "${started[@]}"; do { kill "$process" && wait "$process"; } 2>/dev/null || true; done
-  rm -rf "$work"
-}
-trap cleanup EXIT
-mkdir "$work/state" "$work/store"
+source "$here/../processes.sh"
+mkdir "$folder/state" "$folder/store"
 # The library uses the port after the TPM port as the control port.
 port=$(PYTHONPATH="$here/.." python3 -c 'import ports; print(ports.free_port(consecutive=2))') control=$((port + 1))
-swtpm socket --tpm2 --tpmstate "dir=$work/state" --server "type=tcp,port=$port,bindaddr=127.0.0.1" \
-  --ctrl "type=tcp,port=$control,bindaddr=127.0.0.1" --flags not-need-init,startup-clear >"$work/swtpm.log" 2>&1 & started+=($!)
-for _ in $(seq 100); do python3 -c "import socket; socket.create_connection(('127.0.0.1', $control))" 2>/dev/null && break; sleep 0.05; done
+swtpm socket --tpm2 --tpmstate "dir=$folder/state" --server "type=tcp,port=$port,bindaddr=127.0.0.1" \
+  --ctrl "type=tcp,port=$control,bindaddr=127.0.0.1" --flags not-need-init,startup-clear >"$folder/swtpm.log" 2>&1 & processes+=($!)
+until_ready $! "$folder/swtpm.log" listens "$control"
 root=$([ "$(id -u)" -ne 0 ] || echo --allow-root)
-tpm2-abrmd --session $root --tcti="swtpm:host=127.0.0.1,port=$port" --flush-all >"$work/abrmd.log" 2>&1 & started+=($!)
-export TPM2TOOLS_TCTI=tabrmd:bus_type=session TPM2_PKCS11_TCTI=tabrmd:bus_type=session TPM2_PKCS11_STORE=$work/store
-export AUTHFLOW_PKCS11_FOLDER=$work AUTHFLOW_PKCS11_MODULE=$module AUTHFLOW_PKCS11_PIN=123456
-for _ in $(seq 100); do tpm2_getrandom 1 >/dev/null 2>&1 && break; sleep 0.05; done
+tpm2-abrmd --session $root --tcti="swtpm:host=127.0.0.1,port=$port" --flush-all >"$folder/abrmd.log" 2>&1 & processes+=($!)
+export TPM2TOOLS_TCTI=tabrmd:bus_type=session TPM2_PKCS11_TCTI=tabrmd:bus_type=session TPM2_PKCS11_STORE=$folder/store
+export AUTHFLOW_PKCS11_FOLDER=$folder AUTHFLOW_PKCS11_MODULE=$module AUTHFLOW_PKCS11_PIN=123456
+until_ready $! "$folder/abrmd.log" tpm2_getrandom 1 >/dev/null
 {
-  tpm2_ptool init --path "$work/store"
-  tpm2_ptool addtoken --pid 1 --label AuthFlow --userpin "$AUTHFLOW_PKCS11_PIN" --sopin 12345678 --path "$work/store"
-  tpm2_ptool addkey --algorithm ecc256 --label AuthFlow --key-label signing --userpin "$AUTHFLOW_PKCS11_PIN" --path "$work/store"
-} >"$work/log" 2>&1 || { cat "$work/log" "$work"/*.log >&2; exit 1; }
+  tpm2_ptool init --path "$folder/store"
+  tpm2_ptool addtoken --pid 1 --label AuthFlow --userpin "$AUTHFLOW_PKCS11_PIN" --sopin 12345678 --path "$folder/store"
+  tpm2_ptool addkey --algorithm ecc256 --label AuthFlow --key-label signing --userpin "$AUTHFLOW_PKCS11_PIN" --path "$folder/store"
+} >"$folder/log" 2>&1 || { cat "$folder/log" "$folder"/*.log >&2; exit 1; }
 "$@"

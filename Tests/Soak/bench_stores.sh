@@ -3,11 +3,9 @@
 # Tests/Databases/databases.sh starts the databases. The provider is a separate process, which deliberately responds without delay.
 set -euo pipefail
 program=$1 sessions=${2:-1000}
-folder=$(mktemp -d)
-"$program" provider 3600 0 >"$folder/issuer" &
-provider=$!
-trap 'kill $provider 2>/dev/null; wait $provider 2>/dev/null || true; rm -rf "$folder"' EXIT
-for _ in $(seq 200); do [ -s "$folder/issuer" ] && break; sleep 0.05; done
+source "$(dirname "$0")/../processes.sh"
+"$program" provider 3600 0 >"$folder/issuer" & processes+=($!)
+await http "$folder/issuer" $!
 issuer=$(cat "$folder/issuer")
 "$program" seed "$issuer" postgresql 1 >/dev/null
 echo "| store | fresh | provider only, p50 | refresh, p50 | p99 | added, p50 | waiting, p50 | p99 | refreshes per second, $sessions concurrent |"

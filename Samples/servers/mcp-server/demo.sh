@@ -8,7 +8,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1 sample=$2
 shift 2
-source "$here/../processes.sh"
+source "$here/../../../Tests/processes.sh"
 
 "$authflow" dev-idp >"$folder/issuer" 2>"$folder/issuer.log" &
 processes+=($!)

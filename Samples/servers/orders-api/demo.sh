@@ -5,7 +5,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1 sample=$2
-source "$here/../processes.sh"
+source "$here/../../../Tests/processes.sh"
 issuer() { # name, options
   "$authflow" dev-idp "${@:2}" >"$folder/$1" 2>"$folder/$1.log" &
   processes+=($!)

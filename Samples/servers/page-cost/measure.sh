@@ -4,7 +4,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1 program=$2 rounds=${3:-9}
-source "$here/../processes.sh"
+source "$here/../../../Tests/processes.sh"
 port=$(free_port)
 origin=http://127.0.0.1:$port
 provide "$origin" "$folder/authflow.json"

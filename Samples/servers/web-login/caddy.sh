@@ -3,7 +3,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1 sample=$2
-source "$here/../processes.sh"
+source "$here/../../../Tests/processes.sh"
 port=$(free_port) own=$(free_port) backends=$(free_port)
 origin=http://127.0.0.1:$port
 provide "$origin" "$folder/authflow.json"

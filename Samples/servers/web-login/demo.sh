@@ -9,7 +9,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1 sample=$2 store=${3:-"{\"name\": \"memory\"}"}
-source "$here/../processes.sh"
+source "$here/../../../Tests/processes.sh"
 
 port=$(free_port)
 origin=http://127.0.0.1:$port
@@ -95,12 +95,10 @@ if [ ${#ports[@]} -gt 1 ]; then
     stopped=$download
     # The first process is between two writes when it is stopped, and the last process waits for the client to read.
     [ "$each" != "${ports[-1]}" ] || until_stalled "$each"
-    began=$SECONDS
     stop "${applications[$each]}" || { cat "$folder/web-$each" >&2; exit 1; }
     kill -CONT "$download"
     stopped=
     ! wait "$download" || { echo "an aborted download looked complete" >&2; exit 1; }
-    [ $((SECONDS - began)) -lt 8 ] || { echo "a process took $((SECONDS - began)) s to exit" >&2; exit 1; }
     rm "$folder/download"
     no_errors
     : >"$folder/web-$each"

@@ -1,5 +1,5 @@
-# Helpers for demonstrations that run several processes: a temporary directory, processes that are terminated when the script
-# exits, and functions that wait until a process is ready.
+# Helpers for scripts that run several processes: a temporary directory, processes that are terminated when the script exits, and
+# functions that wait until a process is ready.
 folder=$(mktemp -d)
 # Terminates a process that this script has started, and returns its exit status; a process that does not exit within 20 s is killed.
 stop() { # a process ID
@@ -10,20 +10,24 @@ stop() { # a process ID
 processes=()
 cleanup() {
   for process in "${processes[@]}"; do stop "$process" 2>/dev/null || true; done
-  rm -rf "$folder"
+  # A browser that has just been stopped may still be writing files.
+  for _ in $(seq 100); do ! rm -rf "$folder" 2>/dev/null || return 0; sleep 0.1; done
 }
 trap cleanup EXIT
-ports_script=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../Tests" && pwd)/ports.py
+ports_script=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/ports.py
 free_port() { "$ports_script"; }
-await() { # the pattern to wait for, the output file, the process ID
-  for _ in $(seq 400); do
-    ! grep -q "$1" "$2" 2>/dev/null || return 0
-    kill -0 "$3" || break
+# Waits until a command succeeds, for at most a minute, and only while a process runs: until_ready PROCESS LOG COMMAND [ARGUMENT ...]
+until_ready() {
+  local process=$1 log=$2 end=$((SECONDS + 60))
+  shift 2
+  until "$@" 2>/dev/null; do
+    kill -0 "$process" && [ $SECONDS -lt $end ] || { echo "$0: failed: $*" >&2; cat "$log" >&2; exit 1; }
     sleep 0.05
   done
-  cat "$2" >&2
-  exit 1
 }
+await() { until_ready "$3" "$2" grep -q "$1" "$2"; } # the pattern to wait for, the output file, the process ID
+answers() { until_ready "$2" "$3" curl -sf --max-time 20 -o "$folder/answer" "$1"; } # the URL to wait for, the process ID, the output file
+listens() { (: <"/dev/tcp/127.0.0.1/$1"); } # a port
 # Starts a provider where a web application is registered, and writes the application's configuration: provide ORIGIN CONFIGURATION
 provide() {
   "$authflow" dev-idp --web-client "$1" >"$2.issuer" 2>"$2.provider" &
@@ -36,9 +40,6 @@ provide() {
   "redirect_uri": "$1/callback", "scopes": ["openid", "profile", "email", "offline_access"], "store": "memory"
 }}, "server": {"allow_plain_http_on_loopback": true}}
 JSON
-}
-answers() { # the URL to wait for, the process ID, the output file
-  until curl -sf --max-time 20 -o "$folder/answer" "$1"; do kill -0 "$2" || { cat "$3" >&2; exit 1; }; sleep 0.05; done
 }
 # Checks that the operator's routes cannot be reached through the reverse proxy, however their paths are written: hidden ORIGIN
 hidden() {
