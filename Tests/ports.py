@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Free TCP ports on 127.0.0.1 for programs that can neither choose a port themselves nor inherit a listening socket.
+"""Free TCP ports on 127.0.0.1 for programs that can neither choose a port themselves nor inherit a listening socket, and the wait for such a program.
 
     Tests/ports.py [COUNT]
 
@@ -11,6 +11,7 @@ import errno
 import os
 import socket
 import sys
+import time
 
 LOWEST, HIGHEST, SIZE = 10_000, 32_768, 20
 
@@ -64,6 +65,20 @@ def free_port(consecutive=1):
         if len(run) == consecutive:
             return run[0]
     raise OSError("no port is free")
+
+
+def is_open(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_until_open(port, process):
+    """Waits until a program listens on a port, for at most a minute."""
+    end = time.monotonic() + 60
+    while not is_open(port):
+        if time.monotonic() > end or process.poll() is not None:
+            sys.exit(f"nothing listens on port {port}: {process.args}")
+        time.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -24,11 +23,10 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from ports import free_port
+from ports import free_port, wait_until_open
 
 tool, cloud = sys.argv[1], sys.argv[2]
 work = pathlib.Path(tempfile.mkdtemp())
-# Twenty concurrent programs take several seconds on a busy machine; their token must not expire meanwhile.
 LIFETIME = 20
 
 
@@ -39,18 +37,7 @@ def program(*command, **options):
         yield process
     finally:
         process.terminate()
-        process.wait(10)
-
-
-def wait_for(port, path="/"):
-    for _ in range(300):
-        with contextlib.suppress(urllib.error.HTTPError, ConnectionError, urllib.error.URLError, TimeoutError):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=2)
-            return
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.1)
-    sys.exit(f"nothing listens on {port}")
+        process.wait(60)
 
 
 def run(*command, status=0, environment={}, **options):
@@ -73,13 +60,23 @@ def refreshes():
 def is_active(token):
     request = urllib.request.Request(f"{issuer}/userinfo", headers={"Authorization": f"Bearer {token}"})
     try:
-        return urllib.request.urlopen(request, timeout=5).status == 200
+        return urllib.request.urlopen(request, timeout=30).status == 200
     except urllib.error.HTTPError:
         return False
 
 
 def until_expired():
     time.sleep(LIFETIME + 1)
+
+
+def expect_one_refresh(call):
+    """Makes twenty concurrent calls after the token has expired. On a machine that is so slow that the new token expires meanwhile, there are more."""
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        until_expired()
+        before, began = refreshes(), time.monotonic()
+        list(pool.map(lambda _: call(), range(20)))
+    count = refreshes() - before
+    expect("20 concurrent calls after expiry refresh once", 1 <= count <= 1 + (time.monotonic() - began) // (LIFETIME / 2), count)
 
 
 def serve(handler, context=None):
@@ -152,11 +149,7 @@ def kubernetes():
     expect("kubectl sends an ID Token", all(claims(field[7:])["aud"] == "authflow-demo" for field in seen), seen)
     configure(kubernetes={"servers": [url], "ca_file": str(work / "k.pem"), "token": "access_token"})
     path = kubeconfig()
-    with concurrent.futures.ThreadPoolExecutor(20) as pool:
-        until_expired()
-        before = refreshes()
-        list(pool.map(lambda _: run("kubectl", "--kubeconfig", path, "get", "--raw", "/version"), range(20)))
-    expect("20 concurrent calls after expiry refresh once", refreshes() - before == 1, refreshes() - before)
+    expect_one_refresh(lambda: run("kubectl", "--kubeconfig", path, "get", "--raw", "/version"))
     expect("no token is returned without the server's name", "provideClusterInfo" in get(status=1, tells=False).stderr)
     configure(kubernetes={"servers": ["https://other.example.com"], "ca_file": str(work / "k.pem")})
     expect("no token is returned for another server", "is not listed in" in get(status=1).stderr)
@@ -215,16 +208,12 @@ def git():
     run("git", "-C", clone, "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "-m", "one")
     call("-C", clone, "push", "--quiet", "origin", "HEAD:main")
     expect("the pushed branch exists", "refs/heads/main" in call("ls-remote", url).stdout)
-    with concurrent.futures.ThreadPoolExecutor(20) as pool:
-        until_expired()
-        before = refreshes()
-        list(pool.map(lambda _: call("ls-remote", url), range(20)))
-    expect("20 concurrent calls after expiry refresh once", refreshes() - before == 1, refreshes() - before)
+    expect_one_refresh(lambda: call("ls-remote", url))
 
     # The server rejects an unexpired token: Git erases it, and the next call receives a different token.
     token = run(tool, "token").stdout.strip()
     urllib.request.urlopen(urllib.request.Request(
-        f"{issuer}/revoke", f"token={token}&client_id=authflow-demo".encode()), timeout=5)
+        f"{issuer}/revoke", f"token={token}&client_id=authflow-demo".encode()), timeout=30)
     if not is_active(token):
         expect("a revoked token is rejected", call("ls-remote", url, status=1).returncode == 128)
         expect("the next call has a newer token", "refs/heads/main" in call("ls-remote", url).stdout)
@@ -241,7 +230,7 @@ def git():
     waiting.stdin.write(f"protocol=http\nhost={host}\n\n".encode())
     waiting.stdin.flush()
     expect("the user's own file is used, and an empty line ends the request",
-           waiting.wait(20) == 0 and b"password=" in waiting.stdout.read())
+           waiting.wait(60) == 0 and b"password=" in waiting.stdout.read())
     expect("a remote host without TLS receives no token", asked("protocol=http\nhost=git.example.com\n\n") == "")
     server.shutdown()
     print("git: clone, push, one refresh for 20 calls, a newer token after a rejection, and no token for other hosts")
@@ -254,8 +243,8 @@ def docker():
     port = free_port()
     (work / "registry.yml").write_text(
         f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {work}/registry}}}}\nhttp: {{addr: 127.0.0.1:{port}}}\n")
-    with program("docker-registry", "serve", work / "registry.yml", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
-        wait_for(port, "/v2/")
+    with program("docker-registry", "serve", work / "registry.yml", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as registry:
+        wait_until_open(port, registry)
 
         class Registry(Quiet):
             def handle_any(self):
@@ -273,7 +262,7 @@ def docker():
                 request = urllib.request.Request(
                     f"http://127.0.0.1:{port}{self.path}", body or None, fields, method=self.command)
                 try:
-                    reply = urllib.request.urlopen(request, timeout=10)
+                    reply = urllib.request.urlopen(request, timeout=30)
                 except urllib.error.HTTPError as error:
                     reply = error
                 content = reply.read()
@@ -343,8 +332,8 @@ def make_image(folder):
 def aws():
     port = free_port()
     log = open(work / "moto.log", "w")
-    with program(f"{cloud}/moto_server", "-H", "127.0.0.1", "-p", str(port), stdout=log, stderr=log):
-        wait_for(port)
+    with program(f"{cloud}/moto_server", "-H", "127.0.0.1", "-p", str(port), stdout=log, stderr=log) as server:
+        wait_until_open(port, server)
         configure(aws={"role_arn": "arn:aws:iam::123456789012:role/robot", "session_name": "robot",
                        "endpoint": f"http://127.0.0.1:{port}/"})
         (work / "aws").write_text(f"[default]\ncredential_process = {tool} credential aws --profile dev\nregion = eu-central-1\n")
@@ -388,7 +377,7 @@ def programs():
         path = process.stdout.readline().strip()
         expect(f"{name}: the file exists", os.path.exists(path))
         (os.killpg if to_all else os.kill)(process.pid, number)
-        ended = process.wait(30)
+        ended = process.wait(60)
         expect(f"{name}: status {status}", ended == status, ended)
         expect(f"{name}: the file is deleted", not os.path.exists(path))
     print("exec: a program with a token file receives its signals, and leaves no token behind")
@@ -419,12 +408,9 @@ try:
     base = {"PATH": f"{work}/bin:{os.environ['PATH']}", "HOME": str(work), "PW": "wonderland", "LANG": "C.UTF-8",
             "AUTHFLOW_CONFIG": str(work / "config.json"), "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1"}
     os.symlink(tool, work / "bin/authflow")
-    with program(tool, "dev-idp", "--token-lifetime", str(LIFETIME), stdout=open(work / "issuer", "w"),
-                 stderr=open(work / "idp.log", "w")):
-        for _ in range(200):
-            if (issuer := (work / "issuer").read_text().strip()):
-                break
-            time.sleep(0.05)
+    with program(tool, "dev-idp", "--token-lifetime", str(LIFETIME), stdout=subprocess.PIPE, stderr=open(work / "idp.log", "w"),
+                 text=True) as provider:
+        issuer = provider.stdout.readline().strip()
         configure()
         run(tool, "login")
         for part in (kubernetes, git, docker, programs, aws):

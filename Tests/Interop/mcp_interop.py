@@ -5,10 +5,8 @@ Each line of the output is a check and its result; the exit status is 1 when a c
 import asyncio
 import os
 import pathlib
-import socket
 import subprocess
 import sys
-import time
 
 from mcp import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -16,7 +14,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 AUTHFLOW, PACKAGES, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from ports import free_port
+from ports import free_port, wait_until_open
 failures = []
 
 browser = FOLDER / "browser"
@@ -42,12 +40,8 @@ class Server:
     def __enter__(self):
         self.log = open(FOLDER / f"server-{self.port}.log", "w")
         self.process = subprocess.Popen(self.command, stdout=self.log, stderr=self.log)
-        for _ in range(300):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return self
-            time.sleep(0.1)
-        raise RuntimeError(f"{self.command} does not listen")
+        wait_until_open(self.port, self.process)
+        return self
 
     def __exit__(self, *_):
         self.process.terminate()

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import secrets
-import socket
 import ssl
 import subprocess
 import sys
@@ -35,7 +34,7 @@ from joserfc.jws import JWSRegistry
 from requests_oauth2client import DPoPKey, DPoPToken
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from ports import free_port
+from ports import free_port, wait_until_open
 
 warnings.simplefilter("ignore")
 everything = list(JWSRegistry.algorithms)
@@ -188,15 +187,6 @@ def through(front, authority, access_token, client=None, fields=None):
 failed = []
 
 
-def reachable(number):
-    for _ in range(400):
-        try:
-            socket.create_connection(("127.0.0.1", number), 1).close()
-            break
-        except OSError:
-            time.sleep(0.05)
-
-
 def expect(what, result, wanted):
     if result != wanted:
         failed.append(f"{what}: {result}, not {wanted}")
@@ -205,7 +195,7 @@ def expect(what, result, wanted):
 proxy = None
 ok, invalid, bad_proof = (200, None), (401, "invalid_token"), (401, "invalid_dpop_proof")
 try:
-    reachable(port)
+    wait_until_open(port, sample)
     for algorithm in keys:
         expect(f"a token signed with {algorithm}", call(f"Bearer {token(algorithm)}"), ok)
     expect("several audiences", call(f"Bearer {token(aud=[api, 'https://other.example.com'])}"), ok)
@@ -255,11 +245,11 @@ try:
         key, thief = DPoPKey.generate(algorithm), DPoPKey.generate(algorithm)
         bound = AuthlibServer(key.private_key.thumbprint()).token()
         for what, used, wanted in (("its own", key, 200), ("its own", key, 200), ("another", thief, 401)):
-            response = requests.get(orders, auth=DPoPToken(bound, _dpop_key=used), timeout=10)
+            response = requests.get(orders, auth=DPoPToken(bound, _dpop_key=used), timeout=30)
             expect(f"requests_oauth2client with {algorithm} and {what} key", response.status_code, wanted)
 
     proxy, front, authority = nginx()
-    reachable(front)
+    wait_until_open(front, proxy)
     own, other = certificate("client"), certificate("thief")
     bound = token(cnf={"x5t#S256": own[2]})
     expect("a certificate-bound token through nginx", through(front, authority, bound, own), ok)

@@ -116,7 +116,7 @@ def run():
         return issuer
     finally:
         provider.terminate()
-        provider.wait(10)
+        provider.wait(60)
 
 
 issuer = run()

@@ -8,7 +8,7 @@ A proxy delays the metadata until the bridge has begun to end, and token respons
 import json, os, pathlib, re, socket, subprocess, sys, tempfile, threading, time
 
 tool = os.path.realpath(sys.argv[1])
-delays, tokens = {"metadata": 0, "token": 0}, []
+delays, tokens, asked = {"metadata": 0, "token": 0}, [], threading.Event()
 
 
 def request(connection):
@@ -25,7 +25,9 @@ def request(connection):
 def serve(connection, port, own):
     with connection, socket.create_connection(("127.0.0.1", port)) as provider:
         data = request(connection)
-        time.sleep(delays["metadata"] if b"/.well-known/oauth-authorization-server" in data[:200] else 0)
+        if b"/.well-known/oauth-authorization-server" in data[:200]:
+            asked.set()
+            time.sleep(delays["metadata"])
         data = re.sub(rb"(?i)\r\nconnection: [^\r]*", b"", data).replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
         provider.sendall(data.replace(str(own).encode(), str(port).encode()))
         answer = request(provider)
@@ -67,12 +69,13 @@ with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1",
         time.sleep(3)
         delays.update(metadata=3.5, token=6)
         tokens.clear()
+        asked.clear()
         bridge = subprocess.Popen([tool, "mcp", "connect", f"{origin}/mcp", *options], env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL, text=True)
         message = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "soak", "version": "1"}}
         bridge.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": message}) + "\n")
         bridge.stdin.flush()
-        time.sleep(0.5)
+        if not asked.wait(60): sys.exit("bridge_end: the bridge did not request the metadata")
         bridge.stdin.close()
         bridge.wait(60)
         time.sleep(2)

@@ -16,14 +16,13 @@ import os
 import pathlib
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from ports import free_port
+from ports import free_port, wait_until_open
 BROWSER = """#!/bin/sh
 echo tab >> "TABS"
 exec curl -sL -o /dev/null --max-time 20 "$1"
@@ -104,11 +103,7 @@ async def run(arguments):
             stdout=server_log, stderr=server_log,
         )
         try:
-            for _ in range(200):
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                await asyncio.sleep(0.1)
+            wait_until_open(port, server)
             url = f"http://127.0.0.1:{port}/mcp"
             bridges = [Bridge(arguments.authflow, url, environment, bridge_log) for _ in range(arguments.bridges)]
             loop = asyncio.get_running_loop()

@@ -20,7 +20,7 @@ def fail(message, *details):
 
 def no_children():
     """Checks that every started process has ended, or ends by itself."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         try:
             if os.waitpid(-1, os.WNOHANG)[0] == 0: time.sleep(0.02)
@@ -37,7 +37,7 @@ def ended(command, environment, length, number):
         time.sleep(random.uniform(0, length))
         process.send_signal(number)
         try:
-            process.wait(timeout=10)
+            process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             fail(f"{command[1]} continues after signal {number}")
         talk.seek(0)

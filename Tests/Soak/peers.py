@@ -17,7 +17,6 @@ import json
 import os
 import pathlib
 import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,21 +25,10 @@ import urllib.parse
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from ports import free_port
+from ports import free_port, wait_until_open
 
 LIFETIME, DELAY = 3, 150
 MODULES = "mpm_event authn_core authz_core authz_user dir".split()
-
-
-def await_port(port, process):
-    for _ in range(400):
-        with socket.socket() as place:
-            if place.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        if process.poll() is not None:
-            break
-        time.sleep(0.05)
-    sys.exit(f"nothing listens on port {port}")
 
 
 class Browser:
@@ -138,7 +126,7 @@ def apache(folder, issuer, redis_port):
             "OIDCRefreshAccessTokenBeforeExpiry 1 logout_on_error",
             "<Location /protected>", "AuthType openid-connect", "Require valid-user", "</Location>", ""]))
         processes.append(subprocess.Popen(["apache2", "-f", str(place / "httpd.conf"), "-DFOREGROUND"]))
-        await_port(port, processes[-1])
+        wait_until_open(port, processes[-1])
     return processes, ports
 
 
@@ -154,7 +142,7 @@ def ours(folder, issuer, program):
         processes.append(subprocess.Popen(
             [program, str(folder / "authflow.json"), "--port", str(port)], env={**os.environ, "WEB_SECRET": "a-secret"},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        await_port(port, processes[-1])
+        wait_until_open(port, processes[-1])
     return processes, ports
 
 
@@ -184,7 +172,7 @@ def main():
             processes.append(subprocess.Popen(
                 ["redis-server", "--port", str(redis_port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", name],
                 stdout=subprocess.DEVNULL))
-            await_port(redis_port, processes[-1])
+            wait_until_open(redis_port, processes[-1])
             started, ports = apache(folder, issuer, redis_port)
             processes += started
             page = f"http://127.0.0.1:{ports[0]}/protected/index.html"
