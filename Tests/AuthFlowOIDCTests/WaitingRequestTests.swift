@@ -50,16 +50,21 @@ import Testing
         }
     }
 
+    private let environment: EmulatorEnvironment
+    private let transport: WaitingTransport
+
+    init() throws {
+        self.environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        self.transport = WaitingTransport(environment.transport)
+    }
+
     private func client(
-        _ environment: EmulatorEnvironment,
-        _ transport: WaitingTransport,
-        store: any TokenStore,
-        host: HostServices
-    )
-        throws -> AuthClient
-    {
+        store: any TokenStore = MemoryTokenStore(),
+        clock: any Clock<Duration> = ContinuousClock()
+    ) throws -> AuthClient {
         var registration = try EmulatorEnvironment.registration()
         registration.scopes = ["openid", "offline_access"]
+        let host = HostServices(clock: clock)
         return try environment.client(registration: registration, store: store, transport: transport, host: host)
     }
 
@@ -68,10 +73,8 @@ import Testing
     }
 
     @Test func aRefreshTokenIsNotSentIfTheLeaseExpiresWhileTheRequestWaits() async throws {
-        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
-        let transport = WaitingTransport(environment.transport)
         let store = TermStore()
-        let client = try client(environment, transport, store: store, host: .system)
+        let client = try client(store: store)
         _ = try await client.signIn()
         let waits = Atomic(0)
         transport.wait(beforeSending: {
@@ -122,9 +125,7 @@ import Testing
     }
 
     @Test func aRefreshTokenIsNotSentIfShutdownStartsWhileTheRequestWaits() async throws {
-        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
-        let transport = WaitingTransport(environment.transport)
-        let client = try client(environment, transport, store: MemoryTokenStore(), host: .system)
+        let client = try client()
         _ = try await client.signIn()
         transport.wait(beforeSending: { client.stopSending() })
         await #expect(throws: CancellationError.self) { _ = try await client.refresh() }
@@ -132,10 +133,8 @@ import Testing
     }
 
     @Test func timeSpentWaitingDoesNotReduceTheResponseTimeout() async throws {
-        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
-        let transport = WaitingTransport(environment.transport)
         let clock = SteppedClock()
-        let client = try client(environment, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
+        let client = try client(clock: clock)
         _ = try await client.signIn()
         let old = try await client.freshTokens().refreshToken
         transport.wait(
@@ -148,10 +147,8 @@ import Testing
     }
 
     @Test func aRequestThatTimesOutWhileWaitingIsNotSent() async throws {
-        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
-        let transport = WaitingTransport(environment.transport)
         let clock = SteppedClock()
-        let client = try client(environment, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
+        let client = try client(clock: clock)
         _ = try await client.signIn()
         transport.wait(beforeSending: {
             await clock.advance(by: .seconds(31))
@@ -165,10 +162,8 @@ import Testing
     }
 
     @Test func aRequestWithoutAResponseTimesOut() async throws {
-        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
-        let transport = WaitingTransport(environment.transport)
         let clock = SteppedClock()
-        let client = try client(environment, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
+        let client = try client(clock: clock)
         _ = try await client.signIn()
         transport.wait(beforeResponse: {
             await clock.advance(by: .seconds(31))

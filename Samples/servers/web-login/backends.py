@@ -63,7 +63,8 @@ class Backends(http.server.BaseHTTPRequestHandler):
             self.answer("text/event-stream", None)
             for number in range(3):
                 self.wfile.write(f"data: {number}\n\n".encode())
-                time.sleep(0.3)
+                # The browser must receive the events separately, even on a slow machine.
+                time.sleep(1)
         elif self.path == "/uploads":
             self.answer("application/json", json.dumps(UPLOADS).encode())
         elif self.path == "/large":
