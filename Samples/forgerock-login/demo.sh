@@ -5,7 +5,7 @@
 set -euo pipefail
 authflow=$1 sample=$2
 source "$(dirname "$0")/../../Tests/processes.sh"
-"$authflow" dev-idp --provider forgerock --cookie-lifetime 3 > "$folder/base" 2> "$folder/provider" & processes+=($!)
+"$authflow" dev-idp --provider forgerock --cookie-lifetime 10 > "$folder/base" 2> "$folder/provider" & processes+=($!)
 await http "$folder/base" $!
 base=$(head -1 "$folder/base")
 
@@ -36,6 +36,6 @@ asked() {
 asked mail
 alone calendar
 echo "(the cookie expires)"
-sleep 3.2
+sleep 10.2
 if alone calendar; then exit 1; fi
 asked calendar

@@ -8,7 +8,7 @@ import Testing
 private let keyring = ProcessInfo.processInfo.environment["AUTHFLOW_KEYRING"]
 
 /// A real GNOME Keyring, started by `keyring.sh`, which sets its state in the environment.
-@Suite(.serialized, .timeLimit(.minutes(1)), .enabled(if: keyring != nil, "Run through Tests/Interop/keyring.sh."))
+@Suite(.serialized, .timeLimit(.minutes(5)), .enabled(if: keyring != nil, "Run through Tests/Interop/keyring.sh."))
 struct KeyringTests {
     private let key = RecordKey(name: "work", issuer: "https://id.example.com", clientID: "client")
 

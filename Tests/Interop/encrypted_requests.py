@@ -72,7 +72,7 @@ def request(algorithm, content):
         sys.exit("".join(shown))
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(60)
         process.stdout.close()
 
 

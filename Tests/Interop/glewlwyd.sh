@@ -123,6 +123,7 @@ keys = json.load(sys.stdin)["keys"]
 for key in keys: key.pop("alg", None)
 json.dump({"keys": [key for key in keys if "d" in key]}, sys.stdout)' >"$AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS")
 seed() {
+  until_ready $! "$folder/main/output" curl -sf --max-time 20 --cacert "$AUTHFLOW_GLEWLWYD_CERTIFICATES/ca.pem" -o "$folder/answer" "$1/config"
   SSL_CERT_FILE=$AUTHFLOW_GLEWLWYD_CERTIFICATES/ca.pem python3 "$here/glewlwyd_seed.py" "$@" && return
   cat "$folder"/*/output "$folder"/*/glewlwyd.log >&2 || true
   exit 1

@@ -10,7 +10,6 @@ import http.cookiejar
 import json
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 
@@ -23,22 +22,12 @@ def call(method, path, body=None):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(origin + path, data, {"Content-Type": "application/json"}, method=method)
     try:
-        with opener.open(request, timeout=10) as reply:
+        with opener.open(request, timeout=30) as reply:
             return reply.read()
     except urllib.error.HTTPError as error:
         sys.exit(f"glewlwyd_seed: {method} {path} failed with status {error.code}: {error.read().decode()}")
 
 
-def wait_until_it_answers():
-    for _ in range(300):
-        try:
-            return opener.open(origin + "/config", timeout=5).read()
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.1)
-    sys.exit("glewlwyd_seed: Glewlwyd did not start")
-
-
-wait_until_it_answers()
 call("POST", "/api/auth/", {"username": "admin", "password": "password"})
 
 with open(keys_file) as file:

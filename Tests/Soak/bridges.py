@@ -82,7 +82,7 @@ class Bridge:
         if self.process is None:
             return
         self.process.stdin.close()
-        assert await asyncio.wait_for(self.process.wait(), 20) == 0, "the bridge did not exit by itself"
+        assert await asyncio.wait_for(self.process.wait(), 60) == 0, "the bridge did not exit by itself"
 
 
 async def run(arguments):
