@@ -9,31 +9,6 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A transport that delays the responses to refreshes until a test releases them.
-final class SlowRefreshes: HTTPTransport {
-    private let base: any HTTPTransport
-    private let arrived = AsyncStream<Void>.makeStream()
-    private let released = AsyncStream<Void>.makeStream()
-    private let isSlow = Mutex(false)
-
-    init(_ base: any HTTPTransport) { self.base = base }
-
-    func begin() { isSlow.withLock { $0 = true } }
-    func arrival() async { for await _ in arrived.stream { break } }
-    func release() { released.continuation.finish() }
-
-    func send(_ call: TransportRequest) async throws -> TransportResponse {
-        let response = try await base.send(call)
-        guard isSlow.withLock({ $0 }), String(decoding: call.body, as: UTF8.self).contains("grant_type=refresh_token")
-        else {
-            return response
-        }
-        arrived.continuation.yield()
-        for await _ in released.stream {}
-        return response
-    }
-}
-
 /// Refreshes that run concurrently with sign-outs, sign-ins in other processes, and rejections.
 @Suite struct SessionRaceTests {
     private let life: TokenLifeEnvironment
@@ -51,15 +26,15 @@ final class SlowRefreshes: HTTPTransport {
         let first = try await refreshing.signIn().credential.tokens
         let leaving = isSameClient ? refreshing : try life.client(store: store, transport: slow)
         life.time.advance(3600)
-        slow.begin()
+        slow.gate.close()
         let late = Task { try await refreshing.freshTokens() }
-        await slow.arrival()
+        await slow.gate.arrival()
         store.leaseGate.close()
         let signOut = Task { try await leaving.signOut() }
         // The sign-out must wait for the refresh and revoke its tokens.
         await store.leaseGate.arrival()
         store.leaseGate.open()
-        slow.release()
+        slow.gate.open()
         guard case .done = try await signOut.value.revocation else {
             Issue.record("The tokens were not revoked.")
             return
@@ -139,30 +114,17 @@ final class SlowRefreshes: HTTPTransport {
 
     // MARK: States
 
-    /// A store in which the next release of a lease is confirmed only when a test continues it.
+    /// A store in which a release of a lease is confirmed only when a gate is open.
     private final class SlowReleaseStore: ForwardingStore {
         let base = MemoryTokenStore()
-        private let isSlow = Mutex(false)
-        private let arrived = AsyncStream<Void>.makeStream()
-        private let released = AsyncStream<Void>.makeStream()
-
-        func begin() { isSlow.withLock { $0 = true } }
-        func arrival() async { for await _ in arrived.stream { break } }
-        func release() { released.continuation.finish() }
+        let gate = Gate()
 
         func withLease<Return: Sendable>(
             on key: RecordKey,
             _ body: (Lease) async throws -> Return
         ) async throws -> Return {
             let result = try await base.withLease(on: key, body)
-            let waits = isSlow.withLock { isSlow in
-                defer { isSlow = false }
-                return isSlow
-            }
-            if waits {
-                arrived.continuation.yield()
-                for await _ in released.stream {}
-            }
+            await gate.pass()
             return result
         }
     }
@@ -174,11 +136,11 @@ final class SlowRefreshes: HTTPTransport {
         _ = try await client.signIn()
         var states = try await client.states().makeAsyncIterator()
         _ = await states.next()
-        store.begin()
+        store.gate.close(isForOne: true)
         let signOut = Task { try await client.signOut() }
-        await store.arrival()
+        await store.gate.arrival()
         let identity = try await client.signIn().credential.identity
-        store.release()
+        store.gate.open()
         _ = try await signOut.value
         let first = await states.next()
         let second = await states.next()
@@ -197,13 +159,13 @@ final class SlowRefreshes: HTTPTransport {
         var states = try await credentials.states(of: key).makeAsyncIterator()
         _ = await states.next()
         life.time.advance(3600)
-        slow.begin()
+        slow.gate.close()
         let late = Task { try await credentials.freshTokens(for: key) }
-        await slow.arrival()
+        await slow.gate.arrival()
         // Another process signs the user out.
         try await CredentialManager(client: client.client, store: store).remove([credentials.recordKey(for: key)])
         #expect(try await credentials.credential(for: key) == nil)
-        slow.release()
+        slow.gate.open()
         await expectError(.loginRequired) { try await late.value }
         try await credentials.save(credential, for: key)
         let first = await states.next()
@@ -446,13 +408,13 @@ final class SlowRefreshes: HTTPTransport {
         let first = try await client.signIn().credential.tokens
         #expect(await client.drain())
         life.time.advance(3600)
-        slow.begin()
+        slow.gate.close()
         let caller = Task { try await client.freshTokens() }
-        await slow.arrival()
+        await slow.gate.arrival()
         caller.cancel()
         await #expect(throws: CancellationError.self) { try await caller.value }
         let drained = Task.immediate { await client.drain(within: .seconds(60)) }
-        slow.release()
+        slow.gate.open()
         #expect(await drained.value)
         #expect(try await client.credential()?.tokens.refreshToken != first.refreshToken)
     }
@@ -462,11 +424,11 @@ final class SlowRefreshes: HTTPTransport {
         let client = try life.client(transport: slow)
         _ = try await client.signIn()
         life.time.advance(3600)
-        slow.begin()
+        slow.gate.close()
         let caller = Task { try await client.freshTokens() }
-        await slow.arrival()
+        await slow.gate.arrival()
         #expect(await !client.drain(within: .milliseconds(1)))
-        slow.release()
+        slow.gate.open()
         _ = try await caller.value
     }
 }

@@ -178,11 +178,11 @@ struct HeldRequests: HTTPTransport {
             let browser = WebBrowser()
             try await browser.signIn(web, at: refreshing)
             let session = try #require(try await browser.session(at: refreshing))
-            slow.begin()
+            slow.gate.close()
             let late = Task { try await refreshing.freshTokens(for: session) }
-            await slow.arrival()
+            await slow.gate.arrival()
             _ = try await browser.send(.post, "/logout", to: leaving, WebBrowser.ownPage)
-            slow.release()
+            slow.gate.open()
             await expectError(.loginRequired) { try await late.value }
             for server in [leaving, refreshing] { #expect(await server.drain(within: .seconds(20))) }
             let revoked = web.environment.emulator.receivedRequests.filter {
@@ -201,12 +201,12 @@ struct HeldRequests: HTTPTransport {
             let browser = WebBrowser()
             try await browser.signIn(web, at: refreshing)
             let session = try #require(try await browser.session(at: refreshing))
-            slow.begin()
+            slow.gate.close()
             let late = Task { try await refreshing.freshTokens(for: session) }
-            await slow.arrival()
+            await slow.gate.arrival()
             let other = try web.process()
             try await browser.signIn(web, at: other, user: .bob)
-            slow.release()
+            slow.gate.open()
             await expectError(.loginRequired) { try await late.value }
             for server in [other, refreshing] { #expect(await server.drain(within: .seconds(20))) }
             let revoked = web.environment.emulator.receivedRequests.filter {

@@ -63,6 +63,54 @@ final class FailingStore: ForwardingStore {
     }
 }
 
+/// A gate that is open until a test closes it.
+final class Gate: Sendable {
+    private struct State {
+        var isClosed = false
+        var isForOne = false
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let state = Mutex(State())
+    private let (arrivals, arrived) = AsyncStream<Void>.makeStream()
+
+    /// - Parameter isForOne: Whether only the next caller waits.
+    func close(isForOne: Bool = false) { state.withLock { ($0.isClosed, $0.isForOne) = (true, isForOne) } }
+    func open() {
+        let waiting = state.withLock { state in
+            defer { state = State() }
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+    func arrival() async { for await _ in arrivals { break } }
+    func pass() async {
+        await withCheckedContinuation { continuation in
+            let isOpen = state.withLock { state in
+                guard state.isClosed else { return true }
+                state.waiting.append(continuation)
+                if state.isForOne { state.isClosed = false }
+                return false
+            }
+            if isOpen { continuation.resume() } else { arrived.yield() }
+        }
+    }
+}
+
+/// A transport that delays the responses to refreshes while a gate is closed.
+final class SlowRefreshes: HTTPTransport {
+    private let base: any HTTPTransport
+    let gate = Gate()
+
+    init(_ base: any HTTPTransport) { self.base = base }
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        let response = try await base.send(call)
+        if String(decoding: call.body, as: UTF8.self).contains("grant_type=refresh_token") { await gate.pass() }
+        return response
+    }
+}
+
 /// An emulated provider, a clock that tests can set, and a network that can fail.
 struct TokenLifeEnvironment {
     let time: TestTime

@@ -275,12 +275,12 @@ import Testing
         let client = try life.client(store: store, transport: slow)
         _ = try await client.signIn()
         life.time.advance(3600)
-        slow.begin()
+        slow.gate.close()
         let late = Task { try await client.freshTokens() }
-        await slow.arrival()
+        await slow.gate.arrival()
         store.fail(true)
         let signingIn = Task { try await client.signIn() }
-        slow.release()
+        slow.gate.open()
         let signIn = try await signingIn.value
         _ = try? await late.value
         #expect(try await client.credential()?.tokens == signIn.credential.tokens)

@@ -213,40 +213,6 @@ import Testing
         }
     }
 
-    /// A gate that is open until a test closes it.
-    final class Gate: Sendable {
-        private struct State {
-            var isClosed = false
-            var isForOne = false
-            var waiting: [CheckedContinuation<Void, Never>] = []
-        }
-
-        private let state = Mutex(State())
-        private let (arrivals, arrived) = AsyncStream<Void>.makeStream()
-
-        /// - Parameter isForOne: Whether only the next caller waits.
-        func close(isForOne: Bool = false) { state.withLock { ($0.isClosed, $0.isForOne) = (true, isForOne) } }
-        func open() {
-            let waiting = state.withLock { state in
-                defer { state = State() }
-                return state.waiting
-            }
-            for continuation in waiting { continuation.resume() }
-        }
-        func arrival() async { for await _ in arrivals { break } }
-        func pass() async {
-            await withCheckedContinuation { continuation in
-                let isOpen = state.withLock { state in
-                    guard state.isClosed else { return true }
-                    state.waiting.append(continuation)
-                    if state.isForOne { state.isClosed = false }
-                    return false
-                }
-                if isOpen { continuation.resume() } else { arrived.yield() }
-            }
-        }
-    }
-
     @Test func concurrentCallersDoNotGetTokensAfterASignOutByAnotherClient() async throws {
         let life = try TokenLifeEnvironment()
         let base = MemoryTokenStore()

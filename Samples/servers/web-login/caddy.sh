@@ -29,7 +29,7 @@ expect "the wiki without a session" "303 $origin/login?return_to=*My*Page*" "$(s
 status "$origin/wiki/" -H "Cookie: $cookie" -H "X-User: mallory" -H "X_User: mallory" >/dev/null
 expect "the wiki with a session" "The wiki of 248289761001, with 0 cookies." "$(cat "$folder/answer")"
 expect "the wiki, requested by another site" "403 " "$(status -X POST "$origin/wiki/" -H "Cookie: $cookie" -H "Origin: https://evil.example")"
-expect "an upgrade to another protocol" "200 " "$(status --max-time 5 "$origin/wiki/" -H "Cookie: $cookie" -H "Connection: Upgrade" -H "Upgrade: h2c")"
+expect "an upgrade to another protocol" "200 " "$(status --max-time 20 "$origin/wiki/" -H "Cookie: $cookie" -H "Connection: Upgrade" -H "Upgrade: h2c")"
 curl -sN -H "Cookie: $cookie" -H "X-AuthFlow: 1" "$origin/api/events" >"$folder/answer"
 expect "events" "data: 0*data: 2*" "$(cat "$folder/answer")"
 echo "Behind Caddy: signed in, used another application behind forward_auth, received events, and could not reach the operator's routes"
