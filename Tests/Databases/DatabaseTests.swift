@@ -199,7 +199,9 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         }
     }
 
-    @Test(.timeLimit(.minutes(1)), arguments: Database.allCases) func aCancelledTaskStopsWaiting(_ database: Database) async throws {
+    @Test(.timeLimit(.minutes(1)), arguments: Database.allCases) func aCancelledTaskStopsWaiting(_ database: Database)
+        async throws
+    {
         let store = try await database.store()
         let key = key("cancelled")
         try await store.withLease(on: key) { _ in
