@@ -82,7 +82,7 @@ import Testing
         let client = try client()
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         var options = AuthorizationOptions()
-        options.lifetime = .seconds(.max)
+        options.lifetime = .seconds(Int64.max)
         let request = try await client.authorizationRequest(options)
         try await pending.save(request, for: browser)
         let callback = try await environment.visit(request.url)

@@ -202,13 +202,13 @@ import Testing
         var settings = try EmulatorEnvironment.registration()
         settings.scopes = ["profile"]
         let (client, other) = (
-            try environment.client(registration: settings, store: store, host: time.host),
-            try environment.client(registration: settings, store: store, host: time.host)
+            try life.environment.client(registration: settings, store: store, host: life.time.host),
+            try life.environment.client(registration: settings, store: store, host: life.time.host)
         )
         let request = try await client.beginSignIn()
-        let callback = try await environment.visit(request.url)
+        let callback = try await life.environment.visit(request.url)
         let stored = try await other.signIn().credential.tokens
-        time.advance(10)
+        life.time.advance(10)
         store.takeDown(true)
         let signIn = try await client.finishSignIn(request, with: callback)
         #expect(signIn.storageError != nil)

@@ -138,6 +138,8 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
     /// - Parameter received: The time at which the process received the response.
     func wasKilled(_ process: Simulation.Process, beforeStoringResponseOf received: Duration) -> Bool {
         guard let killed = kills[process.index] else { return false }
+        // The response arrived after the process was killed.
+        guard killed > received else { return true }
         let delays = (outages + pauses[process.index, default: []]).filter { $0.overlaps(received..<killed) }
         return killed - received < .seconds(60) || !delays.isEmpty
     }
