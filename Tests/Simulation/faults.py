@@ -67,6 +67,10 @@ FAULTS = {
     "unsaved-tokens-replace-newer-ones": [(MACHINE, "guard unsaved.isOutdated(by: entry) else { return false }", "guard entry == nil else { return false }")],
     "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard unsaved.isOutdated(by: entry) else { return false }",
         "guard entry != nil, unsaved.isOutdated(by: entry) else { return false }")],
+    "an-earlier-sign-in-replaces-a-later-one": [(MACHINE, "stored.signedInAt >= credential.signedInAt,", "stored.signedInAt == credential.signedInAt,")],
+    "an-executed-write-stays-unsaved": [
+        (MACHINE, "            if entry?.tokensOnly == StoredAccounts.Entry.signedIn(credential).tokensOnly { return true }\n", "")],
+    "an-own-write-counts-as-a-selection": [(MACHINE, "            unsaved[index].storedCurrent = .some(accounts.current)\n", "")],
     "unsaved-tokens-bring-old-data-back": [(MACHINE, "            if !unsaved.isSignIn {\n", "            if unsaved.isSignIn {\n")],
     "tokens-of-a-lost-lease-are-handed-out": [(UNSAVED, "guard isStored else { throw Outdated() }", "_ = isStored")],
     "the-lease-is-not-checked-before-sending": [
@@ -77,7 +81,7 @@ FAULTS = {
     "tokens-that-arrive-after-a-sign-out-are-not-revoked": [
         (RECORD, "        if !found.dropped.isEmpty { revokeAfterSignOut(found.dropped) }\n", "")],
     "a-sign-out-in-another-process-is-not-published": [
-        (RECORD, "        if found.hasOtherSession { publish(currentState(in: found.known)) }\n", "")],
+        (RECORD, "state.publish(currentState(in: found.known))", "_ = currentState(in: found.known)")],
     "what-a-lost-lease-cannot-write-is-forgotten": [(UNSAVED, "        } catch {\n            let hasLostLease",
         "        } catch {\n            if (error as? AuthError)?.indicatesLostLease == true { return }\n            let hasLostLease")],
     "what-cannot-be-written-is-not-tried-again": [(UNSAVED, "                retryWrites()\n            }\n        }", "            }\n        }")],
@@ -108,7 +112,7 @@ FAULTS = {
         "                for found in try await sessionsToEnd(ofUser: identity.subject, identity.issuer, at: provider) {\n"
         "                    targets[found.key] = .some(found.credential)\n                }\n            }\n            targets[key]",
         "                _ = identity\n            }\n            targets[key]")],
-    "a-refused-sign-in-leaves-its-session": [(CALLBACK, "        guard !isRemoved else { return }\n", "        guard !isRemoved, false else { return }\n")],
+    "a-refused-sign-in-leaves-its-session": [(CALLBACK, "            await discard(own, at: provider)\n", "")],
     "a-page-is-opened-under-a-lost-lease": [
         (RESOURCE_SIGN_IN, "do { try lease.requireRemainingTime() } catch { throw LostSignInLock() }", "")],
     "a-page-is-opened-without-a-lease": [
