@@ -139,7 +139,9 @@ import Testing
     }
 
     /// A process manager sends the signal only to the tool, while the terminal sends it to the program, too.
-    @Test(arguments: ["INT", "QUIT", "TERM"]) func aSignalThatAProcessSendsOnlyToTheToolReachesTheProgram(_ name: String)
+    @Test(arguments: ["INT", "QUIT", "TERM"]) func aSignalThatAProcessSendsOnlyToTheToolReachesTheProgram(
+        _ name: String
+    )
         async throws
     {
         try await signedIn { _, _, exec in

@@ -63,7 +63,10 @@ import Testing
                     "init", "--issuer", emulator.issuer, "--client-id", "authflow-demo", "-p", name, "--no-login",
                 ])
                 #expect(written.status == 0, "\(written.standardError)")
-                #expect(written.standardError.hasSuffix("authflow login --profile \(name)\n"), "\(written.standardError)")
+                #expect(
+                    written.standardError.hasSuffix("authflow login --profile \(name)\n"),
+                    "\(written.standardError)"
+                )
                 let check = try await tool(["config", "check"])
                 #expect(check.status == 0, "\(check.standardError)")
             }
@@ -399,7 +402,9 @@ import Testing
     }
 
     /// The steps of a preset describe a public client.
-    @Test(arguments: [true, false]) func theStepsOfAPresetMentionTheClientSecretThatIsGiven(_ isGiven: Bool) async throws {
+    @Test(arguments: [true, false]) func theStepsOfAPresetMentionTheClientSecretThatIsGiven(_ isGiven: Bool)
+        async throws
+    {
         try await newcomer(at: "/realms/dev") { emulator, folder, tool in
             try Data("secret".utf8).write(to: URL(fileURLWithPath: "\(folder)/secret"))
             let preset = ["--preset", "keycloak", "--set", "url=\(emulator.origins[0])", "--set", "realm=dev"]

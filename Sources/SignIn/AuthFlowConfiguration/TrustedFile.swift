@@ -147,7 +147,8 @@ struct TrustedFile {
         // Under sudo, the file usually belongs to the user who ran sudo, and who could no longer read it if root owned it.
         let alternative =
             geteuid() == 0
-            ? "or, if it is yours, run this program without sudo." : "or run: chown \(geteuid()) \(ShellWord.path(path))"
+            ? "or, if it is yours, run this program without sudo."
+            : "or run: chown \(geteuid()) \(ShellWord.path(path))"
         return refusal(
             "\(DisplayText.sanitized(path)) belongs to another user, so the \(subject) cannot be trusted. Check its contents, then copy it, \(alternative)"
         )

@@ -86,8 +86,8 @@ extension OAuthClient {
         return response
     }
 
-    /// The error in a response with an error status. If the response contains none in JSON or in a challenge, the adapter may find one: GitHub
-    /// also sends forms and XML.
+    /// The error in a response with an error status. If the response contains none in JSON or in a challenge, the adapter may find one in
+    /// another format, such as a form or XML.
     private func providerError(in response: TransportResponse, to request: ProviderRequest) -> ProviderError? {
         guard response.status >= 400 else { return nil }
         if let error = response.providerError { return error }
