@@ -89,7 +89,11 @@ struct CredentialMachine {
 
         /// Whether the store's present entry for the account is newer, or already contains this credential.
         func isOutdated(by entry: StoredAccounts.Entry?) -> Bool {
-            if entry?.tokensOnly == StoredAccounts.Entry.signedIn(credential).tokensOnly { return true }
+            let own = StoredAccounts.Entry.signedIn(credential)
+            if let stored = entry?.credential, entry?.tokensOnly == own.tokensOnly {
+                // Only the number of rejected refreshes may be unsaved.
+                return stored.rejectedRefreshes >= credential.rejectedRefreshes
+            }
             if replaces.hasSameTokens(as: entry) || follows.hasSameTokens(as: entry) { return false }
             guard isSignIn, let entry else { return true }
             // Another process may have stored an earlier sign-in since, which it had not been able to store before.

@@ -509,6 +509,25 @@ import Testing
         #expect(!machine.hasUnsaved)
     }
 
+    /// Otherwise, a provider that rejects every refresh would be asked again and again, and the user would never have to sign in.
+    @Test(arguments: [Int64(0), 1]) func anUnsavedNumberOfRejectedRefreshesIsWrittenAgain(stored: Int64) throws {
+        var machine = CredentialMachine(account: nil)
+        var old = Self.credential("old")
+        old.rejectedRefreshes = stored
+        var counted = old
+        counted.rejectedRefreshes = 1
+        machine.writeFailed(
+            counted,
+            replacing: .entry(.signedIn(Self.credential("old"))),
+            isSignIn: false,
+            lostLease: nil,
+            machine.epoch
+        )
+        let found = try #require(read(&machine, old, at: 1))
+        #expect(found.known.entry(nil)?.credential?.rejectedRefreshes == 1)
+        #expect(machine.hasUnsaved == (stored == 0))
+    }
+
     /// Bob signed in while this process was writing Alice's sign-in, which it could not store before.
     @Test func anUnsavedSignInTakesPrecedenceOverThisProcesssEarlierOne() throws {
         var machine = CredentialMachine(account: nil)
