@@ -246,12 +246,23 @@ private final class WatchedStore: ForwardingSessionStore {
             }
             let failures = Mutex<[AuthError.Code?]>([])
             let other = try web(unusable == .damaged ? 1 : 2)
-            let server = try other.process(observer: { event in
-                if case .failed(let code) = event.progress { failures.withLock { $0.append(code) } }
-            })
+            let time = VirtualTime()
+            let server = try other.process(
+                host: HostServices(clock: time.host.clock),
+                options: { $0.idleTime = .seconds(60) },
+                observer: { event in
+                    if case .failed(let code) = event.progress { failures.withLock { $0.append(code) } }
+                }
+            )
             for _ in 0..<2 { #expect(try await browser.session(at: server) == nil) }
             #expect(try await browser.send(.get, "/session", to: server, WebBrowser.ownPage).status == 401)
             #expect(failures.withLock { $0 } == [.credentialUnusable])
+            // At most once a minute, even if the idle timeout is extended more often.
+            for (pause, count) in [(50, 1), (10, 2)] {
+                time.advance(by: .seconds(pause))
+                #expect(try await browser.session(at: server) == nil)
+                #expect(failures.withLock { $0.count } == count)
+            }
             #expect(await sessions() == [record])
             try await browser.signIn(other, at: server)
             #expect(try await browser.session(at: server) != nil)

@@ -255,8 +255,6 @@ public final class SessionServer: Sendable {
     func session(of request: HTTPRequest, isUse: Bool) async throws -> Session? {
         guard let (identifier, provider) = sessionIdentifier(of: request) else { return nil }
         let key = provider.key(identifier)
-        // The minimum interval between two extensions of the idle timeout in the store.
-        let pause = min(options.idleTime / 10, .seconds(60))
         let credential: Credential
         do {
             credential = try await provider.credentials.lastCredential(for: key)
@@ -264,13 +262,18 @@ public final class SessionServer: Sendable {
             return nil
         } catch let error as AuthError where error.code == .credentialUnusable {
             // The user can only sign in again, which an error on every page would prevent. Another process may have the key, so nothing is removed.
-            if touched.withLock({ $0.isDue(identifier, after: pause) }) {
-                FlowReporter(host: host, observer: observer).report(.storing, failedWith: error)
-                touched.withLock { $0.note(identifier) }
+            let isDue = touched.withLock { touched in
+                guard touched.isDue(identifier, after: .seconds(60)) else { return false }
+                // Noted under the same lock, because a page sends several requests at once.
+                touched.note(identifier)
+                return true
             }
+            if isDue { FlowReporter(host: host, observer: observer).report(.storing, failedWith: error) }
             return nil
         }
         let session = Session(identifier, credential, of: provider)
+        // The minimum interval between two extensions of the idle timeout in the store.
+        let pause = min(options.idleTime / 10, .seconds(60))
         if isUse, touched.withLock({ $0.isDue(identifier, after: pause) }) {
             do {
                 guard try await provider.credentials.touch(key) else { return nil }
