@@ -51,6 +51,25 @@ import Testing
         #expect(clock.pauses.withLock { $0[1] } == .seconds(expected))
     }
 
+    /// A run removes the directories of killed runs, which are not locked.
+    @Test func concurrentRunsDoNotRemoveOneAnothersNewDirectories() async throws {
+        let parent = "\(FileManager.default.temporaryDirectory.path)/token-directories-\(UUID().uuidString)"
+        try PrivateFile.createDirectory(parent)
+        defer { try? FileManager.default.removeItem(atPath: parent) }
+        try await withThrowingTaskGroup(of: Bool.self) { group in
+            for _ in 0..<2000 {
+                group.addTask {
+                    let directory = try TokenDirectory.create(in: parent)
+                    defer { directory.remove() }
+                    return FileManager.default.fileExists(atPath: directory.path)
+                }
+            }
+            for try await isPresent in group { #expect(isPresent) }
+        }
+        let left = try FileManager.default.contentsOfDirectory(atPath: parent)
+        #expect(left.isEmpty)
+    }
+
     @Test(.timeLimit(.minutes(1))) func aRefreshThatIsCancelledIsNotReported() async {
         let file = PrivateFile("\(FileManager.default.temporaryDirectory.path)/token-file-\(UUID().uuidString)")
         let reports = Mutex(0)

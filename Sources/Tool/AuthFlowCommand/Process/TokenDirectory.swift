@@ -8,7 +8,7 @@ struct TokenDirectory {
     private static let prefix = "authflow-exec-"
 
     let path: String
-    /// Nil if the file system does not support locks; a later run then does not remove the directory.
+    /// Nil if the directory cannot be locked; a later run then does not remove it.
     let lock: FileLock?
 
     /// The token file.
@@ -19,22 +19,15 @@ struct TokenDirectory {
     /// - Throws: ``AuthFlow/AuthError`` with `storage_failed`.
     static func create(in parent: String) throws(AuthError) -> TokenDirectory {
         removeLeftovers(in: parent)
-        // Another process may find the new directory before it is locked, and remove it.
-        for _ in 0..<10 {
-            let path = "\(parent)/\(prefix)\(UUID().uuidString)"
-            try PrivateFile.createDirectory(path)
-            let lock: FileLock?
-            do throws(AuthError) {
-                guard let acquired = try PrivateFile.lockDirectory(path) else { continue }
-                lock = acquired
-            } catch {
-                lock = nil
-            }
-            guard FileManager.default.fileExists(atPath: path) else { continue }
-            lock?.passToPrograms()
-            return TokenDirectory(path: path, lock: lock)
-        }
-        throw AuthError(.storageFailed, "No directory for the token file could be created in \(parent).")
+        let name = "\(prefix)\(UUID().uuidString)"
+        // The directory is renamed once it is locked. Another process that finds it before that could remove it.
+        let new = "\(parent)/.\(name)"
+        try PrivateFile.createDirectory(new)
+        guard let lock = try? PrivateFile.lockDirectory(new) else { return TokenDirectory(path: new, lock: nil) }
+        lock.passToPrograms()
+        let path = "\(parent)/\(name)"
+        let isRenamed = unsafe rename(new, path) == 0
+        return TokenDirectory(path: isRenamed ? path : new, lock: lock)
     }
 
     /// Removes the directory with the token file and its temporary files.
