@@ -121,6 +121,9 @@ import Testing
             ("\u{FEFF}", "text/html; charset=iso-8859-1", true),
             ("<meta charset=latin1><form accept-charset='UTF-8' method=post action=/login>", "text/html", true),
             ("<form accept-charset='iso-8859-1 utf-8' method=post action=/login>", "text/html; charset=utf-8", false),
+            ("<form accept-charset='UTF-8,ISO-8859-1' method=post action=/login>", "text/html", true),
+            ("<form accept-charset='UNKNOWN' method=post action=/login>", "text/html; charset=latin1", true),
+            ("<form accept-charset='UTF-8, latin1' method=post action=/login>", "text/html", false),
         ]
     )
     func credentialsOutsideASCIIAreEnteredOnlyInUTF8(_ start: String, _ type: String, _ isEntered: Bool) async throws {

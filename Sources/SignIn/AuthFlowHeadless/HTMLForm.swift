@@ -68,7 +68,9 @@ struct HTMLForm: Sendable {
     /// The character encoding in which a browser would submit the form (the HTML Standard, "picking an encoding for the form"), in lower case; nil
     /// for UTF-8, which also replaces UTF-16, or if no encoding is declared.
     var legacyEncoding: String? {
-        let label = encoding?.split(whereSeparator: \.isWhitespace).first?.lowercased()
+        // Browsers skip unknown labels. In HTML 4, labels could be separated by commas, and "UNKNOWN" was reserved.
+        let labels = (encoding ?? "").split(whereSeparator: \.isWhitespace).map { $0.lowercased() }
+        let label = labels.first { !$0.contains(",") && $0 != "unknown" }
         let unicode = ["utf-8", "utf8", "unicode-1-1-utf-8", "utf-16", "utf-16le", "utf-16be", "unicode"]
         return label.flatMap { unicode.contains($0) ? nil : $0 }
     }
