@@ -10,9 +10,11 @@ import Testing
     private static func response(
         _ tokenType: String,
         _ issued: TokenExchange.TokenType?,
-        idToken: String? = "e30.e30.AAAA"
+        idToken: String? = "e30.e30.AAAA",
+        refreshToken: String? = nil
     ) -> TransportResponse {
         var members: [String: JSON] = ["access_token": "issued", "token_type": .string(tokenType)]
+        members["refresh_token"] = refreshToken.map(JSON.string)
         members["issued_token_type"] = issued.map { .string($0.rawValue) }
         members["id_token"] = idToken.map(JSON.string)
         return TransportResponse(
@@ -90,11 +92,15 @@ import Testing
         }
     }
 
-    /// Nothing uses the tokens, but they would remain valid.
+    /// Nothing uses the tokens, but they would remain valid. The refresh token of an exchange is not revoked, because the user's session might end.
     @Test(arguments: [ProviderRequest.Purpose.tokenExchange, .jwtBearer])
     func rejectedTokensOfAGrantWithoutASignInAreRevoked(_ grant: ProviderRequest.Purpose) async throws {
         let emulator = try OIDCEmulator(issuer: "https://id.example.com")
-        let client = try client(Self.response("mac", nil, idToken: nil), of: emulator)
+        let refreshToken = grant == .tokenExchange ? "refresh" : nil
+        let client = try client(
+            Self.response("mac", nil, idToken: nil, refreshToken: refreshToken),
+            of: emulator
+        )
         await expectError(.unsupported) {
             if grant == .jwtBearer {
                 _ = try await client.jwtBearer(Assertion(Secret("eyJhbGciOiJSUzI1NiJ9.e30.AAAA")))

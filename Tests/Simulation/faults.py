@@ -19,6 +19,7 @@ SIZE = 250
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CREDENTIALS = "Sources/Credentials/AuthFlowCredentials/"
 MACHINE = CREDENTIALS + "CredentialMachine.swift"
+UNSAVED_RULES = CREDENTIALS + "UnsavedCredentials.swift"
 MANAGED = CREDENTIALS + "ManagedCredential.swift"
 RECORD = CREDENTIALS + "ManagedCredential+Record.swift"
 UNSAVED = CREDENTIALS + "ManagedCredential+UnsavedWrites.swift"
@@ -62,16 +63,16 @@ FAULTS = {
     "a-changed-token-stays-in-memory": [(MACHINE, "if cached?.isSame(as: credential) != true {", "if cached == nil {")],
     "a-read-during-a-write-counts": [(MACHINE, "        guard version == reading.version else { return nil }\n        var found = ReadResult(stored: stored, known: stored, basis: basis)\n",
             "        var found = ReadResult(stored: stored, known: stored, basis: basis)\n        guard version == reading.version else {\n"
-            "            for unsaved in unsaved { found.known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }\n"
+            "            found.known = unsaved.merged(into: stored)\n"
             "            return found\n        }\n")],
-    "unsaved-tokens-replace-newer-ones": [(MACHINE, "guard unsaved.isOutdated(by: entry) else { return false }", "guard entry == nil else { return false }")],
-    "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard unsaved.isOutdated(by: entry) else { return false }",
+    "unsaved-tokens-replace-newer-ones": [(UNSAVED_RULES, "guard unsaved.isOutdated(by: entry) else { return false }", "guard entry == nil else { return false }")],
+    "unsaved-tokens-replace-a-sign-out": [(UNSAVED_RULES, "guard unsaved.isOutdated(by: entry) else { return false }",
         "guard entry != nil, unsaved.isOutdated(by: entry) else { return false }")],
-    "an-earlier-sign-in-replaces-a-later-one": [(MACHINE, "stored.signedInAt >= credential.signedInAt,", "stored.signedInAt == credential.signedInAt,")],
+    "an-earlier-sign-in-replaces-a-later-one": [(UNSAVED_RULES, "stored.signedInAt >= credential.signedInAt,", "stored.signedInAt == credential.signedInAt,")],
     "an-executed-write-stays-unsaved": [
-        (MACHINE, "            if entry?.tokensOnly == StoredAccounts.Entry.signedIn(credential).tokensOnly { return true }\n", "")],
-    "an-own-write-counts-as-a-selection": [(MACHINE, "            unsaved[index].storedCurrent = .some(accounts.current)\n", "")],
-    "unsaved-tokens-bring-old-data-back": [(MACHINE, "            if !unsaved.isSignIn {\n", "            if unsaved.isSignIn {\n")],
+        (UNSAVED_RULES, "return stored.rejectedRefreshes >= credential.rejectedRefreshes", "_ = stored")],
+    "an-own-write-counts-as-a-selection": [(UNSAVED_RULES, "            entries[index].storedCurrent = .some(accounts.current)\n", "")],
+    "unsaved-tokens-bring-old-data-back": [(UNSAVED_RULES, "            if !unsaved.isSignIn {\n", "            if unsaved.isSignIn {\n")],
     "tokens-of-a-lost-lease-are-handed-out": [(UNSAVED, "guard isStored else { throw Outdated() }", "_ = isStored")],
     "the-lease-is-not-checked-before-sending": [
         (REFRESH, "                try lease.requireRemainingTime()\n                return", "                return"),

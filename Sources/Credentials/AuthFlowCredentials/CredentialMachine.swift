@@ -56,73 +56,12 @@ struct CredentialMachine {
     private var backoffs = Backoffs()
     /// The number of operations that may have removed the record, to detect a read whose result may be outdated.
     private var removals = 0
-    /// At most one credential for each account.
-    private var unsaved: [Unsaved] = []
+    private var unsaved = UnsavedCredentials()
     /// The credentials whose lease was lost before they were written. The write can be retried immediately under the
     /// next lease.
     private var lostLeases: [Lease: Credential] = [:]
 
     init(account: String?) { self.account = account }
-
-    /// An unsaved credential, which is newer than the stored one.
-    private struct Unsaved {
-        let credential: Credential
-        /// The stored entry that it replaces. Any other entry in the store is newer, unless it continues a session that a sign-in replaces.
-        var replaces: KnownEntry
-        /// The entry that was refreshed, or that the sign-in replaces. If it was unsaved, too, another write may store it in the meantime.
-        let follows: KnownEntry
-        /// The other account's entry that the sign-in replaces.
-        var removes: StoredAccounts.Entry?
-        /// Whether it is the result of a sign-in, and therefore belongs to the current account.
-        let isSignIn: Bool
-        /// The policy of a sign-in, if the record could not be read to apply it.
-        var policy: AccountPolicy?
-        /// The account that is current in the store at the time of a sign-in, or nil if the store has no accounts; unknown until the next read if
-        /// the record could not be read.
-        var storedCurrent: AccountID??
-        /// The epoch in which it was created. Operations of an earlier epoch do not replace it.
-        let epoch: Int
-        /// The version in which it became unsaved. A write that is based on an earlier read does not contain it.
-        let version: Int
-
-        var account: AccountID { credential.account }
-
-        /// Whether the store's present entry for the account is newer, or already contains this credential.
-        func isOutdated(by entry: StoredAccounts.Entry?) -> Bool {
-            let own = StoredAccounts.Entry.signedIn(credential)
-            if let stored = entry?.credential, entry?.tokensOnly == own.tokensOnly {
-                // Only the number of rejected refreshes may be unsaved.
-                return stored.rejectedRefreshes >= credential.rejectedRefreshes
-            }
-            if replaces.hasSameTokens(as: entry) || follows.hasSameTokens(as: entry) { return false }
-            guard isSignIn, let entry else { return true }
-            // Another process may have stored an earlier sign-in since, which it had not been able to store before.
-            if let stored = entry.credential, stored.signedInAt < credential.signedInAt { return false }
-            // A sign-in is newer than the session that it replaces, whose tokens another process may have refreshed since. If the sign-in's write
-            // was executed although it was reported as failed, the store already has the new session, or a later one.
-            guard case .entry(let replaced?) = replaces, replaced.credential?.signedInAt != credential.signedInAt
-            else { return true }
-            return !entry.continues(replaced)
-        }
-
-        /// Whether its account becomes the current one: it is the result of a sign-in, and no other process has selected an account or signed a user
-        /// in since. If the account that was current has been removed, the store may have replaced it without a selection.
-        func becomesCurrent(in stored: StoredAccounts) -> Bool {
-            guard isSignIn, let storedCurrent, stored.current != storedCurrent else { return isSignIn }
-            return storedCurrent.map { stored.entry(of: $0) == nil } ?? false
-        }
-
-        /// Whether an entry contains tokens that were obtained with this credential's tokens, or by a later sign-in.
-        func isFollowed(by entry: StoredAccounts.Entry?) -> Bool {
-            guard case .signedIn(let stored)? = entry, stored.signedInAt >= credential.signedInAt,
-                stored.tokens != credential.tokens
-            else { return false }
-            if stored.signedInAt > credential.signedInAt { return true }
-            // The first tokens of a sign-in precede its other tokens, unless another sign-in to the account took place within the same
-            // second. Later tokens are ordered by time, as far as the clocks agree.
-            return credential.obtainedAt == credential.signedInAt || stored.obtainedAt > credential.obtainedAt
-        }
-    }
 
     /// The properties of an entry that change only when a user signs in or out, another account becomes current, or the session ends.
     private struct Session: Equatable {
@@ -138,24 +77,6 @@ struct CredentialMachine {
             self.signedInAt = entry?.credential.flatMap {
                 $0.account.subject == nil ? nil : $0.signedInAt.timeIntervalSince1970
             }
-        }
-    }
-
-    /// The store's entry for an account.
-    enum KnownEntry: Equatable {
-        /// Unknown until the next read.
-        case unknown
-        /// The entry that this process has just written, and that the next read returns.
-        case written
-        case entry(StoredAccounts.Entry?)
-
-        /// Whether the next read determines the entry.
-        var needsRead: Bool { if case .entry = self { false } else { true } }
-
-        /// Whether an entry has the same tokens. The application data and the number of rejected refreshes may differ.
-        func hasSameTokens(as other: StoredAccounts.Entry?) -> Bool {
-            guard case .entry(let entry) = self else { return false }
-            return entry?.tokensOnly == other?.tokensOnly
         }
     }
 }
@@ -220,6 +141,11 @@ extension CredentialMachine {
     /// Whether an account is signed in according to the last read or write of the store; true before the first one.
     func isSignedIn(_ account: AccountID) -> Bool { session.map { $0.account == account && !$0.isEnded } ?? true }
 
+    /// Whether a read has found the session that the last read or write of the store established. A read that overlaps with a removal may be outdated.
+    func isLatestSession(in accounts: StoredAccounts) -> Bool {
+        session.map { $0 == Session(accounts.entry(account)) } ?? true
+    }
+
     /// Whether this credential is for the given account: the account that ``account`` names or, if it is nil, the current account (any account if
     /// none is current).
     func manages(_ other: AccountID) -> Bool {
@@ -266,7 +192,7 @@ extension CredentialMachine {
     /// - Returns: Whether there were unsaved credentials.
     mutating func cleared() -> Bool {
         defer { beginEpoch() }
-        defer { unsaved = [] }
+        defer { unsaved = UnsavedCredentials() }
         session = Session(nil)
         return !unsaved.isEmpty
     }
@@ -342,49 +268,8 @@ extension CredentialMachine {
     ) -> ReadResult? {
         guard version == reading.version else { return nil }
         var found = ReadResult(stored: stored, known: stored, basis: basis)
-        // A write that failed may have been executed, and another process may have refreshed its tokens. Or the user may have signed in again there.
-        unsaved.removeAll { $0.replaces == .unknown && $0.isFollowed(by: stored.entry(of: $0.account)) }
-        for index in unsaved.indices where unsaved[index].replaces.needsRead {
-            unsaved[index].replaces = .entry(stored.entry(of: unsaved[index].account))
-        }
-        // An entry that another process has stored in the meantime is usually newer than an unsaved credential.
-        unsaved.removeAll { unsaved in
-            let entry = stored.entry(of: unsaved.account)
-            guard unsaved.isOutdated(by: entry) else { return false }
-            // There is no entry: the session was removed.
-            if entry == nil { found.dropped.append(unsaved.credential) }
-            return true
-        }
-        // Apply the policies of sign-ins that could not read the record.
-        for index in unsaved.indices.reversed() {
-            guard let policy = unsaved[index].policy else { continue }
-            unsaved[index].policy = nil
-            do throws(AuthError) {
-                let other = try stored.accountToReplace(by: unsaved[index].credential, policy, account)
-                unsaved[index].removes = other.flatMap { stored.entry(of: $0) }
-            } catch {
-                found.rejected.append(unsaved.remove(at: index).credential)
-            }
-        }
-        for index in unsaved.indices where unsaved[index].storedCurrent == nil {
-            unsaved[index].storedCurrent = .some(stored.current)
-        }
-        for unsaved in unsaved {
-            var credential = unsaved.credential
-            // Changes to the application's data are never left unsaved, and another process may have changed the data
-            // since.
-            if !unsaved.isSignIn {
-                credential.applicationData = stored.entry(of: unsaved.account)?.credential?.applicationData
-            }
-            found.known.set(.signedIn(credential), isCurrent: unsaved.becomesCurrent(in: stored))
-        }
-        for unsaved in unsaved {
-            // An unidentified user has the same account ID as the previous user, whose entry has just been replaced.
-            guard let other = unsaved.removes, other.account != unsaved.account,
-                found.known.entry(of: other.account)?.continues(other) == true
-            else { continue }
-            found.known.remove(other.account)
-        }
+        (found.dropped, found.rejected) = unsaved.compare(with: stored, account)
+        found.known = unsaved.merged(into: stored)
         current = found.known.current
         let entry = found.known.entry(account)
         // The time of a read that finds no tokens must not be used for tokens that a refresh in progress will obtain.
@@ -419,13 +304,7 @@ extension CredentialMachine {
         // The write may have replaced the cached tokens.
         checkedAt = -.infinity
         version += 1
-        unsaved.removeAll { $0.version <= basis.version }
-        // A later sign-in replaces the entry that has just been written, whatever the next read returns. A refresh whose lease was lost replaces it
-        // only if that entry still contains the tokens that were refreshed.
-        for index in unsaved.indices where unsaved[index].epoch > basis.epoch {
-            unsaved[index].replaces = .written
-            unsaved[index].storedCurrent = .some(accounts.current)
-        }
+        unsaved.writeSucceeded(accounts, basis)
     }
 
     /// A credential could not be written. It remains in memory, unless there is an unsaved credential from a later epoch.
@@ -439,7 +318,7 @@ extension CredentialMachine {
     ///     the newest.
     mutating func writeFailed(
         _ credential: Credential,
-        replacing old: KnownEntry,
+        replacing old: UnsavedCredentials.StoredEntry,
         removing other: StoredAccounts.Entry? = nil,
         isSignIn: Bool,
         policy: AccountPolicy? = nil,
@@ -452,20 +331,17 @@ extension CredentialMachine {
             current = credential.account
             if manages(credential.account) { session = Session(.signedIn(credential)) }
         }
-        let earlier = unsaved.first { $0.account == credential.account }
-        if let earlier, earlier.epoch > epoch { return }
+        if let earlier = unsaved.epoch(of: credential.account), earlier > epoch { return }
         version += 1
-        unsaved.removeAll { $0.account == credential.account }
-        unsaved.append(
-            Unsaved(
+        unsaved.add(
+            UnsavedCredentials.Entry(
                 credential: credential,
-                // The store still contains the entry that the earlier unsaved credential would have replaced.
-                replaces: earlier.map(\.replaces) ?? old,
+                replaces: old,
                 follows: old,
-                removes: other ?? earlier?.removes,
-                isSignIn: isSignIn || earlier?.isSignIn == true,
+                removes: other,
+                isSignIn: isSignIn,
                 policy: policy,
-                storedCurrent: isSignIn ? storedCurrent : earlier?.storedCurrent,
+                storedCurrent: storedCurrent,
                 epoch: epoch,
                 version: version
             )

@@ -87,7 +87,7 @@ extension ManagedCredential {
         }
         let epoch = beginEpoch()
         let replaced =
-            (found?.stored).map { CredentialMachine.KnownEntry.entry($0.entry(of: credential.account)) } ?? .unknown
+            (found?.stored).map { UnsavedCredentials.StoredEntry.entry($0.entry(of: credential.account)) } ?? .unknown
         state.withLock { state in
             state.machine.writeFailed(
                 credential,

@@ -192,6 +192,18 @@ import Testing
         #expect(second.hasOtherSession)
     }
 
+    /// The record was removed between two reads, and the first one to complete was the later one. Nothing was published.
+    @Test func theSessionOfAReadThatOverlapsWithARemovalIsNotTheLatest() throws {
+        var machine = CredentialMachine(account: nil)
+        let reading = machine.beginReading(at: Self.begin)
+        machine.beginEpoch()
+        let after = try #require(read(&machine, nil, at: 1))
+        let before = try #require(finish(&machine, reading, Self.credential("old")))
+        #expect(!after.hasOtherSession && !before.hasOtherSession)
+        #expect(machine.isLatestSession(in: after.known))
+        #expect(!machine.isLatestSession(in: before.known))
+    }
+
     @Test(arguments: State.allCases) func aReadDuringAWriteIsRepeated(_ state: State) {
         var machine = machine(state)
         let reading = machine.beginReading(at: Self.begin)

@@ -25,7 +25,7 @@ extension OAuthClient {
         exchange.requestedTokenType = .identityAssertion
         let response = try await sendTokenExchange(exchange, try await metadata())
         let parameters = response.tokens.parameters.exposed
-        try await revokingRejectedTokens(response.tokens) {
+        try await revokingRejectedToken(of: exchange, response) {
             // Section 4.3.3: issued_token_type is REQUIRED and is id-jag; token_type is N_A, "because this is not an OAuth access token".
             guard parameters["issued_token_type"]?.string == TokenExchange.TokenType.identityAssertion.rawValue,
                 response.tokens.tokenType.lowercased() == "n_a"

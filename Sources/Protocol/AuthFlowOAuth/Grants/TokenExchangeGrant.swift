@@ -12,7 +12,22 @@ extension OAuthClient {
     public func tokenExchange(_ exchange: TokenExchange) async throws -> TokenSet {
         let metadata = try await metadata()
         let response = try await sendTokenExchange(exchange, metadata)
-        return try await revokingRejectedTokens(response.tokens) { try await tokens(of: exchange, response, metadata) }
+        return try await revokingRejectedToken(of: exchange, response) {
+            try await tokens(of: exchange, response, metadata)
+        }
+    }
+
+    /// Runs the checks on the tokens of an exchange. Only a rejected access token is revoked: a server may end the session of the subject token, which
+    /// the user still needs, together with a refresh token.
+    func revokingRejectedToken<Return>(
+        of exchange: TokenExchange,
+        _ response: TokenResponse,
+        _ checks: () async throws -> Return
+    ) async throws -> Return {
+        var tokens = response.tokens
+        guard tokens.accessToken != exchange.subjectToken else { return try await checks() }
+        tokens.refreshToken = nil
+        return try await revokingRejectedTokens(tokens, checks)
     }
 
     /// Checks the tokens of a response.
