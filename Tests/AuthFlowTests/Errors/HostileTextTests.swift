@@ -314,6 +314,25 @@ import Testing
         #expect(error?.retryAfter == .seconds(45))
     }
 
+    /// This machine's clock may be wrong by hours, and the response contains the server's time.
+    @Test(arguments: [-7200, 0, 7200] as [Double]) func computesTheDelayUntilARetryTimeByTheServersClock(
+        _ offset: Double
+    ) throws {
+        let serverTime = Date(timeIntervalSince1970: 1_800_000_000)
+        for fields in [
+            ["Retry-After": HTTPDate.text(serverTime + 45)],
+            ["X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1800000045"],
+        ] {
+            var head = HTTPResponse(status: .tooManyRequests, headerFields: [.date: HTTPDate.text(serverTime)])
+            for (name, value) in fields { head.headerFields[try #require(HTTPField.Name(name))] = value }
+            let limited = TransportResponse(head: head)
+            let error = #expect(throws: AuthError.self) {
+                try limited.requireAvailable(from: "api", now: serverTime + offset)
+            }
+            #expect(error?.retryAfter == .seconds(45), "\(fields)")
+        }
+    }
+
     @Test(.timeLimit(.minutes(1)))
     func rejectsTextWithExcessiveCombiningMarksWhenParsing() throws {
         let marks = String(repeating: "\u{301}", count: 100_000) + String(repeating: "\u{323}", count: 100_000)

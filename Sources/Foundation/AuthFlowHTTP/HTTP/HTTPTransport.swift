@@ -214,8 +214,13 @@ public struct TransportResponse: Sendable {
     public func retryAfter(now: Date) -> Duration? {
         guard let value = head.headerFields[.retryAfter] else { return nil }
         if let seconds = UInt32(value) { return .seconds(Int(seconds)) }
-        return HTTPDate.date(value, now: now).map { .seconds(max(0, Int($0.timeIntervalSince(now).rounded(.up)))) }
+        return HTTPDate.date(value, now: now).map {
+            .seconds(max(0, Int($0.timeIntervalSince(serverTime(at: now)).rounded(.up))))
+        }
     }
+
+    /// The server's time, according to `Date`: a time in the response is compared with it, because this machine's clock may be wrong.
+    func serverTime(at now: Date) -> Date { now - Self.clockCorrection(for: clockOffset(at: now)) }
 }
 
 extension TransportResponse {

@@ -34,7 +34,8 @@ extension TransportResponse {
         guard isLimited || isServerError else { return }
         let reset = isExhausted ? rateLimit("Reset").flatMap { UInt32($0) }.map { TimeInterval($0) } : nil
         // As a time, a small number would be decades ago.
-        let untilReset = reset.map { Duration.seconds($0 < 1e9 ? $0 : max(0, $0 - now.timeIntervalSince1970)) }
+        let time = serverTime(at: now).timeIntervalSince1970
+        let untilReset = reset.map { Duration.seconds($0 < 1e9 ? $0 : max(0, $0 - time)) }
         let wait = retryAfter ?? untilReset
         let advice =
             wait.flatMap { $0 <= .seconds(86_400) ? "Try again in \(Int($0.seconds.rounded(.up))) s." : nil }
