@@ -36,6 +36,24 @@ import FoundationNetworking
         #expect(claims["ath"]?.string?.isEmpty == false)
     }
 
+    /// RFC 9449 section 4.2: `htu` is the target URI of the request as it is sent (RFC 9110 section 7.1).
+    @Test(arguments: [
+        ("https://api.example.com", "https://api.example.com/"),
+        ("https://api.example.com?page=2", "https://api.example.com/"),
+        ("https://API.example.com/mail", "https://api.example.com/mail"),
+        ("https://api.example.com/mail[1]?page=2", "https://api.example.com/mail%5B1%5D"),
+    ])
+    func theProofContainsTheTargetURIAsSent(_ url: String, _ target: String) async throws {
+        let client = try client(usesDPoP: true)
+        _ = try await client.signIn()
+        let fields = try await client.authorizationFields(method: .get, url: url)
+        let proof = try #require(fields[HTTPField.Name("DPoP")!])
+        let claims = try JSON(parsing: try #require(Base64URL.decode(proof.split(separator: ".")[1])))
+        #expect(claims["htu"]?.string == target)
+        let request = TransportRequest(.get, try Endpoint(url))
+        #expect(String(request.url.prefix { $0 != "?" }) == target)
+    }
+
     @Test(arguments: [
         "https://evil.example.com/", "http://api.example.com/", "https://api.example.com.evil.example.com/",
     ])

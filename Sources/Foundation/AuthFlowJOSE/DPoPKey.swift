@@ -93,7 +93,7 @@ package struct DPoPKey: Sendable, Hashable {
             "jti": .string(identifier),
             "htm": .string(method),
             // "htu: The HTTP target URI ... of the request to which the JWT is attached, without query and fragment parts."
-            "htu": .string(String(endpoint.url.prefix { $0 != "?" })),
+            "htu": .string(endpoint.targetURI),
             "iat": SignedTimes.issued(at: time),
         ]
         claims["nonce"] = nonce.map(JSON.string)

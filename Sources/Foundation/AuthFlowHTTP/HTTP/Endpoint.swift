@@ -116,6 +116,9 @@ public struct Endpoint: Sendable, Hashable {
         )
     }
 
+    /// The target URI of a request as sent (RFC 9110 section 7.1), without the query: an empty path is sent as "/".
+    package var targetURI: String { "\(scheme)://\(authority)\(path.isEmpty ? "/" : path)" }
+
     /// The target in the request line: path and query.
     var requestTarget: String { (path.isEmpty ? "/" : path) + (query.map { "?\($0)" } ?? "") }
 
