@@ -159,6 +159,30 @@ import Testing
         }
     }
 
+    /// On a site with client-side routing, the fragment identifies the page, so the user must be shown all of the URL.
+    @Test func theVerificationURIsMayHaveAFragment() async throws {
+        let uri = "https://id.example.com/start/#/device"
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .deviceAuthorization(
+                .members { members in
+                    members["verification_uri"] = .string(uri)
+                    members["verification_uri_complete"] = .string("\(uri)?user_code=ABCD")
+                }
+            )
+            let registration = try ClientRegistration(EmulatorEnvironment.registration())
+            let client = OAuthClient(server: environment.server(), registration: registration)
+            let authorization = try await client.deviceAuthorization()
+            #expect(authorization.verificationURI.url == uri)
+            #expect(authorization.verificationURI.path == "/start/")
+            let complete = try #require(authorization.verificationURIComplete)
+            #expect(complete.url == "\(uri)?user_code=ABCD")
+            #expect(complete.query == nil)
+            #expect("\(complete)" == "https://id.example.com/start/#/device?user_code=…")
+            // A headless browser does not send the fragment.
+            #expect(TransportRequest(.get, complete).url == "https://id.example.com/start/")
+        }
+    }
+
     static let tolerated: [EmulatorFault] = [
         .deviceAuthorization(.member("interval", nil)),
         .deviceAuthorization(.member("interval", 0)),

@@ -35,6 +35,15 @@ public struct Endpoint: Sendable, Hashable {
     /// - Throws: ``AuthError`` with `invalid_configuration` when it is not an absolute URL, is insecure, or contains
     ///   credentials or a fragment.
     public init(_ url: String, name: String = "URL") throws(AuthError) {
+        try self.init(url, name: name, mayHaveFragment: false)
+    }
+
+    /// Parses the URL of a page that a user opens in a browser. Unlike an endpoint, it may have a fragment, which is part of ``url`` only.
+    package init(page url: String, name: String) throws(AuthError) {
+        try self.init(url, name: name, mayHaveFragment: true)
+    }
+
+    private init(_ url: String, name: String, mayHaveFragment: Bool) throws(AuthError) {
         func rejection(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The \(name) \"\(Redaction.url(url))\" cannot be used: \(reason).")
         }
@@ -52,7 +61,7 @@ public struct Endpoint: Sendable, Hashable {
         guard components.user == nil, components.password == nil else {
             throw rejection("it contains a user name or a password")
         }
-        guard components.fragment == nil else {
+        guard mayHaveFragment || components.fragment == nil else {
             throw rejection("it has a fragment (#...), which RFC 6749 section 3.1 and RFC 8707 section 2 forbid")
         }
         guard scheme == "https" || scheme == "http" && Self.isLoopback(host: host) else {
@@ -75,7 +84,7 @@ public struct Endpoint: Sendable, Hashable {
         self.scheme = scheme
         self.host = host
         self.port = components.port
-        let target = Substring(url.utf8.dropFirst(scheme.utf8.count + 3 + authority.utf8.count))
+        let target = Substring(url.utf8.dropFirst(scheme.utf8.count + 3 + authority.utf8.count)).prefix { $0 != "#" }
         let path = target.prefix { $0 != "?" }
         self.path = URLReference.percentEncodedTarget(String(path))
         self.query =
