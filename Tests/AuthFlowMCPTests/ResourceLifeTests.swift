@@ -972,6 +972,48 @@ import Testing
         #expect(challenge.metadata == "https://api.example.com/prm")
     }
 
+    /// RFC 9449 section 7.1: a resource lists the algorithms of proofs in `algs`.
+    @Test(arguments: [
+        ("DPoP", true), (#"DPoP algs="ES256""#, true), (#"DPoP algs="PS256 ES256", error="invalid_token""#, true),
+        (#"DPoP algs="EdDSA""#, false), (#"DPoP algs="ES256K""#, false), ("Bearer", false),
+    ])
+    func onlyAChallengeThatAcceptsES256OffersDPoP(_ challenge: String, _ isDPoP: Bool) throws {
+        var fields = HTTPFields()
+        fields[values: .wwwAuthenticate] = ["Bearer", challenge]
+        let challenges = AuthenticationChallenge.challenges(in: fields)
+        #expect(ResourceChallenge(status: 401, challenges: challenges)?.isDPoP == isDPoP)
+    }
+
+    /// RFC 9728 section 2: `dpop_signing_alg_values_supported`. The resource also accepts bearer tokens.
+    @Test func tokensAreNotDPoPBoundIfTheResourceDoesNotAcceptTheAlgorithmOfTheProofs() async throws {
+        let (interceptor, environment) = Interceptor.environment()
+        let origin = environment.emulator.origin
+        interceptor.respond { request in
+            switch request.head.path {
+            case "/.well-known/oauth-protected-resource/mcp":
+                let metadata: JSON = [
+                    "resource": .string("\(origin)/mcp"), "authorization_servers": [.string(origin)],
+                    "dpop_signing_alg_values_supported": ["EdDSA"],
+                ]
+                return jsonResponse(.ok, metadata)
+            case "/.well-known/oauth-authorization-server":
+                let metadata: JSON = [
+                    "issuer": .string(origin), "authorization_endpoint": .string("\(origin)/authorize"),
+                    "token_endpoint": .string("\(origin)/token"),
+                    "registration_endpoint": .string("\(origin)/register"),
+                    "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"],
+                    "authorization_response_iss_parameter_supported": true,
+                    "dpop_signing_alg_values_supported": ["ES256", "EdDSA"],
+                ]
+                return jsonResponse(.ok, metadata)
+            default: return nil
+            }
+        }
+        let client = try environment.client()
+        #expect(try await listTools(client) == 200)
+        #expect(try await client.status()?.credential?.tokens.tokenType == "Bearer")
+    }
+
     @Test func theChallengeWithAnErrorTakesPrecedence() throws {
         var fields = HTTPFields()
         fields[values: .wwwAuthenticate] = [

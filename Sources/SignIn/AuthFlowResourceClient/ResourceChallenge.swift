@@ -38,7 +38,7 @@ public struct ResourceChallenge: Sendable, Hashable {
     /// Whether the challenge contains an `error`.
     let hasError: Bool
 
-    /// Whether the resource accepts DPoP-bound tokens (RFC 9449).
+    /// Whether the resource accepts DPoP-bound tokens (RFC 9449) with proofs signed with ES256, the algorithm of generated keys.
     package let isDPoP: Bool
 
     /// Parses the challenges of a response.
@@ -84,7 +84,11 @@ public struct ResourceChallenge: Sendable, Hashable {
                 ResourceClient.Options.maxAges.contains($0) ? $0 : nil
             }
         )
-        isDPoP = usable.contains { $0.scheme == "dpop" }
+        // RFC 9449 section 7.1: algs is "A space-delimited list of supported JWS algorithms".
+        isDPoP = usable.contains { challenge in
+            challenge.scheme == "dpop"
+                && challenge.parameters["algs"].map { $0.split(separator: " ").contains("ES256") } ?? true
+        }
     }
 
     /// Parses the challenges of a response.

@@ -170,10 +170,11 @@ extension ResourceClient {
             return true
         }
         if registered?.registration.usesDPoP == true || found.metadata?.requiresDPoP == true { return true }
-        let isOffered =
-            found.serverMetadata.json["dpop_signing_alg_values_supported"]?.strings?.contains("ES256") == true
-        let isWanted =
-            challenge?.isDPoP == true || found.metadata?.json["dpop_signing_alg_values_supported"]?.strings != nil
+        // The proofs of generated keys are signed with ES256, which the server and the resource (RFC 9728 section 2) must both accept.
+        let name = "dpop_signing_alg_values_supported"
+        let isOffered = found.serverMetadata.json[name]?.strings?.contains("ES256") == true
+        let listed = found.metadata?.json[name]?.strings.flatMap { $0.isEmpty ? nil : $0 }
+        let isWanted = listed?.contains("ES256") ?? (challenge?.isDPoP == true)
         return isOffered && isWanted
     }
 
