@@ -186,6 +186,47 @@ import Testing
         for secret in secrets + [String(basic)] { #expect(!shown.contains(secret), "\(shown)") }
     }
 
+    /// RFC 8414 section 2: `revocation_endpoint_auth_methods_supported` and `introspection_endpoint_auth_methods_supported`.
+    @Test(
+        arguments: [
+            (["client_secret_basic"], ["client_secret_post"], false),
+            (["client_secret_post"], ["client_secret_basic"], true),
+            (["client_secret_post"], nil, false), (["client_secret_post"], [], false),
+        ] as [([String], [String]?, Bool)]
+    )
+    func authenticatesAtAnEndpointAsItsOwnMetadataRequires(
+        _ atTokenEndpoint: [String],
+        _ own: [String]?,
+        _ usesHeader: Bool
+    ) async throws {
+        let origin = "https://id.example.com"
+        var metadata: [String: JSON] = [
+            "issuer": .string(origin), "revocation_endpoint": .string("\(origin)/endpoint"),
+            "introspection_endpoint": .string("\(origin)/endpoint"),
+            "token_endpoint_auth_methods_supported": .array(atTokenEndpoint.map(JSON.string)),
+        ]
+        for name in ["revocation", "introspection"] {
+            metadata["\(name)_endpoint_auth_methods_supported"] = own.map { .array($0.map(JSON.string)) }
+        }
+        let document = try JSON.object(metadata).serialized()
+        let transport = InProcessTransport(origin: origin) { request, body in
+            let head = HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"])
+            guard request.path == "/endpoint" else { return TransportResponse(head: head, body: document) }
+            let form = FormURLEncoding.decode(String(decoding: body, as: UTF8.self))
+            #expect((request.headerFields[.authorization] != nil) == usesHeader)
+            #expect((form?["client_secret"] == nil) == usesHeader)
+            return TransportResponse(head: head, body: Array(#"{"active": true}"#.utf8))
+        }
+        let client = OAuthClient(
+            server: AuthorizationServer(OIDCProvider(issuer: origin), transport: transport),
+            registration: try ClientRegistration(clientID: "client") {
+                $0.authentication = .clientSecret(Secret("secret"))
+            }
+        )
+        try await client.revoke([RevocableToken(Secret("token"))])
+        #expect(try await client.introspect(Secret("token"))["active"] == true)
+    }
+
     /// RFC 7009 section 2.2.1 refers to RFC 6749 section 5.2, whose errors have status 400. With any other status, the error may refer to the
     /// request instead of the token.
     @Test(arguments: [(400, true), (401, false), (403, false), (503, false)])

@@ -53,7 +53,8 @@ public struct ClientAuthentication: Sendable {
         public let time: Date
         /// A random identifier for this request.
         public let identifier: String
-        /// `token_endpoint_auth_signing_alg_values_supported`; nil when the server does not advertise it.
+        /// `token_endpoint_auth_signing_alg_values_supported`, or the corresponding list for the revocation or introspection endpoint; nil when the
+        /// server does not advertise it.
         public let advertisedAlgorithms: [String]?
         /// The algorithms of the client's security profile; nil for any.
         public let allowedAlgorithms: [SignatureAlgorithm]?
@@ -126,16 +127,16 @@ public struct ClientAuthentication: Sendable {
     /// on a user's device (RFC 8252 section 8.5: a secret that is shipped to many users is not a secret).
     public static let none = ClientAuthentication(.none) { ["client_id": $0.clientID] }
 
-    /// The secret, sent as the server's metadata requires: in the request body if `token_endpoint_auth_methods_supported` lists
-    /// `client_secret_post` and not `client_secret_basic`, otherwise in an HTTP Basic header (the default of RFC 8414
-    /// section 2).
+    /// The secret, sent as the server's metadata requires: in the request body if `token_endpoint_auth_methods_supported`, or the corresponding list
+    /// for the revocation or introspection endpoint, contains `client_secret_post` and not `client_secret_basic`, otherwise in an HTTP Basic header
+    /// (the default of RFC 8414 section 2).
     public static func clientSecret(_ secret: Secret) -> ClientAuthentication {
         var authentication = clientSecretBasic(secret)
         authentication.followsMetadata = true
         return authentication
     }
 
-    /// The client authentication for a server that advertises these `token_endpoint_auth_methods_supported`.
+    /// The client authentication for an endpoint for which the server advertises these methods.
     package func resolved(for advertised: [String]?) -> ClientAuthentication {
         guard followsMetadata, let secret, let advertised, advertised.contains(Method.clientSecretPost.rawValue),
             !advertised.contains(Method.clientSecretBasic.rawValue)

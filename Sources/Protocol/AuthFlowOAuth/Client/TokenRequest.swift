@@ -136,7 +136,12 @@ extension OAuthClient {
             for pair in try await signed?().pairs ?? [] { attempt.protectedParameters[pair.name] = pair.value }
             // Client authentication is added after the adapter's changes, because an adapter may read the parameters
             // but must not choose the client authentication.
-            try await registration.authentication.resolved(for: metadata.tokenEndpointAuthMethods).authenticate(
+            let purpose = request.purpose
+            let methods = metadata.ownAuthenticationValues("methods", purpose) ?? metadata.tokenEndpointAuthMethods
+            let algorithms =
+                metadata.ownAuthenticationValues("signing_alg_values", purpose)
+                ?? metadata.advertised("token_endpoint_auth_signing_alg_values_supported")
+            try await registration.authentication.resolved(for: methods).authenticate(
                 &attempt,
                 as: ClientAuthentication.Request(
                     clientID: registration.clientID,
@@ -145,7 +150,7 @@ extension OAuthClient {
                     endpoint: request.endpoint,
                     time: server.time,
                     identifier: host.randomToken(),
-                    advertisedAlgorithms: metadata.advertised("token_endpoint_auth_signing_alg_values_supported"),
+                    advertisedAlgorithms: algorithms,
                     allowedAlgorithms: registration.securityProfile?.algorithms,
                     transport: server.transport,
                     host: host
@@ -289,6 +294,19 @@ extension OAuthClient {
     private static func bearerAdvice(_ type: String) -> String {
         guard !ClientRegistration.Values.boundTokenTypes.contains(type.lowercased()) else { return "" }
         return " If the provider documents that it is a bearer token, list the type in \"bearer_token_types\"."
+    }
+}
+
+extension ProviderMetadata {
+    /// A list for the client authentication at the revocation or introspection endpoint (RFC 8414 section 2); nil for other endpoints, and if the
+    /// list is absent: many servers list only the values for the token endpoint.
+    /// - Parameter kind: `methods` or `signing_alg_values`.
+    fileprivate func ownAuthenticationValues(_ kind: String, _ purpose: ProviderRequest.Purpose) -> [String]? {
+        switch purpose {
+        case .revocation: advertised("revocation_endpoint_auth_\(kind)_supported")
+        case .introspection: advertised("introspection_endpoint_auth_\(kind)_supported")
+        default: nil
+        }
     }
 }
 
