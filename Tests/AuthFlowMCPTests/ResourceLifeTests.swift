@@ -1399,6 +1399,30 @@ import Testing
         }
     }
 
+    /// RFC 9728 section 2: `authorization_servers` is OPTIONAL.
+    @Test(arguments: [[:], ["authorization_servers": []], ["authorization_servers": .null]] as [[String: JSON]])
+    func aRegisteredClientNeedsNoListOfAuthorizationServers(_ members: [String: JSON]) async throws {
+        var settings = refreshing()
+        settings.registeredClients = ["pre-registered": "secret"]
+        try await ResourceEnvironment.with(.inProcess, settings) { inner in
+            let interceptor = Interceptor(inner.transport)
+            let environment = ResourceEnvironment(emulator: inner.emulator, transport: interceptor)
+            let metadata = members.merging(["resource": .string(environment.emulator.resource)]) { own, _ in own }
+            interceptor.respond { request in
+                guard request.head.path == "/.well-known/oauth-protected-resource/mcp" else { return nil }
+                return jsonResponse(.ok, .object(metadata))
+            }
+            let registered = try environment.registered("pre-registered") {
+                $0.authentication = .clientSecretBasic(Secret("secret"))
+            }
+            #expect(try await listTools(try environment.client(registered: registered)) == 200)
+            let unregistered = try environment.client()
+            let error = await #expect(throws: AuthError.self) { _ = try await listTools(unregistered) }
+            #expect(error?.code == .discoveryFailed)
+            #expect(error?.message.contains("does not name an authorization server") == true)
+        }
+    }
+
     private struct OtherServer: ProviderAdapter {
         let issuer: String
         func metadata(in context: ServerContext) async throws -> ProviderMetadata { try await context.discover() }

@@ -7,7 +7,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
     /// `resource`: the identifier in token requests, exactly as written.
     let resource: String
 
-    /// `authorization_servers`: the issuers whose tokens the resource accepts. Never empty.
+    /// `authorization_servers`: the issuers whose tokens the resource accepts; empty when absent.
     let authorizationServers: [String]
 
     /// `scopes_supported`; nil when absent.
@@ -59,11 +59,9 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
                 "it is for the resource \"\(Redaction.url(resource))\", not for \(address). No token is requested for a different resource"
             )
         }
-        guard let servers = try strings("authorization_servers"), !servers.isEmpty else {
-            throw unusable("it names no authorization server")
-        }
         self.resource = resource
-        self.authorizationServers = servers
+        // RFC 9728 section 2: OPTIONAL; a resource might not be able to list every authorization server.
+        self.authorizationServers = try strings("authorization_servers") ?? []
         // A value that RFC 6749 section 3.3 does not allow cannot be requested.
         self.scopes = try strings("scopes_supported")?.filter(ClientRegistration.Values.isScopeToken)
         self.requiresDPoP = json["dpop_bound_access_tokens_required"]?.bool ?? false

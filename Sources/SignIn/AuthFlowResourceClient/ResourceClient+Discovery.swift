@@ -31,10 +31,17 @@ extension ResourceClient {
                 "fit": metadata.fit.rawValue,
             ]
             FlowReporter(host: host, observer: observer).report(.discovery, details: details)
-            issuer = try await choose(among: metadata.authorizationServers)
+        }
+        if let issuers = metadata?.authorizationServers, !issuers.isEmpty {
+            issuer = try await choose(among: issuers)
         } else if let registered {
             // MCP authorization, "Protected Resource Metadata Discovery": without metadata, "use pre-configured values".
             issuer = registered.server.issuer
+        } else if let metadata {
+            throw AuthError(
+                .discoveryFailed,
+                "\(address) does not name an authorization server: its metadata at \(metadata.location) has no \"authorization_servers\". If you have registered a client, configure it with its issuer."
+            )
         } else if options.assumesAuthorizationServerAtOrigin {
             issuer = address.origin
             isAssumed = true
