@@ -98,8 +98,11 @@ import Testing
             #expect(error?.code == .unsupported)
             #expect(error?.message.contains(name) == true)
             #expect(!environment.emulator.requests.contains("POST /token"))
-            let same = AuthorizationOptions(scopes: ["openid", "reports"], resources: [])
-            #expect(try await client.signIn(options: same).credential.tokens.scopes == ["reports"])
+            // RFC 6749 section 3.3: the order of scopes does not matter.
+            for scopes in [["openid", "reports"], ["reports", "openid"]] {
+                let same = AuthorizationOptions(scopes: scopes, resources: [])
+                #expect(try await client.signIn(options: same).credential.tokens.scopes == ["reports"])
+            }
         }
     }
 

@@ -6,7 +6,7 @@ extension OAuthClient {
     /// sign-in would ignore. `prompt=none` is not included, because a token exchange shows no page.
     package func parametersIgnoredByTokenExchange(_ options: AuthorizationOptions) -> [String] {
         var names = parameters(of: .authorization).names + options.userAuthenticationParameters(allowing: .none)
-        if (options.scopes ?? registration.scopes) != registration.scopes { names.append("scope") }
+        if !hasScopesOfRegistration(options) { names.append("scope") }
         if !(options.resources ?? registration.resources).isEmpty { names.append("resource") }
         if (options.authorizationDetails ?? registration.authorizationDetails) != nil {
             names.append(AuthorizationDetails.name)
@@ -29,13 +29,18 @@ extension OAuthClient {
     package func parametersIgnoredWithoutUser(_ options: AuthorizationOptions, resource: String?) -> [String] {
         // No page is shown.
         var names = options.userAuthenticationParameters(allowing: .none)
-        if (options.scopes ?? registration.scopes) != registration.scopes { names.append("scope") }
+        if !hasScopesOfRegistration(options) { names.append("scope") }
         let resources = resource.map { [$0] } ?? registration.resources
-        if (options.resources ?? resources) != resources { names.append("resource") }
+        if Set(options.resources ?? resources) != Set(resources) { names.append("resource") }
         if (options.authorizationDetails ?? registration.authorizationDetails) != registration.authorizationDetails {
             names.append(AuthorizationDetails.name)
         }
         return names.filter { !Self.pageOnlyParameters.contains($0) }
+    }
+
+    /// RFC 6749 section 3.3: the order of the scopes "does not matter".
+    private func hasScopesOfRegistration(_ options: AuthorizationOptions) -> Bool {
+        options.scopes.map { Set($0) == Set(registration.scopes) } ?? true
     }
 
     /// The parameters that affect only the appearance of pages.
