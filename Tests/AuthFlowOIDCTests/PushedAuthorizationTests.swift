@@ -254,6 +254,20 @@ import Testing
         #expect(error?.code == .invalidConfiguration)
     }
 
+    /// OIDC Core section 6.2: the fragment contains the hash of the request object.
+    @Test func theRequestObjectURLMayHaveAFragment() async throws {
+        let url = "https://client.example.com/request.jwt#GkurKxf5T0Y-mnPFCHqWOMiZi4VS138cQO_V7PZHAdM"
+        var values = try registration()
+        values.pushedRequests = .automatic
+        values.requestObjectReference = RequestObjectReference.publishingUnsigned { _ in url }
+        environment.emulator.pushedRequests = .never
+        let client = OAuthClient(server: environment.server(), registration: try ClientRegistration(values))
+        let request = try await client.authorizationRequest()
+        let query = request.url.drop { $0 != "?" }.dropFirst()
+        #expect(FormURLEncoding.decode(query)?["request_uri"] == url)
+        #expect(!request.url.contains("#"))
+    }
+
     @Test func unsignedRequestObjectsRequireExplicitOptIn() throws {
         var values = try registration()
         values.pushedRequests = .automatic

@@ -38,8 +38,8 @@ public struct Endpoint: Sendable, Hashable {
         try self.init(url, name: name, mayHaveFragment: false)
     }
 
-    /// Parses the URL of a page that a user opens in a browser. Unlike an endpoint, it may have a fragment, which is part of ``url`` only.
-    package init(page url: String, name: String) throws(AuthError) {
+    /// Parses the URL of a page or a document. Unlike the URL of an endpoint, it may have a fragment, which is part of ``url`` only.
+    package init(allowingFragment url: String, name: String) throws(AuthError) {
         try self.init(url, name: name, mayHaveFragment: true)
     }
 

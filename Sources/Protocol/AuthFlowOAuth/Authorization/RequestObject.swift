@@ -47,8 +47,9 @@ extension OAuthClient {
             object = "\(Base64URL.encode(try header.serialized())).\(Base64URL.encode(try claims.serialized()))."
         }
         let url = try await reference.publish(Secret(object))
-        // RFC 9101 section 5.2: "The entire Request URI SHOULD NOT exceed 512 ASCII characters", and it must use https.
-        guard url.utf8.count <= 512, (try? Endpoint(url)) != nil else {
+        // RFC 9101 section 5.2: "The entire Request URI SHOULD NOT exceed 512 ASCII characters", and it must use https. OIDC Core section 6.2: the
+        // fragment may contain the hash of the object, so that the server does not use a cached object instead.
+        guard url.utf8.count <= 512, (try? Endpoint(allowingFragment: url, name: "request_uri")) != nil else {
             throw AuthError(
                 .invalidConfiguration,
                 "The URL of the request object must use https and have at most 512 characters (RFC 9101 section 5.2)."

@@ -68,13 +68,13 @@ public struct DeviceAuthorization: Sendable {
         }
         do {
             // The URL of a page: on a site with client-side routing, the fragment may identify the page.
-            self.verificationURI = try Endpoint(page: uri, name: "verification_uri")
+            self.verificationURI = try Endpoint(allowingFragment: uri, name: "verification_uri")
         } catch {
             throw AuthError(.invalidResponse, error.message, underlyingError: error)
         }
         // This URL is optional, so an unusable one is ignored: the user can enter the code at `verification_uri`.
         self.verificationURIComplete = json["verification_uri_complete"]?.string.flatMap {
-            try? Endpoint(page: $0, name: "verification_uri_complete")
+            try? Endpoint(allowingFragment: $0, name: "verification_uri_complete")
         }
     }
 }
