@@ -105,6 +105,22 @@ import Testing
         #expect(try await client.userInfo()["name"] == "Alice Example")
     }
 
+    /// The claims in the first argument contain four dots, like a JWE.
+    @Test(arguments: [
+        #"{"sub":"248289761001","name":"Alice Example","email":"a@mail.example.com","website":"https://a.example.com"}"#,
+        "\n { \"sub\": \"248289761001\", \"name\": \"Alice Example\" }\n",
+    ])
+    func readsEncryptedUnsignedUserInfoWithAnyContent(_ claims: String) async throws {
+        let key = try #require(Self.keys[.ecdhES])
+        let registered = Self.client(key, .ecdhES, responses: [.userInfo]) { $0.content = { _ in claims } }
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        let client = try environment.client(
+            registration: try Self.registration([key]) { $0.encryptedResponses = [.userInfo] }
+        )
+        _ = try await client.signIn()
+        #expect(try await client.userInfo()["name"] == "Alice Example")
+    }
+
     @Test func rejectsUnencryptedUserInfoIfEncryptionIsRequired() async throws {
         let key = try #require(Self.keys[.ecdhES])
         let registered = Self.client(key, .ecdhES, responses: [])

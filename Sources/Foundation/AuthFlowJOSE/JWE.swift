@@ -24,6 +24,12 @@ package struct JWE: Sendable {
         Array(token.exposed.utf8).count { $0 == UInt8(ascii: ".") } == 4
     }
 
+    /// Whether decrypted content is a JSON object, and so consists of claims without a signature. A token does not contain a brace.
+    package static func isUnsigned(_ content: Secret) -> Bool {
+        // RFC 8259 section 2 allows whitespace before the value.
+        content.exposed.utf8.first { !" \t\r\n".utf8.contains($0) } == UInt8(ascii: "{")
+    }
+
     /// Parses a token.
     /// - Throws: ``AuthError`` with `invalid_id_token`, including for an unsupported algorithm.
     package init(_ compact: Secret) throws(AuthError) {
@@ -94,9 +100,11 @@ package struct JWE: Sendable {
             guard let content = try? content(with: key) else { continue }
             guard let text = String(validating: content, as: UTF8.self) else { break }
             let inner = Secret(text)
+            // Claims may contain any number of dots, for example in an e-mail address and a URL.
+            if mayBeUnsigned, Self.isUnsigned(inner) { return inner }
             // OIDC Core section 16.14 requires signing before encryption: one level of encryption, around a signed token.
             guard !Self.isEncrypted(inner) else { throw Self.rejection("it is encrypted twice") }
-            let isSigned = text.utf8.first != UInt8(ascii: "{") && text.utf8.count { $0 == UInt8(ascii: ".") } == 2
+            let isSigned = !Self.isUnsigned(inner) && text.utf8.count { $0 == UInt8(ascii: ".") } == 2
             guard isSigned || mayBeUnsigned else {
                 throw Self.rejection("its encrypted content is not signed (OpenID Connect Core section 16.14)")
             }

@@ -120,7 +120,7 @@ extension OAuthClient {
             throw error.ofUndecryptedToken(.invalidUserInfo)
         }
         // OIDC Core section 5.3.2: a response that is encrypted need not be signed.
-        if content.exposed.utf8.first == UInt8(ascii: "{") {
+        if JWE.isUnsigned(content) {
             guard let claims = try? JSON(parsing: Array(content.exposed.utf8)) else {
                 throw profile.rejection("it is not JSON")
             }
