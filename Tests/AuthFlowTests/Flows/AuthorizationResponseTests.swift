@@ -178,6 +178,12 @@ import Testing
             sendsIssuer: false,
             code: .loginRequired
         ),
+        Refused(
+            row: "RFC 9470 unmet_authentication_requirements",
+            query: "?state=z634l182&error=unmet_authentication_requirements",
+            sendsIssuer: false,
+            code: .insufficientUserAuthentication
+        ),
         Refused(row: "neither", query: "?state=z634l182", sendsIssuer: false, code: .invalidCallback),
         Refused(row: "empty code", query: "?state=z634l182&code=", sendsIssuer: false, code: .invalidCallback),
         Refused(row: "no query", query: "", sendsIssuer: false, code: .invalidCallback),

@@ -119,6 +119,14 @@ public struct AuthorizationResponse: Sendable {
                 "The provider requires the user to sign in interactively first.",
                 providerError: error
             )
+        // OpenID Connect Core Error Code unmet_authentication_requirements 1.0 section 1: the error for an essential `acr`; RFC 9470 section 5:
+        // also for `acr_values` and `max_age`. It has the same meaning as an ID Token that does not meet the requirements.
+        case "unmet_authentication_requirements":
+            AuthError(
+                .insufficientUserAuthentication,
+                "The provider could not authenticate the user as the sign-in requires (acr, max_age).",
+                providerError: error
+            )
         case "invalid_scope":
             AuthError(
                 .providerRejected,
