@@ -238,6 +238,22 @@ import Testing
         #expect(error?.code == .unsupported && error?.message.contains("RFC 9101") == true)
     }
 
+    /// The provider could report the error only on its own page, because the redirect URI is inside the request object.
+    @Test func doesNotSendARequestObjectThatTheProviderDoesNotSupport() async throws {
+        environment.emulator.fault = .metadata(.member("request_parameter_supported", false))
+        func signingClient(_ pushedRequests: PushedRequests) throws -> OAuthClient {
+            try client {
+                $0.requestObjectKey = SigningKeySource(key)
+                $0.pushedRequests = pushedRequests
+            }
+        }
+        let error = await #expect(throws: AuthError.self) { try await signingClient(.never).authorizationRequest() }
+        #expect(error?.code == .unsupported && error?.message.contains("request_parameter_supported") == true)
+        // The member does not apply to pushed requests.
+        let pushed = try await signingClient(.always).authorizationRequest()
+        #expect(query(pushed.url)["request_uri"] != nil)
+    }
+
     // MARK: Requests by reference
 
     @Test(arguments: [

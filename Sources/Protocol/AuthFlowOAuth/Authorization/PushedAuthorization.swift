@@ -72,6 +72,14 @@ extension OAuthClient {
         }
         guard let pushEndpoint = try pushEndpoint(metadata) else {
             guard let source else { return endpoint.url(adding: parameters) }
+            // OIDC Core section 6.1: such a provider "MUST return the request_not_supported error", but cannot redirect it, because the redirect URI
+            // is inside the request object. RFC 9101 does not define this member, so its absence means nothing.
+            guard metadata.json["request_parameter_supported"]?.bool != false else {
+                throw AuthError(
+                    .unsupported,
+                    "The provider \(metadata.issuer) does not support signed authorization requests in the URL (request_parameter_supported)."
+                )
+            }
             // OIDC Core section 6.1: the parameters that OAuth 2.0 requires must also be sent outside the request object.
             var sent: FormParameters = ["client_id": registration.clientID]
             sent["request"] = try await requestObject(parameters, source, metadata)
