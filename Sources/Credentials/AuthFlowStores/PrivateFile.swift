@@ -49,9 +49,13 @@ package struct PrivateFile {
             )
         }
         guard status.st_mode & 0o022 == 0 else {
+            // A directory with the sticky bit, such as root's /tmp, is shared on purpose: without access to it, other users' programs would fail.
+            let remedy =
+                status.st_mode & S_ISVTX != 0
+                ? "Configure a directory that only you can write to." : "Run: chmod 700 \(ShellWord.path(directory))"
             throw AuthError(
                 .storageFailed,
-                "Other users can write to \(directory), so no credential is stored there. Run: chmod 700 \(ShellWord.path(directory))"
+                "Other users can write to \(directory), so no credential is stored there. \(remedy)"
             )
         }
     }

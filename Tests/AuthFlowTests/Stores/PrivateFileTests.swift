@@ -83,6 +83,21 @@ import Testing
         }
     }
 
+    /// With mode 0700, root's /tmp would be unusable for every other user.
+    @Test func theErrorForASharedDirectoryDoesNotSuggestLockingOtherUsersOut() throws {
+        try withDirectory { directory in
+            let shared = "\(directory)/tmp"
+            try PrivateFile.createDirectory(shared)
+            try #require(unsafe chmod(shared, 0o1777) == 0)
+            expectFailures([
+                (
+                    "so no credential is stored there. Configure a directory that only you can write to.",
+                    { try PrivateFile.createDirectory(shared) }
+                )
+            ])
+        }
+    }
+
     @Test func aDirectoryIsLockedByOneHolderAtATime() throws {
         try withDirectory { directory in
             let lock = try #require(try PrivateFile.lockDirectory(directory))
