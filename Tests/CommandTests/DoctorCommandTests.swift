@@ -160,6 +160,36 @@ import Testing
         }
     }
 
+    /// A provider that does not know the URI does not redirect from its sign-out page.
+    @Test(arguments: [
+        (#""authorization_code""#, true, true), (#""device""#, false, true), (#""client_credentials""#, false, false),
+    ])
+    func doctorShowsThePostLogoutRedirectURIToRegister(_ flow: String, _ hasRedirect: Bool, _ hasPostLogout: Bool)
+        async throws
+    {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let keys: [String: String?] = [
+                "flow": flow, "post_logout_redirect_uri": #""http://127.0.0.1:8499/bye""#, "user_agent": nil,
+                "client_secret": flow.contains("credentials") ? #"{"env": "PASSWORD"}"# : nil,
+            ]
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, keys)) { path, folder in
+                let outcome = try await CommandHarness.run(
+                    ["doctor", "--config", path],
+                    environment: ["PASSWORD": "wonderland", "HOME": folder]
+                )
+                let lines = """
+                    --  to register   this post-logout redirect URI, exactly:
+                                      http://127.0.0.1:8499/bye
+
+                    """
+                #expect(outcome.output.contains(lines) == hasPostLogout, "\(outcome.output)")
+                #expect(outcome.output.contains("these redirect URIs") == hasRedirect, "\(outcome.output)")
+            }
+        }
+    }
+
     #if os(Linux)
     /// The port of the redirect URI is the emulator's, so it is in use.
     @Test func doctorReportsNoProblemIfTheDeviceFlowIsUsedInsteadOfAnUnavailableUserAgent() async throws {

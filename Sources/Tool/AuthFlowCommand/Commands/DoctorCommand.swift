@@ -381,12 +381,23 @@ struct DoctorCommand: AsyncParsableCommand {
                 findings.good("clock", text)
             }
         }
-        guard Self.usesUserAgent(client) else { return }
-        findings.note("to register", "these redirect URIs, exactly:")
-        for uri in client.registration.redirectURIs {
+        Self.showURIsToRegister(client, findings)
+    }
+
+    private static func showURIsToRegister(_ client: AuthClient, _ findings: Findings) {
+        func show(_ uri: RedirectURI, _ key: String) {
             let isFree = if case .loopback(_, nil, _) = uri.kind { true } else { false }
             findings.note("", isFree ? "\(uri) (with any port, RFC 8252 section 7.3)" : uri.uri)
-            if isFree { findings.note("", "if the provider compares ports, set a port in \"redirect_uri\"") }
+            if isFree { findings.note("", "if the provider compares ports, set a port in \"\(key)\"") }
+        }
+        if usesUserAgent(client) {
+            findings.note("to register", "these redirect URIs, exactly:")
+            for uri in client.registration.redirectURIs { show(uri, "redirect_uri") }
+        }
+        // A user who signs in on another device signs out at the provider with a user agent.
+        if let uri = client.registration.postLogoutRedirectURI, !client.isWithoutUser {
+            findings.note("to register", "this post-logout redirect URI, exactly:")
+            show(uri, "post_logout_redirect_uri")
         }
     }
 }
