@@ -484,6 +484,14 @@ import Testing
         }
     }
 
+    /// A profile with "servers" needs the URL of the server, and a file in the working directory is ignored.
+    @Test func theHelpForKubernetesDescribesASetupThatWorks() async throws {
+        let help = try await CommandHarness.run(["credential", "kubernetes", "--help"]).output
+        let words = help.split { $0.isWhitespace }.joined(separator: " ")
+        #expect(words.contains("which authflow credential never uses"), "\(help)")
+        #expect(words.contains(#""provideClusterInfo": true"#), "\(help)")
+    }
+
     /// An empty variable counts as unset.
     @Test func kubernetesGetsATokenIfExecInfoIsEmpty() async throws {
         try await signedIn(["helpers": #"{"kubernetes": {}}"#]) { _, tool in

@@ -10,7 +10,7 @@ extension CredentialCommand {
             abstract: "The exec credential plugin for kubectl and other Kubernetes clients.",
             discussion: """
                 In a kubeconfig file: {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "authflow", "args": ["credential", \
-                "kubernetes", "--profile", "NAME"], "interactiveMode": "Never"}}
+                "kubernetes", "--profile", "NAME"], "provideClusterInfo": true, "interactiveMode": "Never"}}
                 """
         )
 

@@ -5,7 +5,7 @@ struct ProfileOptions: ParsableArguments {
     @Option(
         name: [.short, .long],
         help:
-            "The configuration file. Default: $AUTHFLOW_CONFIG; otherwise ./authflow.json if it exists, which you must first trust (authflow config trust); otherwise authflow/config.json in your configuration directory.",
+            "The configuration file. Default: $AUTHFLOW_CONFIG; otherwise ./authflow.json if it exists, which you must first trust (authflow config trust), and which authflow credential never uses; otherwise authflow/config.json in your configuration directory.",
         completion: .file()
     )
     var config: String?
