@@ -373,6 +373,18 @@ import Testing
         }
     }
 
+    @Test func theErrorForTheIssuerOfAProviderSaysThatAResourceIsExpected() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration("{}") { _, folder in
+                let login = try await CommandHarness.run(["login", emulator.issuer], environment: ["HOME": folder])
+                #expect(login.status == 7, "\(login.standardError)")
+                #expect(login.standardError.contains("not the issuer of a provider?"), "\(login.standardError)")
+            }
+        }
+    }
+
     @Test func anUntrustedConfigurationFileIsIgnored() async throws {
         // A file that another user has placed in the directory specifies a different client for the resource.
         try await CommandHarness.withResource(localConfiguration: { resource in

@@ -48,7 +48,7 @@ extension ResourceClient {
         } else {
             throw AuthError(
                 .discoveryFailed,
-                "\(address) does not name an authorization server: there is no protected resource metadata (RFC 9728) at its well-known URLs."
+                "\(address) does not name an authorization server: there is no protected resource metadata (RFC 9728) at its well-known URLs. Is it the URL of an API or an MCP server, and not the issuer of a provider?"
             )
         }
         let (server, serverMetadata) = try await resolve(issuer, isAssumed: isAssumed)
