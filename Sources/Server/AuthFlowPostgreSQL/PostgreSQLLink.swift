@@ -153,7 +153,10 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         switch state {
         // 42P01 undefined_table, 42703 undefined_column, 3F000 invalid_schema_name
         case "42P01", "42703", "3F000":
-            return DatabaseFailure(.refused, "\(text) The tables are missing or outdated. Migrate the store.")
+            return DatabaseFailure(
+                .refused,
+                "\(text) The tables are missing or outdated. Migrate the store: run authflow store migrate, or call migrate()."
+            )
         // query_canceled (statement_timeout), lock_not_available, serialization_failure, deadlock_detected: the statement was rolled back.
         case "57014", "55P03", "40001", "40P01": return DatabaseFailure(.unreachable, text)
         // read_only_sql_transaction: the server is now a standby.
