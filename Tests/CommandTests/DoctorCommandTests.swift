@@ -160,6 +160,29 @@ import Testing
         }
     }
 
+    /// The application, which is running, occupies the port of the redirect URI, here the emulator's.
+    @Test func doctorNeedsNeitherAUserAgentNorThePortForTheProfileOfAWebApplication() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let keys: [String: String?] = [
+                "client_secret": #"{"env": "PASSWORD"}"#, "redirect_uri": "\"\(emulator.issuer)/callback\"",
+                "user_agent": nil,
+            ]
+            let profile = CommandHarness.profile(emulator.issuer, keys).dropLast()
+            let text = "\(profile), \"server\": {\"allow_plain_http_on_loopback\": true}}"
+            try await CommandHarness.withConfiguration(text) { path, folder in
+                let outcome = try await CommandHarness.run(
+                    ["doctor", "--config", path],
+                    environment: ["PASSWORD": "wonderland", "HOME": folder]
+                )
+                #expect(outcome.status == 0, "\(outcome.output)")
+                #expect(outcome.output.contains("ok  user agent    not needed"), "\(outcome.output)")
+                #expect(outcome.output.contains("these redirect URIs"), "\(outcome.output)")
+            }
+        }
+    }
+
     /// A provider that does not know the URI does not redirect from its sign-out page.
     @Test(arguments: [
         (#""authorization_code""#, true, true), (#""device""#, false, true), (#""client_credentials""#, false, false),

@@ -89,11 +89,11 @@ extension SessionServer {
         try entries.isEmpty ? [file.profile()] : entries.map { try file.profile($0.profile) }
     }
 
-    /// The first provider's profile, whose store contains the sessions.
+    /// The profiles of the providers. The store of the first one contains the sessions.
     /// - Throws: ``/AuthFlow/ConfigurationError``.
-    package static func profileWithStore(in file: ConfigurationFile, host: HostServices) throws -> Profile {
+    package static func profiles(in file: ConfigurationFile, host: HostServices) throws -> [Profile] {
         let object = try file.server.checked(configurationKeys, environment: host.environment)
-        return try profiles(of: try object[ServerKeys.providers], in: file)[0]
+        return try profiles(of: try object[ServerKeys.providers], in: file)
     }
 
     /// The keys of `server`, for the JSON Schema.

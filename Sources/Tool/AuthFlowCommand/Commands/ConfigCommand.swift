@@ -89,7 +89,7 @@ struct ConfigCommand: AsyncParsableCommand {
                         store: MemoryTokenStore(),
                         host: ToolEnvironment.host
                     )
-                    _ = try SessionServer.profileWithStore(in: file, host: ToolEnvironment.host).makeSessionStore(
+                    _ = try SessionServer.profiles(in: file, host: ToolEnvironment.host)[0].makeSessionStore(
                         Known.components,
                         host: ToolEnvironment.host
                     )

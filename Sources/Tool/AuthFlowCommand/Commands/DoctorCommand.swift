@@ -3,6 +3,7 @@ import AuthFlow
 import AuthFlowDesktop
 import AuthFlowEssentials
 import AuthFlowLoopback
+import AuthFlowServerConfiguration
 import AuthFlowSystem
 
 struct DoctorCommand: AsyncParsableCommand {
@@ -126,6 +127,8 @@ struct DoctorCommand: AsyncParsableCommand {
         findings.good("profile", profile.name)
         if let flow = client.flowWithoutUser {
             findings.good("user", "not needed: the client obtains tokens without a sign-in (\(flow.rawValue))")
+        } else if try Self.isWebApplication(profile, in: file) {
+            findings.good("user agent", "not needed: the users of the web application use their own browsers (server)")
         } else if Self.usesUserAgent(client) {
             try examineUserAgents(client, profile, launchEnvironment, &findings)
         } else {
@@ -158,6 +161,12 @@ struct DoctorCommand: AsyncParsableCommand {
             try Task.checkCancellation()
             findings.bad("resources", ExitStatus.message(for: error))
         }
+    }
+
+    /// Whether the users of a web application sign in with a profile. The application receives the redirects, so it may occupy the port.
+    private static func isWebApplication(_ profile: Profile, in file: ConfigurationFile) throws -> Bool {
+        guard file.hasServer else { return false }
+        return try SessionServer.profiles(in: file, host: ToolEnvironment.host).contains { $0.name == profile.name }
     }
 
     /// Whether a sign-in may use the authorization code grant, even if no user agent works here.
