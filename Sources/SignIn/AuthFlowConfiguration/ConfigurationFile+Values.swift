@@ -5,8 +5,8 @@ extension ConfigurationFile {
     /// Reads a configuration from values that are looked up by key. A secret is either the value itself or a reference, as in
     /// a file.
     ///
-    /// Values whose names are user-defined (extra request parameters) and objects in a list cannot be looked up. A
-    /// misspelled key is treated as a missing key.
+    /// Values whose names are user-defined (extra request parameters) and objects in a list (`encryption_keys`) cannot be
+    /// looked up. A misspelled key is treated as a missing key.
     /// - Parameters:
     ///   - values: The values.
     ///   - profiles: The names of the profiles.
@@ -78,7 +78,16 @@ private struct ConfigurationLookup {
             let secrets = try await values.secrets(key).map { try $0.map { try reference(to: $0, at: key) } }
             return try single(secrets.map(JSON.array), try await referenced(at: key).map { [$0] }, at: key)
         case .list(let element, _):
-            guard element.isText else { return nil }
+            guard element.isText else {
+                // If the value were ignored, sessions would be stored without the configured encryption, for example. It may be a secret.
+                guard try await values.secrets(key) == nil else {
+                    throw error(
+                        "a list of objects cannot be looked up: set it in code or in a configuration file",
+                        at: key
+                    )
+                }
+                return nil
+            }
             return try await values.texts(key).map { .array($0.map(JSON.string)) }
         case .object(let keys): return try await object(keys, at: key)
         case .named(let variants):

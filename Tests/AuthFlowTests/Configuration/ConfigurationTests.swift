@@ -694,7 +694,9 @@ private final class SecretiveAgents: Sendable {
         func flag(_ key: [String]) async throws -> Bool? { nil }
         func texts(_ key: [String]) async throws -> [String]? { lists[key.joined(separator: ".")] }
         func secret(_ key: [String]) async throws -> Secret? { hidden[key.joined(separator: ".")] }
-        func secrets(_ key: [String]) async throws -> [Secret]? { nil }
+        func secrets(_ key: [String]) async throws -> [Secret]? {
+            lists[key.joined(separator: ".")]?.map { Secret($0) }
+        }
     }
 
     /// As environment variables, these names would be identical.
@@ -719,24 +721,21 @@ private final class SecretiveAgents: Sendable {
         #expect(error?.issues.first?.problem.contains(words) == true, "\(error?.description ?? "")")
     }
 
-    @Test func aListOfObjectsIsNotLookedUpAsAListOfStrings() async throws {
+    /// Without an error, sessions would be stored without the configured encryption.
+    @Test(arguments: ["profiles.work.authorization_details", "profiles.work.store.encryption_keys"])
+    func aListOfObjectsThatIsLookedUpIsAnError(_ key: String) async throws {
         let values = LookedUpValues(
             strings: [
                 "profiles.work.provider": "fake", "profiles.work.issuer": "https://id.example.com",
-                "profiles.work.client_id": "c",
+                "profiles.work.client_id": "c", "profiles.work.store.name": "memory",
             ],
-            lists: ["profiles.work.authorization_details": ["payment"], "profiles.work.scopes": ["openid", "email"]]
+            lists: [key: ["one"], "profiles.work.scopes": ["openid", "email"]]
         )
-        let file = try await ConfigurationFile(values: values, profiles: ["work"], providers: [.fake])
-        let client = try AuthClient(
-            profile: try file.profile(),
-            providers: [.fake],
-            userAgents: [.fake],
-            stores: [.memory]
-        )
-        #expect(
-            client.registration.scopes == ["openid", "email"] && client.registration.values.authorizationDetails == nil
-        )
+        let error = await #expect(throws: ConfigurationError.self) {
+            try await ConfigurationFile(values: values, profiles: ["work"], providers: [.fake], stores: [.memory])
+        }
+        let keyPaths = error?.issues.map { $0.keyPath }
+        #expect(keyPaths == [key], "\(error?.description ?? "")")
     }
 
     /// In an environment variable, a list whose elements are separated by commas is also a string.
