@@ -48,7 +48,7 @@ package struct PrivateFile {
                 "\(directory) is not a directory that belongs to this user, so no credential is stored there."
             )
         }
-        guard status.st_mode & 0o022 == 0 else {
+        guard !PrivateGroup.letsOthersWrite(status) else {
             // A directory with the sticky bit, such as root's /tmp, is shared on purpose: without access to it, other users' programs would fail.
             let remedy =
                 status.st_mode & S_ISVTX != 0

@@ -83,6 +83,17 @@ import Testing
         }
     }
 
+    /// With the umask 002, a new directory is writable for its group.
+    @Test(.enabled(if: PrivateGroup.isUserPrivate(getegid()), "The user's group must have no other members."))
+    func aDirectoryMayBeWritableForTheUserPrivateGroup() throws {
+        try withDirectory { directory in
+            try #require(unsafe chmod(directory, 0o775) == 0)
+            try PrivateFile.createDirectory(directory)
+            try #require(unsafe chmod(directory, 0o777) == 0)
+            expectFailures([("Run: chmod 700", { try PrivateFile.createDirectory(directory) })])
+        }
+    }
+
     /// With mode 0700, root's /tmp would be unusable for every other user.
     @Test func theErrorForASharedDirectoryDoesNotSuggestLockingOtherUsersOut() throws {
         try withDirectory { directory in
