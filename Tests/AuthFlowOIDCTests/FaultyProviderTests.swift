@@ -247,6 +247,10 @@ import Testing
                 }
             )
         ),
+        Tolerated(
+            row: "userinfo rejected with status 200",
+            fault: .userInfo(.response { $0.body = Array(#"{"ok": false, "error": "missing_scope"}"#.utf8) })
+        ),
         Tolerated(row: "userinfo missing", fault: .userInfo(.response { $0.head.status = .notFound })),
     ]
 

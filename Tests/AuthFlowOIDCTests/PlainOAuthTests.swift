@@ -95,6 +95,12 @@ import Testing
         ("rejects the token", .userInfo(.response { $0.head.status = .unauthorized })),
         ("forbidden", .userInfo(.response { $0.head.status = .forbidden })),
         ("over its quota", .userInfo(.response { $0.head.status = .tooManyRequests })),
+        // Slack sends every error with status 200.
+        ("unavailable, with status 200", .userInfo(.response { $0.body = Array(#"{"error": "fatal_error"}"#.utf8) })),
+        (
+            "rejects the token, with status 200",
+            .userInfo(.response { $0.body = Array(#"{"ok": false, "error": "token_revoked"}"#.utf8) })
+        ),
     ]
 
     /// The refresh token belongs to the user's grant, and the provider may have invalidated the old tokens.

@@ -59,11 +59,31 @@ extension OAuthClient {
         return try await claims(of: try await userInfoResponse(tokens), comparedWith: tokens)
     }
 
-    /// The userinfo endpoint's response, which has not been checked yet.
+    /// The userinfo endpoint's response, whose claims have not been checked yet.
+    /// - Throws: The same errors as ``resource(_:with:)``, also for an error with status 200.
     func userInfoResponse(_ tokens: TokenSet) async throws -> TransportResponse {
         let endpoint = try await metadata().required(\.userInfoEndpoint, "userinfo endpoint")
         let fields: HTTPFields = [.accept: "application/json, application/jwt"]
-        return try await resource(TransportRequest(.get, endpoint, headerFields: fields), with: tokens)
+        let response = try await resource(TransportRequest(.get, endpoint, headerFields: fields), with: tokens)
+        // Some providers send every error with status 200. Such a response says nothing about the user.
+        guard let claims = try? response.json(from: "\(endpoint)"), claims["sub"] == nil,
+            let error = response.providerError(in: claims)
+        else { return response }
+        guard error.isServerError else {
+            throw AuthError(
+                .accessTokenRejected,
+                "\(endpoint) does not accept the access token. The token may be for another API; otherwise, sign in again.",
+                providerError: error,
+                status: response.status
+            )
+        }
+        throw AuthError(
+            .temporarilyUnavailable,
+            "\(endpoint.host) is temporarily unable to process the userinfo request. Try again later.",
+            providerError: error,
+            status: response.status,
+            retryAfter: response.retryAfter(now: host.now())
+        )
     }
 
     /// The claims of a userinfo response, which must be about the ID Token's user if there is an ID Token.
