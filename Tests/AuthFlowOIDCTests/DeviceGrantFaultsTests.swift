@@ -94,6 +94,16 @@ import Testing
             code: .temporarilyUnavailable
         ),
         BadResponse(
+            name: "Google's rate limit",
+            fault: .deviceAuthorization(
+                .response {
+                    $0.head.status = .forbidden
+                    $0.body = Array(#"{"error_code": "rate_limit_exceeded"}"#.utf8)
+                }
+            ),
+            code: .temporarilyUnavailable
+        ),
+        BadResponse(
             name: "an interval longer than the code's lifetime",
             fault: .deviceAuthorization(.member("interval", 600)),
             code: .invalidResponse

@@ -277,6 +277,14 @@ import Testing
         )
         let secondary = #expect(throws: AuthError.self) { try named.requireAvailable(from: "api", now: Date()) }
         #expect(secondary?.code == .temporarilyUnavailable)
+        // The response of Google's device authorization endpoint.
+        let coded = TransportResponse(
+            head: HTTPResponse(status: .forbidden),
+            body: Array(#"{"error_code": "rate_limit_exceeded"}"#.utf8)
+        )
+        let exceeded = #expect(throws: AuthError.self) { try coded.requireAvailable(from: "api", now: Date()) }
+        #expect(exceeded?.code == .temporarilyUnavailable)
+        #expect(exceeded?.message.contains("limits the request rate") == true)
         let broken = TransportResponse(head: HTTPResponse(status: .badGateway))
         let fault = #expect(throws: AuthError.self) { try broken.requireAvailable(from: "api", now: Date()) }
         #expect(fault?.message.contains("server error (status 502)") == true)

@@ -68,7 +68,9 @@ extension ProviderError {
     ///   some web frameworks.
     init?(_ json: JSON, status: Int) {
         // RFC 6749 appendix A.7: error = 1*NQSCHAR. An empty value counts as absent.
-        guard let error = json["error"]?.string, !error.isEmpty,
+        // Google's device authorization endpoint reports a rate limit only in `error_code`.
+        let failure = json["error_code"]?.string.flatMap { Self.serverErrors.contains($0) ? $0 : nil }
+        guard let error = json["error"]?.string ?? failure, !error.isEmpty,
             Self.reasonPhrases[status]?.contains(error) != true
         else { return nil }
         self.init(

@@ -24,8 +24,10 @@ extension TransportResponse {
         guard status >= 400 else { return }
         let isExhausted = rateLimit("Remaining") == "0"
         let retryAfter = retryAfter(now: now)
-        // Some servers report a rate limit only in the error description.
-        let isNamed = error?.errorDescription?.lowercased().contains("rate limit") == true
+        // Some servers report a rate limit only in the error description or, like Google, in the code.
+        let isNamed =
+            error?.errorDescription?.lowercased().contains("rate limit") == true
+            || error?.error == "rate_limit_exceeded"
         let isLimited = status == 429 || status == 403 && (isExhausted || retryAfter != nil || isNamed)
         // Except with status 503, an OAuth error takes precedence over the status, because some servers send every error with status 500.
         let isServerError =
