@@ -25,6 +25,9 @@ import Testing
         expectError(.invalidConfiguration) {
             try settings.changing { $0.parameters = [.authorization: ["state": "x"]] }
         }
+        expectError(.invalidConfiguration) {
+            try settings.changing { $0.parameters = [.token: ["redirect_uri": "x"]] }
+        }
         expectError(.invalidConfiguration) { try settings.changing { $0.resources = ["api"] } }
         #expect(try settings.changing { $0.scopes = [] }.scopes == [])
         let file = try ConfigurationFile(
@@ -391,6 +394,19 @@ import Testing
         time.advance(3600)
         #expect(try await client.signOut().revocation == .nothingToDo)
         #expect(!environment.emulator.requests.contains("POST /revoke"))
+    }
+
+    /// Yahoo and Mollie require this parameter.
+    @Test func sendsAConfiguredRedirectURIInRefreshRequests() async throws {
+        let environment = try environment()
+        var settings = try EmulatorEnvironment.registration()
+        settings.scopes.append("offline_access")
+        settings.parameters[.refresh] = ["redirect_uri": "oob"]
+        let client = try environment.client(registration: settings)
+        _ = try await client.signIn()
+        try await client.refresh()
+        let requests = environment.emulator.receivedRequests.filter { $0.form["grant_type"] == "refresh_token" }
+        #expect(requests.map { $0.form["redirect_uri"] } == ["oob"])
     }
 
     @Test func sendsTheConfiguredParametersOfRevocationRequests() async throws {

@@ -384,6 +384,12 @@ private final class SecretiveAgents: Sendable {
             words: "set by AuthFlow"
         ),
         Fault(
+            more: #", "parameters": {"refresh": {"redirect_uri": "oob", "refresh_token": "x"}}"#,
+            place: "3:138",
+            keyPath: "profiles.work.parameters.refresh.refresh_token",
+            words: "set by AuthFlow"
+        ),
+        Fault(
             more: #", "parameters": {"authorization": {"scope": "openid offline_access"}}"#,
             place: "3:88",
             keyPath: "profiles.work.parameters",

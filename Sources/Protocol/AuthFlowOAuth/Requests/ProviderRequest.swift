@@ -82,8 +82,13 @@ public struct ProviderRequest: Sendable {
         self.tokens = tokens
     }
 
-    /// The names of the parameters that only the engine may set.
-    package static let reservedNames: Set<String> = [
+    /// Whether only the engine may set a parameter. Some providers, such as Yahoo and Mollie, require `redirect_uri` in refresh requests, in which
+    /// RFC 6749 section 6 does not define it.
+    package static func isReserved(_ name: String, in purpose: Purpose) -> Bool {
+        reservedNames.contains(name) && !(purpose == .refresh && name == "redirect_uri")
+    }
+
+    private static let reservedNames: Set<String> = [
         "response_type", "response_mode", "client_id", "client_secret", "client_assertion", "client_assertion_type",
         "redirect_uri", "state", "nonce", "code_challenge", "code_challenge_method", "code", "code_verifier",
         "grant_type", "refresh_token", "device_code", "assertion", "token", "token_type_hint", "subject_token",
@@ -98,7 +103,7 @@ public struct ProviderRequest: Sendable {
 
     /// - Throws: ``AuthError`` with `invalid_configuration` when a parameter has a reserved name.
     static func requireUnreserved(_ parameters: FormParameters, of purpose: Purpose) throws(AuthError) {
-        guard let name = parameters.names.first(where: reservedNames.contains) else { return }
+        guard let name = parameters.names.first(where: { isReserved($0, in: purpose) }) else { return }
         throw AuthError(
             .invalidConfiguration,
             "The parameter \"\(name)\" of \(purpose) requests is set by AuthFlow and cannot be configured. Remove it."
