@@ -63,6 +63,16 @@ import Testing
         #expect(error?.message.contains(words) == isSuggested, "\(error as Any)")
     }
 
+    /// Azure AD B2C issues no access token if only openid and offline_access are requested.
+    @Test(arguments: [(nil, true), ("", false)] as [(JSON?, Bool)])
+    func suggestsAScopeOnlyIfTheResponseHasJustAnIDToken(_ accessToken: JSON?, _ isSuggested: Bool) async throws {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: Self.issuer))
+        environment.emulator.fault = .tokenResponse(.member("access_token", accessToken))
+        let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
+        #expect(error?.code == .invalidResponse)
+        #expect(error?.message.contains("add the API's scope") == isSuggested, "\(error as Any)")
+    }
+
     @Test func anOpaqueAccessTokenDoesNotIdentifyTheUser() async throws {
         let environment = EmulatorEnvironment(try OIDCEmulator(issuer: Self.issuer))
         var values = try EmulatorEnvironment.registration()

@@ -356,7 +356,14 @@ extension TokenSet {
             guard parameters["access_token"] != nil || response.http.providerError == nil else {
                 throw response.unexpectedStatus(.invalidResponse)
             }
-            throw AuthError(.invalidResponse, "The response has no valid \"access_token\" (RFC 6749 section 5.1).")
+            let advice =
+                parameters["access_token"] == nil && parameters.token("id_token") != nil
+                ? " If the provider issues access tokens only for an API, add the API's scope to \"scopes\"; at Azure AD B2C, the client ID can be this scope."
+                : ""
+            throw AuthError(
+                .invalidResponse,
+                "The response has no valid \"access_token\" (RFC 6749 section 5.1).\(advice)"
+            )
         }
         // RFC 6749 section 5.1: the value is case-insensitive.
         let namedType = parameters["token_type"].flatMap { $0 == .null ? nil : $0 }
