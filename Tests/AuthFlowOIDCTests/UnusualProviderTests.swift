@@ -67,6 +67,22 @@ import Testing
         }
     }
 
+    /// Mailchimp and VK send 0 for a token that does not expire.
+    @Test(arguments: [
+        ["openid"], ["openid", "offline_access"],
+    ]) func aLifetimeOfZeroMeansUnlimitedIfOnlyASignInCouldReplaceTheToken(_ scopes: [String]) async throws {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            environment.emulator.fault = .tokenResponse(.member("expires_in", 0))
+            var registration = try EmulatorEnvironment.registration()
+            registration.scopes = scopes
+            let client = try environment.client(registration: registration)
+            let tokens = try await client.signIn().credential.tokens
+            #expect((tokens.expiresAt == nil) == (tokens.refreshToken == nil))
+            let fresh = try await client.freshTokens()
+            #expect((fresh == tokens) == (tokens.refreshToken == nil))
+        }
+    }
+
     @Test func aDocumentedLifetimeMustBePositive() {
         expectError(.invalidConfiguration) {
             try ClientRegistration(clientID: "app") { $0.defaultTokenLifetime = .zero }

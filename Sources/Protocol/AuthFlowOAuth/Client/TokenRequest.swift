@@ -318,7 +318,7 @@ extension TokenSet {
     ///   - response: The response.
     ///   - parameters: The response's parameters, or the error from parsing them.
     ///   - bearerTypes: The token types that this provider uses for bearer tokens.
-    ///   - defaultLifetime: The lifetime of the access token, in seconds, if the response has no `expires_in`; nil for an unknown lifetime.
+    ///   - defaultLifetime: The lifetime of the access token, in seconds, if the response does not specify it; nil for an unknown lifetime.
     ///   - now: The time at which the response arrived.
     /// - Throws: ``AuthError`` with `provider_rejected`, `temporarily_unavailable`, or `invalid_response` when the response conforms to neither
     ///   section.
@@ -378,7 +378,12 @@ extension TokenSet {
         }
         // RFC 6749 section 5.1: expires_in is RECOMMENDED. "If omitted, the authorization server SHOULD provide the expiration time via other means or
         // document the default value."
-        let lifetime = try parameters.seconds("expires_in") ?? defaultLifetime
+        let seconds = try parameters.seconds("expires_in")
+        // Some providers, such as Mailchimp and VK, send 0 for a token that does not expire. If only another sign-in could replace the token, a
+        // lifetime of 0 cannot be meant literally, because no token would ever be usable.
+        let needsSignIn =
+            parameters.token("refresh_token") == nil && [.token, .deviceToken].contains(response.purpose)
+        let lifetime = (seconds == 0 && needsSignIn ? nil : seconds) ?? defaultLifetime
         // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: if
         // omitted in a refresh, it "is treated as equal to the scope originally granted by the resource owner".
         // Some providers send an array, or separate the scopes with commas.
