@@ -39,6 +39,20 @@ import Testing
         }
     }
 
+    @Test func reportsThatTheSessionOfAnUnknownUserCannotBeRefreshed() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let profile = CommandHarness.profile(emulator.issuer, ["scopes": #"["repo"]"#])
+            try await CommandHarness.withConfiguration(profile) { path, _ in
+                let login = try await run("login", at: path)
+                #expect(login.output.contains(", without a refresh token"), "\(login.output)")
+                let status = try await run("status", at: path)
+                #expect(status.output.contains(", without a refresh token"), "\(status.output)")
+            }
+        }
+    }
+
     @Test func identifiesTheUserFromUserinfo() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

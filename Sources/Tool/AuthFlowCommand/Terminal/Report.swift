@@ -51,7 +51,7 @@ enum Report {
     static func lifetime(of credential: Credential, isRenewable: Bool = false) -> String {
         let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "an unknown time"
         return switch credential.state(isRenewable: isRenewable) {
-        case .fresh where credential.tokens.refreshToken == nil && credential.identity != nil:
+        case .fresh where credential.tokens.refreshToken == nil && !isRenewable:
             "until \(end), without a refresh token"
         case .fresh: "until \(end)"
         case .expired: "expired at \(end), \(isRenewable ? "replaced" : "refreshed") when needed"
