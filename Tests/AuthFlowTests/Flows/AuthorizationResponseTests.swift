@@ -258,6 +258,18 @@ import Testing
         }
     }
 
+    /// Facebook's response for an app in development mode.
+    @Test func readsAnErrorThatIsOnlyInFacebooksParameters() throws {
+        let error = try #require(throws: AuthError.self) {
+            try check(
+                "http://127.0.0.1:8400/callback?error_code=1349126&error_message=App+Not+Setup&state=z634l182#_=_",
+                to: pending()
+            )
+        }
+        #expect(error.code == .providerRejected)
+        #expect(error.description.contains("1349126: App Not Setup"), "\(error)")
+    }
+
     @Test func showsTheErrorDescriptionWithoutControlCharacters() throws {
         let error = try #require(throws: AuthError.self) {
             try check(

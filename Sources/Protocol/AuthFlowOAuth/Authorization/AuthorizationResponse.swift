@@ -92,6 +92,10 @@ public struct AuthorizationResponse: Sendable {
 
         if let error { throw Self.refusal(error) }
         guard let code = parameters["code"], !code.isEmpty else {
+            // Facebook reports some errors, such as an app in development mode, only in these parameters.
+            if let code = parameters["error_code"], !code.isEmpty {
+                throw Self.refusal(ProviderError(error: code, errorDescription: parameters["error_message"]))
+            }
             throw AuthError(
                 .invalidCallback,
                 "The redirect contains neither a code nor an error (RFC 6749 section 4.1.2)."
