@@ -113,6 +113,8 @@ import Testing
         // Some providers append an empty or meaningless fragment.
         Redirect(url: "com.example.app:/callback?code=1&state=the-right-state#", mode: .query, isAccepted: true),
         Redirect(url: "com.example.app:/callback?code=1&state=the-right-state#_=_", mode: .query, isAccepted: true),
+        Redirect(url: "com.example.app:/callback?code=1&state=the-right-state#_", mode: .query, isAccepted: true),
+        Redirect(url: "com.example.app:/callback?code=1&state=the-right-state#__", mode: .query, isAccepted: false),
         Redirect(url: "com.example.app:/callback?code=1&state=the-right-state#_=_x", mode: .query, isAccepted: false),
         Redirect(url: "com.example.app:/callback?code=1&state=the-right-state##", mode: .query, isAccepted: false),
         Redirect(url: "com.example.app:/callback?code=1&state=the-right-state#x", mode: .query, isAccepted: false),

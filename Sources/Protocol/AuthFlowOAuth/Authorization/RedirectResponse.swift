@@ -119,9 +119,10 @@ package struct RedirectResponse: Sendable {
         let rest = received.utf8.dropFirst(expected.utf8.count)
         guard rest.starts(with: separator(after: redirectURI, mode).utf8) else { return nil }
         let encoded = Substring(rest.dropFirst())
-        // RFC 3986 section 3.5: a number sign starts a fragment. Some providers append an empty fragment or "#_=_"; both are harmless.
+        // RFC 3986 section 3.5: a number sign starts a fragment. Some providers append an empty fragment, "#_=_" (Facebook)
+        // or "#_" (Instagram, Reddit); these are harmless.
         guard mode != .fragment else { return encoded }
-        let ignorableSuffix = ["#", "#_=_"].first { encoded.utf8.suffix($0.utf8.count).elementsEqual($0.utf8) }
+        let ignorableSuffix = ["#", "#_=_", "#_"].first { encoded.utf8.suffix($0.utf8.count).elementsEqual($0.utf8) }
         return encoded.dropLast(ignorableSuffix?.utf8.count ?? 0)
     }
 
