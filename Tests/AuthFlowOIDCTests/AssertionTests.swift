@@ -274,6 +274,10 @@ import Testing
         environment.environment.emulator.trustedIssuers = ["robot": ["keys": [key.publicJWK]]]
         let client = try environment.client(.signed(by: SigningKeySource(key), subject: "report-writer"))
         #expect(try await client.freshTokens().scopes == ["reports"])
+        // Google and DocuSign require the scopes in the assertion.
+        let sent = environment.environment.emulator.receivedRequests.compactMap { $0.form["assertion"] }
+        let payload = try #require(sent.first?.split(separator: ".").dropFirst().first)
+        #expect(try JSON(parsing: Base64URL.decode(payload) ?? [])["scope"] == "reports")
     }
 
     // MARK: Programs

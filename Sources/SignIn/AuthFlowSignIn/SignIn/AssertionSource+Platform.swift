@@ -74,7 +74,8 @@ extension AssertionSource {
         }
     }
 
-    /// A JWT that is signed with the client's key. The server must trust the public key for this issuer.
+    /// A JWT that is signed with the client's key. The server must trust the public key for this issuer. The JWT contains the requested scopes
+    /// (`scope`), as some servers require.
     /// - Parameters:
     ///   - key: Signs the assertions, each of which is valid for one minute.
     ///   - subject: `sub`: the subject of the access token.
@@ -91,10 +92,12 @@ extension AssertionSource {
         let identity = [issuer ?? "", subject, audience ?? ""].joined(separator: "\u{0}")
         return AssertionSource("the client's key", identity: identity, audience: audience) { request in
             let key = try await key.loadKey()
-            let own: [String: JSON] = [
+            var own: [String: JSON] = [
                 "iss": .string(issuer ?? request.clientID), "sub": .string(subject),
                 "aud": .string(audience ?? request.issuer), "jti": .string(request.identifier),
             ]
+            // Google (service accounts) and DocuSign read the scopes from the assertion. RFC 7523 section 3: it "MAY contain other claims".
+            if !request.scopes.isEmpty { own["scope"] = .string(request.scopes.joined(separator: " ")) }
             let times = SignedTimes.claims(at: request.time, lifetime: ClientAssertion.lifetime)
             let jwt = try await key.jwt(
                 .object(own.merging(times) { $1 }),
