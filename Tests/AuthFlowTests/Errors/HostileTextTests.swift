@@ -261,6 +261,16 @@ import Testing
         #expect("\(quoted)" == "The server returned access_denied: No.")
     }
 
+    @Test(arguments: [
+        (#"{"error": "invalid_request", "reason": "Invalid Token!"}"#, "invalid_request: Invalid Token!"),
+        (#"{"error": "invalid_request", "message": "No token."}"#, "invalid_request: No token."),
+        (#"{"error": "bad", "error_description": "First.", "reason": "Second."}"#, "bad: First."),
+        (#"{"error": "bad", "error_description": null, "reason": {"code": 5}}"#, "bad"),
+    ]) func findsTheDescriptionOfAnErrorInMembersThatProvidersUse(_ body: String, _ words: String) {
+        let response = TransportResponse(head: HTTPResponse(status: .badRequest), body: Array(body.utf8))
+        #expect(response.providerError.map { "\($0)" } == words)
+    }
+
     @Test func reportsServerErrorsAndRateLimitsWithTheRetryDelay() throws {
         var limited = TransportResponse(
             head: HTTPResponse(status: .tooManyRequests),

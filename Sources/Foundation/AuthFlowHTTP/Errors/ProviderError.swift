@@ -73,9 +73,11 @@ extension ProviderError {
         guard let error = json["error"]?.string ?? failure, !error.isEmpty,
             Self.reasonPhrases[status]?.contains(error) != true
         else { return nil }
+        // Zoom sends the cause as `reason`, and others as `message`.
+        let words = ["error_description", "message", "reason"].lazy.compactMap { json[$0]?.string }.first
         self.init(
             error: error,
-            errorDescription: json["error_description"]?.string,
+            errorDescription: words,
             errorURI: json["error_uri"]?.string,
             status: status
         )
