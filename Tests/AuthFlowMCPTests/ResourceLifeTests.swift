@@ -826,11 +826,17 @@ import Testing
     }
 
     @Test func growingScopeChallengesOpenALimitedNumberOfSignInPages() async throws {
-        // The tokens have already expired when they are issued, so each request is sent without a token.
-        var settings = refreshing { ($0.tokenLifetime, $0.growsScopes) = (0, true) }
+        // The tokens have expired before they are used, so each request is sent without a token.
+        var settings = refreshing { ($0.tokenLifetime, $0.growsScopes) = (1, true) }
         settings.refreshes = false
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
-            let client = try environment.client()
+            let time = VirtualTime()
+            var host = time.host
+            host.now = { [now = host.now] in
+                time.advance(by: .seconds(2))
+                return now()
+            }
+            let client = try environment.client(host: host)
             await expectError(.accessTokenRejected) { _ = try await listTools(client) }
             #expect(environment.emulator.authorizations.count <= 3)
         }

@@ -314,7 +314,9 @@ package final class ManagedCredential: Sendable {
             )
             let number = state.withLock { state -> UInt64? in
                 // If a state was published during the read, the result of the read may be outdated.
-                guard state.publications == publications, state.machine.isLatestSession(in: accounts) else { return nil }
+                guard state.publications == publications, state.machine.isLatestSession(in: accounts) else {
+                    return nil
+                }
                 continuation.yield(current.state)
                 if current.state == .expired { state.expiredToken = current.token }
                 state.lastObserver += 1
