@@ -152,7 +152,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
 
     @Test(arguments: Database.allCases) func aLeaseIsRenewedWhileItIsHeld(_ database: Database) async throws {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
-        let holder = try await database.store(named: name, lease: .seconds(6))
+        let holder = try await database.store(named: name, lease: .seconds(15))
         let other = try await database.store(named: name, waitTimeout: .milliseconds(100))
         let key = key("renewed")
         try await holder.withLease(on: key) { lease in
