@@ -196,6 +196,7 @@ import Testing
         arguments: [
             ["max_age": "300"], ["claims": #"{"id_token":{"acr":{"essential":true,"value":"mfa"}}}"#],
             ["claims": #"{"id_token":{"auth_time":{"essential":true}}}"#],
+            ["claims": #"{"id_token":{"sub":{"value":"248289761001"}}}"#],
         ] as [FormParameters]
     )
     func aDeviceSignInRejectsAConfiguredAuthenticationRequirement(_ configured: FormParameters) async throws {

@@ -45,13 +45,13 @@ import Testing
     @Test(arguments: [
         "version", "url", "redirect_uri", "issuer", "expires_at", "client_id", "state", "code_verifier",
         "response_mode", "scopes", "resources", "binding", "nonce", "max_age", "acr_values", "dpop_key",
-        "authorization_details", "iss_required",
+        "subjects", "authorization_details", "iss_required",
     ]) func aDamagedStoredAuthorizationRequestIsRejected(_ member: String) async throws {
         let request = try await client { $0.usesDPoP = true }
             .authorizationRequest(.init(maxAge: .seconds(60)))
         let stored = try JSONDecoder().decode(String.self, from: try JSONEncoder().encode(request))
         var json = try #require(try JSON(parsing: Array(stored.utf8)).object)
-        #expect(json[member] != nil || ["acr_values", "authorization_details"].contains(member))
+        #expect(json[member] != nil || ["acr_values", "subjects", "authorization_details"].contains(member))
         // An empty state would match an empty state in the response.
         let isBoolean = member == "iss_required"
         for damage in [isBoolean ? 1 : JSON.bool(true), .null, ["x": 1]] + (member == "state" ? [""] : []) {
@@ -255,6 +255,22 @@ import Testing
         let callback = try await environment.visit(request.url)
         let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
         #expect(error?.code == .insufficientUserAuthentication)
+    }
+
+    /// A provider that ignores `claims` may sign another user in.
+    @Test func checksTheRequestedSubjectAgainstTheIDToken() async throws {
+        let client = try client()
+        var options = AuthorizationOptions()
+        options.claims = ["id_token": ["sub": ["value": "248289761001"]]]
+        let request = try await client.authorizationRequest(options)
+        let credential = try await client.exchange(try await environment.visit(request.url), for: request)
+        #expect(credential.identity?.subject == "248289761001")
+        options.claims = ["id_token": ["sub": ["value": "another"]]]
+        let other = try await client.authorizationRequest(options)
+        let callback = try await environment.visit(other.url)
+        let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: other) }
+        #expect(error?.code == .insufficientUserAuthentication)
+        #expect(!environment.emulator.requests.contains("POST /revoke"))
     }
 
     /// Otherwise, a weaker or older authentication would be accepted.

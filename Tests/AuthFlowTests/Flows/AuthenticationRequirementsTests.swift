@@ -22,6 +22,16 @@ import Testing
         #expect(try AuthenticationRequirements(["claims": voluntary]) == AuthenticationRequirements())
     }
 
+    /// OIDC Core section 5.5.1: `value` and `values` need not be essential.
+    @Test func readsTheRequestedSubject() throws {
+        func subjects(_ claims: String) throws -> [String]? { try AuthenticationRequirements(["claims": claims]).subjects }
+        #expect(try subjects(#"{"id_token":{"sub":{"value":"a"}}}"#) == ["a"])
+        #expect(try subjects(#"{"userinfo":{"sub":{"values":["a","b"]}}}"#) == ["a", "b"])
+        #expect(try subjects(#"{"id_token":{"sub":{"values":["a","b"]}},"userinfo":{"sub":{"value":"b"}}}"#) == ["b"])
+        #expect(try subjects(#"{"id_token":{"sub":{"value":"a"}},"userinfo":{"sub":{"value":"b"}}}"#) == [])
+        #expect(try subjects(#"{"id_token":{"sub":null},"userinfo":{"sub":{"essential":true}}}"#) == nil)
+    }
+
     @Test(
         arguments: [["max_age": "-1"], ["max_age": "soon"], ["max_age": ""], ["claims": "{"], ["claims": ""]]
             as [FormParameters]
@@ -34,7 +44,8 @@ import Testing
     @Test(arguments: [
         #""acr":{"essential":true,"values":"gold"}"#, #""acr":{"essential":true,"values":[1]}"#,
         #""acr":{"essential":true,"values":[]}"#, #""acr":{"essential":true,"value":1}"#,
-        #""acr":{"essential":"true","value":"gold"}"#, #""auth_time":{"essential":1}"#,
+        #""acr":{"essential":"true","value":"gold"}"#, #""auth_time":{"essential":1}"#, #""sub":{"value":1}"#,
+        #""sub":{"values":[]}"#,
     ])
     func rejectsAnEssentialClaimThatCannotBeChecked(_ claim: String) {
         expectError(.invalidConfiguration) { try AuthenticationRequirements(["claims": "{\"id_token\":{\(claim)}}"]) }

@@ -251,6 +251,13 @@ import Testing
         expectError(.insufficientUserAuthentication) { try validate(Self.good) { $0.essentialACRValues = ["strong"] } }
     }
 
+    @Test func checksTheSubjectAgainstTheRequestedUser() throws {
+        _ = try validate(Self.good) { $0.subjects = ["other", "248289761001"] }
+        for subjects in [["other"], []] {
+            expectError(.insufficientUserAuthentication) { try validate(Self.good) { $0.subjects = subjects } }
+        }
+    }
+
     @Test func appliesTheConfiguredLeeway() throws {
         let late = Self.good.merging(["exp": .integer(Self.time - 10)]) { $1 }
         _ = try validate(late) { $0.leeway = 11 }

@@ -36,6 +36,8 @@ package struct IDTokenValidation: Sendable {
         /// The `acr` values, one of which the token must contain: empty when any is accepted, nil when the claim was
         /// not requested as essential.
         package var essentialACRValues: [String]?
+        /// The requested values of `sub`, one of which the token must contain; nil when no specific user was requested.
+        package var subjects: [String]?
         /// The allowed difference between this machine's clock and the provider's, in seconds.
         package var leeway: TimeInterval
         /// The number of seconds by which this machine's clock is ahead of the provider's; nil when the provider's time is not
@@ -188,6 +190,15 @@ package struct IDTokenValidation: Sendable {
             }
         }
 
+        // Section 3.1.2.2: "If the sub (subject) Claim is requested with a specific value for the ID Token, ... The Authorization Server MUST NOT
+        // reply with an ID Token or Access Token for a different user".
+        if let wanted = expectation.subjects {
+            guard wanted.containsIdentical(subject) else {
+                throw Self.insufficient("it identifies a user other than the requested user (sub)")
+            }
+            passed?("requested sub", "OpenID Connect Core section 3.1.2.2")
+        }
+
         // "12. If the acr Claim was requested, the Client SHOULD check that the asserted Claim Value is appropriate."
         // Section 5.5.1.1: when it "is requested as an Essential Claim", any other value is a failed authentication.
         if let wanted = expectation.essentialACRValues {
@@ -292,7 +303,7 @@ package struct IDTokenValidation: Sendable {
         guard rules["azp"] == authorizedParty else { throw rules.rejection("its azp has changed") }
     }
 
-    /// The error for a token of the expected user whose authentication does not meet the request's requirements.
+    /// The error for a token whose user or authentication does not meet the request's requirements.
     private static func insufficient(_ reason: String) -> AuthError {
         AuthError(.insufficientUserAuthentication, "\(profile.name) was rejected: \(reason).")
     }

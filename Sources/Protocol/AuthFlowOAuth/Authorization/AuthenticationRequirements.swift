@@ -1,7 +1,7 @@
 import AuthFlowHTTP
 import AuthFlowJSON
 
-/// An authorization request's requirements for the user's authentication, which the ID Token must meet.
+/// An authorization request's requirements for the user and the user's authentication, which the ID Token must meet.
 ///
 /// It is parsed from the request as sent, so that every requirement is checked, whether it comes from the
 /// configuration, the app or an adapter.
@@ -12,6 +12,9 @@ struct AuthenticationRequirements: Sendable, Hashable {
     /// The `acr` values, one of which the ID Token must contain: empty when any value is accepted, nil when the claim
     /// was not requested as essential.
     var essentialACRValues: [String]?
+
+    /// The requested values of `sub`, one of which the ID Token must contain; nil when no specific user was requested.
+    var subjects: [String]?
 
     init() {}
 
@@ -39,6 +42,16 @@ struct AuthenticationRequirements: Sendable, Hashable {
                 }
             }
             if let time = json["id_token"]?["auth_time"], try Self.isEssential(time) { self.maximumAge = .infinity }
+            // Section 5.3.2: the userinfo response has the same `sub` as the ID Token.
+            for member in ["id_token", "userinfo"] {
+                guard let subject = json[member]?["sub"],
+                    let requested = subject["values"] ?? subject["value"].map({ .array([$0]) })
+                else { continue }
+                guard let values = requested.strings, !values.isEmpty else {
+                    throw Self.malformedClaims("the values of sub must be strings")
+                }
+                self.subjects = subjects.map { $0.filter(values.containsIdentical) } ?? values
+            }
         }
         if let text = parameters["max_age"] {
             guard let seconds = UInt32(text) else {

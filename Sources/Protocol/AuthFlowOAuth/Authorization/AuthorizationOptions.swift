@@ -3,7 +3,7 @@ public import AuthFlowJSON
 
 /// The options of one authorization request, in addition to the registration's.
 ///
-/// An authentication requirement (`maxAge`, an essential `acr` or `auth_time` claim) is also checked against the returned ID Token.
+/// A requirement (`maxAge`, an essential `acr` or `auth_time` claim, a `sub` claim with a value) is also checked against the returned ID Token.
 public struct AuthorizationOptions: Sendable {
     /// A value of `prompt` (OIDC Core section 3.1.2.1), from an extensible set.
     public struct Prompt: RawRepresentable, Sendable, Hashable {

@@ -41,6 +41,7 @@ extension AuthorizationRequest {
         // An infinite value means that only auth_time was requested. JSON cannot represent infinity.
         json["max_age"] = requirements.maximumAge.map { $0.isFinite ? .double($0) : "any" }
         json["acr_values"] = requirements.essentialACRValues.map { .array($0.map(JSON.string)) }
+        json["subjects"] = requirements.subjects.map { .array($0.map(JSON.string)) }
         json["authorization_details"] = authorizationDetails
         json["dpop_key"] = dpopKey.map { .string($0.stored.exposed) }
         return .object(json)
@@ -60,12 +61,14 @@ extension AuthorizationRequest {
         var requirements = AuthenticationRequirements()
         requirements.maximumAge = json["max_age"].flatMap { $0 == "any" ? .infinity : $0.number }
         requirements.essentialACRValues = json["acr_values"]?.strings
+        requirements.subjects = json["subjects"]?.strings
         let nonce = json["nonce"]?.string
         let dpopKey = json["dpop_key"]?.string.flatMap { DPoPKey(stored: Secret($0)) }
         let details = json["authorization_details"]
         // A requirement that cannot be parsed must not be treated as absent.
         guard (json["max_age"] == nil) == (requirements.maximumAge == nil),
             (json["acr_values"] == nil) == (requirements.essentialACRValues == nil),
+            (json["subjects"] == nil) == (requirements.subjects == nil),
             (json["nonce"] == nil) == (nonce == nil), (json["dpop_key"] == nil) == (dpopKey == nil),
             details == nil || details?.array != nil, json["iss_required"] == nil || json["iss_required"]?.bool != nil
         else { return nil }

@@ -142,7 +142,7 @@ extension OAuthClient {
         guard nonce != nil || ofIDToken == AuthenticationRequirements() else {
             throw AuthError(
                 .invalidConfiguration,
-                "The essential claims cannot be checked without an ID Token. Add \"openid\" to the scopes."
+                "The essential claims and the requested \"sub\" cannot be checked without an ID Token. Add \"openid\" to the scopes."
             )
         }
         return AuthorizationRequest(

@@ -46,6 +46,7 @@ extension OAuthClient {
             requestedAt.timeIntervalSince1970 - $0
         }
         expectation.essentialACRValues = request.requirements.essentialACRValues
+        expectation.subjects = request.requirements.subjects
         var credential = try await credential(
             of: tokens,
             expectation,

@@ -27,7 +27,7 @@ extension OAuthClient {
     /// although nothing uses them.
     ///
     /// Tokens that could not be checked are not revoked, and neither are the tokens of a user whose authentication was weaker
-    /// or older than requested, or who did not grant the requested authorization details: RFC 7009 section 2.1 lets a provider revoke the whole grant, and with it the session
+    /// or older than requested, who is not the requested user, or who did not grant the requested authorization details: RFC 7009 section 2.1 lets a provider revoke the whole grant, and with it the session
     /// that the user already has.
     func revokingRejectedTokens<Return>(_ tokens: TokenSet, _ checks: () async throws -> Return) async throws -> Return
     {

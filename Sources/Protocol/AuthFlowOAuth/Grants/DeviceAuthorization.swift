@@ -88,7 +88,7 @@ extension OAuthClient {
     /// Requests a code for a sign-in on another device (RFC 8628 section 3.1).
     /// - Parameter scopes: The scopes to request; default: the registration's.
     /// - Throws: ``AuthError`` with `unsupported` when the provider does not support this grant, or does not allow it
-    ///   for this client, or the registration's authorization parameters require a recent or stronger authentication;
+    ///   for this client, or the registration's authorization parameters require a recent or stronger authentication, or a specific user;
     ///   `provider_rejected` for another OAuth error; `invalid_response`.
     public func deviceAuthorization(scopes: [String]? = nil) async throws -> DeviceAuthorization {
         try await deviceAuthorization(scopes: scopes, resources: nil)
@@ -101,7 +101,7 @@ extension OAuthClient {
         guard try AuthenticationRequirements(parameters(of: .authorization)) == AuthenticationRequirements() else {
             throw AuthError(
                 .unsupported,
-                "The device flow does not support the max_age or the essential claims that are configured for authorization requests. Sign in with a browser on this device."
+                "The device flow does not support the max_age, the essential claims or the sub that are configured for authorization requests. Sign in with a browser on this device."
             )
         }
         let metadata = try await metadata(with: \.deviceAuthorizationEndpoint)
