@@ -27,6 +27,7 @@ import Testing
         Refused(name: "a key ID that is not a string", fault: .header { $0["kid"] = 1 }),
         Refused(name: "not valid yet", fault: .claim("nbf", 4_102_444_800)),
         Refused(name: "a code outside the JWT", fault: .unsignedCode), Refused(name: "not signed", fault: .plain),
+        Refused(name: "another iss outside the JWT", fault: .redirect { $0.append("iss", "https://other.example.com") }),
         Refused(name: "two responses", fault: .redirect { $0.append("response", $0["response"] ?? "") }),
         Refused(name: "no code", fault: .claim("code", nil)),
         Refused(name: "a code that is not a string", fault: .claim("code", ["x"])),
@@ -144,6 +145,16 @@ import Testing
         let callback = try environment.emulator.redirect(for: request.url, as: "alice")
         await expectError(.invalidCallback) { try await client.exchange(callback, for: request) }
         #expect(!environment.emulator.requests.contains("GET /jwks"))
+    }
+
+    /// RFC 9207 section 2.4: next to a signed response, the parameter is unnecessary, but allowed.
+    @Test func acceptsTheSameIssuerOutsideTheSignedResponse() async throws {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        environment.emulator.fault = .signedResponse(.redirect { $0.append("iss", "https://id.example.com") })
+        let client = try client(environment)
+        let request = try await client.authorizationRequest()
+        let callback = try environment.emulator.redirect(for: request.url, as: "alice")
+        #expect(try await client.exchange(callback, for: request).identity != nil)
     }
 
     /// Parameters outside the JWT are ignored, because some providers, such as Glewlwyd, add them.

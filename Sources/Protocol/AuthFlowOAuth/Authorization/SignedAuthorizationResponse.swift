@@ -40,7 +40,9 @@ struct SignedAuthorizationResponse: Sendable {
             !client.registration.encryptedResponses.contains(.authorizationResponse)
                 || JWE.isEncrypted(Secret(received.parameters["response"] ?? ""))
         else { throw Self.profile.rejection("it is not encrypted, although the client requires encryption") }
-        for name in received.parameters.names where Self.unsigned.contains(name) {
+        // RFC 9207 section 2.4: JARM's iss claim makes the parameter unnecessary, but some providers add it to every response. The claim is checked.
+        let hasSameIssuer = received.parameters.values(for: "iss").allSatisfy { $0.isIdentical(to: request.issuer) }
+        for name in received.parameters.names where Self.unsigned.contains(name) && !(name == "iss" && hasSameIssuer) {
             throw Self.profile.rejection("the parameter \"\(name)\" is outside the signed response")
         }
         let claims = try await client.verify(
