@@ -44,11 +44,6 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
         func unusable(_ reason: String) -> AuthError {
             AuthError(.discoveryFailed, "The protected resource metadata at \(location) cannot be used: \(reason).")
         }
-        func strings(_ name: String) throws(AuthError) -> [String]? {
-            guard let value = json[name], value != .null else { return nil }
-            guard let strings = value.strings else { throw unusable("\"\(name)\" is not an array of strings") }
-            return strings
-        }
         guard let resource = json["resource"]?.string else { throw unusable("it has no \"resource\"") }
         // RFC 9728 section 3.3: "If these values are not identical, the data contained in the response MUST NOT be used." A prefix is
         // accepted only at the host's own well-known URLs, to which a tenant with a path on the host cannot write.
@@ -61,9 +56,13 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
         }
         self.resource = resource
         // RFC 9728 section 2: OPTIONAL; a resource might not be able to list every authorization server.
-        self.authorizationServers = try strings("authorization_servers") ?? []
-        // A value that RFC 6749 section 3.3 does not allow cannot be requested.
-        self.scopes = try strings("scopes_supported")?.filter(ClientRegistration.Values.isScopeToken)
+        let servers = json["authorization_servers"] ?? .null
+        guard let authorizationServers = servers == .null ? [] : servers.strings else {
+            throw unusable("\"authorization_servers\" is not an array of strings")
+        }
+        self.authorizationServers = authorizationServers
+        // No check depends on the list, so a value of another type counts as absent. A value that RFC 6749 section 3.3 does not allow cannot be requested.
+        self.scopes = json["scopes_supported"]?.strings?.filter(ClientRegistration.Values.isScopeToken)
         self.requiresDPoP = json["dpop_bound_access_tokens_required"]?.bool ?? false
         self.location = location
         self.fit = fit

@@ -139,6 +139,19 @@ import Testing
         #expect(try ProtectedResourceMetadata(json, of: address, at: address).scopes == ["read"])
     }
 
+    @Test func resourceMetadataWithScopesOfTheWrongTypeIsUsedWithoutThem() throws {
+        let address = Endpoint("https://a.example/mcp")
+        var json: [String: JSON] = [
+            "resource": "https://a.example/mcp", "authorization_servers": ["https://id.example"],
+            "scopes_supported": "read write",
+        ]
+        let metadata = try ProtectedResourceMetadata(.object(json), of: address, at: address)
+        #expect(metadata.scopes == nil && metadata.authorizationServers == ["https://id.example"])
+        // The server that issues the tokens depends on this list.
+        json["authorization_servers"] = "https://id.example"
+        expectError(.discoveryFailed) { try ProtectedResourceMetadata(.object(json), of: address, at: address) }
+    }
+
     @Test func unknownMembersOfMetadataAreIgnored() throws {
         let json: JSON = [
             "resource": "https://a.example/mcp", "authorization_servers": ["https://id.example"], "x": ["y": 1],

@@ -18,7 +18,7 @@ import Testing
             ["userinfo_endpoint": "http://id.example.com/userinfo"],
             ["authorization_response_iss_parameter_supported": "true"],
             ["authorization_response_iss_parameter_supported": 1],
-            ["code_challenge_methods_supported": "S256"], ["scopes_supported": ["openid", 5]],
+            ["code_challenge_methods_supported": "S256"], ["token_endpoint_auth_methods_supported": ["none", 5]],
         ] as [[String: JSON]]
     ) func rejectsMetadataMembersOfTheWrongType(_ members: [String: JSON]) {
         let error = #expect(throws: AuthError.self) { try metadata(members) }
@@ -50,6 +50,12 @@ import Testing
         #expect(metadata.tokenEndpoint == nil)
         #expect(metadata.scopes == nil)
         #expect(!metadata.sendsIssuerInResponses)
+    }
+
+    /// No check depends on this list, so it must not make a sign-in impossible.
+    @Test(arguments: ["openid profile", ["openid", 5], [:]] as [JSON])
+    func treatsScopesOfTheWrongTypeAsAbsent(_ scopes: JSON) throws {
+        #expect(try metadata(["scopes_supported": scopes]).scopes == nil)
     }
 
     /// An adapter cannot disable the check of `iss`.

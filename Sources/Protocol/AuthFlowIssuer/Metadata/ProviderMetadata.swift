@@ -130,8 +130,9 @@ public struct ProviderMetadata: Sendable, Hashable {
         self.tokenEndpointAuthMethods = try Self.strings("token_endpoint_auth_methods_supported", in: json)
         self.idTokenSigningAlgorithms = try Self.strings("id_token_signing_alg_values_supported", in: json)
         self.requiresPushedRequests = try Self.flag("require_pushed_authorization_requests", in: json)
-        self.scopes = try Self.strings("scopes_supported", in: json)
         self.json = json
+        // No check depends on this list, so a value of another type counts as absent.
+        self.scopes = advertised("scopes_supported")
     }
 
     private static func unusable(_ reason: String) -> AuthError {
