@@ -140,7 +140,7 @@ public struct DynamicRegistration: Sendable {
         }
         // RFC 7591 section 3.2.1: the server "MAY reject or replace any of the client's requested metadata values", so
         // the client must check the response. Other redirect URIs would receive the authorization codes.
-        if let uris = json["redirect_uris"] {
+        if let uris = json["redirect_uris"], uris != .null {
             guard let uris = uris.strings, Set(uris).isSuperset(of: request.redirectURIs.map(\.uri)) else {
                 throw AuthError(.invalidResponse, "The provider did not register the requested redirect URIs.")
             }

@@ -129,6 +129,13 @@ private struct PlainProvider: ProviderAdapter {
         #expect(registered.authentication.method == .clientSecretBasic)
     }
 
+    @Test func nullMembersOfARegistrationResponseCountAsAbsent() async throws {
+        let registered = try await register([
+            "client_id": "c", "client_secret": .null, "redirect_uris": .null, "token_endpoint_auth_method": .null,
+        ])
+        #expect(registered.clientID == "c" && registered.authentication.method == .none)
+    }
+
     @Test func anExplicitMethodIsNotReplaced() async throws {
         let seen = Mutex<JSON?>(nil)
         _ = try await register(
