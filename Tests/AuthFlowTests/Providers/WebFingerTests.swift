@@ -57,6 +57,14 @@ import Testing
         #expect(error?.code == .discoveryFailed)
     }
 
+    /// RFC 7033 section 4.4.4.3: `href` is optional.
+    @Test func skipsIssuerLinksWithoutAnAddress() async throws {
+        let relation = "http://openid.net/specs/connect/1.0/issuer"
+        let body = #"{"links":[{"rel":"\#(relation)"},{"rel":"\#(relation)","href":"https://op.example.com"}]}"#
+        let response = TransportResponse(head: HTTPResponse(status: .ok), body: Array(body.utf8))
+        #expect(try await find(response) == "https://op.example.com")
+    }
+
     @Test(arguments: [429, 500, 503]) func reportsThatTheServerIsUnavailable(_ status: Int) async {
         let response = TransportResponse(head: HTTPResponse(status: .init(code: status)))
         let error = await #expect(throws: AuthError.self) { try await find(response) }

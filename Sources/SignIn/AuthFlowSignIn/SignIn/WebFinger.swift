@@ -61,7 +61,9 @@ public struct WebFinger: Sendable {
         }
         // RFC 7033 section 4.4: unknown members are ignored.
         let links = try response.json(from: "\(endpoint)")["links"]?.array ?? []
-        guard let issuer = links.first(where: { $0["rel"]?.string == Self.issuerRelation })?["href"]?.string else {
+        // Section 4.4.4.3: a link need not have an href.
+        let issuers = links.filter { $0["rel"]?.string == Self.issuerRelation }.compactMap { $0["href"]?.string }
+        guard let issuer = issuers.first else {
             throw AuthError(
                 .discoveryFailed,
                 "\(endpoint) does not name an OpenID provider for \"\(DisplayText.sanitized(identifier, limit: 100))\"."
