@@ -172,6 +172,7 @@ import Testing
         #expect(error?.message.contains(refused.words) == true, "\(error?.message ?? "")")
         #expect(error?.message.contains("system:serviceaccount:robots:one") == true)
         #expect(error?.message.contains(text.suffix(20)) == false)
+        #expect(error?.message.contains("see \"assertion\".") == true, "\(error?.message ?? "")")
     }
 
     @Test(arguments: [[:], ["ID_TOKEN": ""]])
@@ -438,6 +439,21 @@ import Testing
         values.scopes = ["reports"]
         let machine = try environment.environment.client(registration: values, flows: [.clientCredentials])
         #expect(try await machine.freshTokens().scopes == ["reports"])
+    }
+
+    /// `client_assertion_audience` cannot be set together with `client_assertion`.
+    @Test func theErrorNamesTheConfigurationOfARejectedClientAssertion() async throws {
+        var client = OIDCEmulator.Client(id: "robot", authenticationMethod: "private_key_jwt")
+        client.workload = OIDCEmulator.Workload(issuer: "https://platform.example.com", subject: "another")
+        let environment = try Environment(client)
+        let text = try environment.assertion()
+        var values = ClientRegistration.Values(clientID: "robot")
+        values.authentication = .assertion(from: AssertionSource("the platform") { _ in try Assertion(Secret(text)) })
+        values.scopes = ["reports"]
+        let machine = try environment.environment.client(registration: values, flows: [.clientCredentials])
+        let error = await #expect(throws: AuthError.self) { try await machine.freshTokens() }
+        #expect(error?.providerError?.error == "invalid_client")
+        #expect(error?.message.contains("see \"client_assertion\".") == true, "\(error?.message ?? "")")
     }
 
     /// A security profile also applies to assertions that a platform has signed.

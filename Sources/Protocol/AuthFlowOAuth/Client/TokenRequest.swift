@@ -118,8 +118,14 @@ extension OAuthClient {
             offset == 0
             ? ""
             : " This machine's clock is \(abs(offset)) seconds \(offset > 0 ? "ahead of" : "behind") the provider's."
+        // The audience of a client assertion from another party is configured together with its source.
+        let keys =
+            rejected.name == "assertion"
+            ? "\"assertion\""
+            : registration.authentication.audience == nil
+                ? "\"client_assertion\"" : "\"client_key\" and \"client_assertion_audience\""
         return
-            "The \(rejected.name) was \(AssertionClaims(Secret(rejected.jwt))).\(clock) Compare these values with the provider's requirements; see \"client_key\", \"client_assertion_audience\" and \"assertion\"."
+            "The \(rejected.name) was \(AssertionClaims(Secret(rejected.jwt))).\(clock) Compare these values with the provider's requirements; see \(keys)."
     }
 
     /// Sends a request with client authentication, which is created for each attempt.
