@@ -299,6 +299,28 @@ import Testing
         #expect(life.refreshes == 1)
     }
 
+    /// RFC 9470: a refresh is not an authentication of the user.
+    @Test func doesNotRefreshWhenAnAPIRequiresAStrongerAuthentication() async throws {
+        struct API: HTTPTransport {
+            let base: any HTTPTransport
+            func send(_ request: TransportRequest) async throws -> TransportResponse {
+                guard request.url.hasPrefix("https://api.example.com/") else { return try await base.send(request) }
+                let challenge = #"Bearer error="insufficient_user_authentication", acr_values="mfa""#
+                return TransportResponse(
+                    head: HTTPResponse(status: .unauthorized, headerFields: [.wwwAuthenticate: challenge])
+                )
+            }
+        }
+        let client = try life.client(
+            transport: API(base: life.transport),
+            apiOrigins: [Endpoint("https://api.example.com")]
+        )
+        _ = try await client.signIn()
+        let response = try await client.send(TransportRequest(.get, Endpoint("https://api.example.com/payments")))
+        #expect(response.status == 401)
+        #expect(life.refreshes == 0)
+    }
+
     // MARK: Signing out
 
     @Test func signOutRevokesAndDeletesTheTokens() async throws {

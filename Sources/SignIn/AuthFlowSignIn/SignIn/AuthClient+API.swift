@@ -3,8 +3,8 @@ public import AuthFlowOAuth
 extension AuthClient {
     /// Calls an API with a fresh access token, sent only in the header and only to an origin that the options allow.
     ///
-    /// When the API responds with 401, the token is refreshed and the request is sent once more. Redirects are not
-    /// followed.
+    /// When the API responds with 401, the token is refreshed and the request is sent once more. If the API requires a stronger or more recent
+    /// authentication (RFC 9470), the response is returned, because a refresh is not an authentication of the user. Redirects are not followed.
     /// - Parameter request: The request, without an `Authorization` header field.
     /// - Returns: The response, regardless of its status.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the origin is not allowed; any error that ``freshTokens(account:)`` or
@@ -22,6 +22,12 @@ extension AuthClient {
             return try await perform { [request] tokens in
                 let response = try await client.send(request, with: tokens)
                 guard response.status == 401 else { return response }
+                // Another process may have signed the user in again.
+                if Self.requiresAuthentication(response),
+                    try await credential()?.tokens.accessToken == tokens.accessToken
+                {
+                    return response
+                }
                 refused = response
                 throw AuthError(.accessTokenRejected, "\(endpoint) does not accept the access token.")
             }
@@ -40,6 +46,13 @@ extension AuthClient {
     public func authorizationFields(method: HTTPRequest.Method, url: String) async throws -> HTTPFields {
         let endpoint = try requireAllowed(url)
         return try await client.authorizationFields(method: method, endpoint: endpoint, tokens: try await freshTokens())
+    }
+
+    /// RFC 9470 section 3: whether the user must authenticate again, instead of the client obtaining another access token.
+    private static func requiresAuthentication(_ response: TransportResponse) -> Bool {
+        AuthenticationChallenge.challenges(in: response).contains {
+            $0.parameters["error"] == "insufficient_user_authentication"
+        }
     }
 
     /// Checks that the access token may be sent to the origin of a URL.
