@@ -30,8 +30,11 @@ extension ClientRegistration {
         values.parameters = try configuration[keys.parameters]
         // These requests contain the registration's scopes, which would replace the parameter.
         let ownScopes = values.scopes.filter { $0 != "openid" }
+        // The assertion from another profile's sign-in specifies the scopes and the authorization details.
+        let isIdentityAssertion = configuration.member("assertion")?.json["name"] == "profile"
         let requested: [(ProviderRequest.Purpose, [String])] = [
             (.authorization, values.scopes), (.deviceAuthorization, values.scopes), (.clientCredentials, ownScopes),
+            (.tokenExchange, values.scopes), (.jwtBearer, isIdentityAssertion ? [] : ownScopes),
         ]
         for (purpose, scopes) in requested where !scopes.isEmpty && values.parameters[purpose]?["scope"] != nil {
             throw configuration.error(
@@ -52,6 +55,17 @@ extension ClientRegistration {
         values.resources = try configuration[keys.resources]
         values.requiresExactAuthorizationDetails = try configuration[keys.requiresExactDetails]
         values.authorizationDetails = try configuration[keys.authorizationDetails]
+        let detailed: [ProviderRequest.Purpose] =
+            [.authorization, .deviceAuthorization, .clientCredentials] + (isIdentityAssertion ? [] : [.jwtBearer])
+        let parameters = values.parameters
+        if values.authorizationDetails != nil,
+            let purpose = detailed.first(where: { parameters[$0]?["authorization_details"] != nil })
+        {
+            throw configuration.error(
+                "the parameter \"authorization_details\" of \(purpose) requests would be replaced by the key \"authorization_details\"",
+                at: keys.parameters
+            )
+        }
         values.pushedRequests = try configuration[keys.pushedRequests]
         values.repeatedPushedParameters = try configuration[keys.repeatedPushedParameters]
         values.securityProfile = try configuration[keys.securityProfile]

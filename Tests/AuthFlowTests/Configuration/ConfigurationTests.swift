@@ -396,6 +396,25 @@ private final class SecretiveAgents: Sendable {
             words: #"list the scopes in "scopes""#
         ),
         Fault(
+            more: #", "parameters": {"token_exchange": {"scope": "orders"}}"#,
+            place: "3:88",
+            keyPath: "profiles.work.parameters",
+            words: #"list the scopes in "scopes""#
+        ),
+        Fault(
+            more: #", "parameters": {"jwt_bearer": {"scope": "orders"}}, "scopes": ["reports"]"#,
+            place: "3:88",
+            keyPath: "profiles.work.parameters",
+            words: #"list the scopes in "scopes""#
+        ),
+        Fault(
+            more:
+                #", "parameters": {"authorization": {"authorization_details": "[]"}}, "authorization_details": [{"type": "payment"}]"#,
+            place: "3:88",
+            keyPath: "profiles.work.parameters",
+            words: "would be replaced"
+        ),
+        Fault(
             more:
                 #", "client_assertion": {"name": "environment", "variable": "JWT"}, "client_assertion_audience": "endpoint""#,
             place: "3:152",
