@@ -84,6 +84,18 @@ import Testing
         #expect(environment.emulator.requests.contains("POST /par") == choice.isPushed)
     }
 
+    /// A user who opens a printed URL too late sees only the provider's error page.
+    @Test func theTimeoutMessageContainsTheLifetimeOfTheURL() async throws {
+        environment.emulator.fault = .pushedAuthorization(.member("expires_in", 20))
+        let request = try await client().authorizationRequest()
+        #expect(request.urlLifetime == 20)
+        let stored = try JSONEncoder().encode(request)
+        #expect(try JSONDecoder().decode(AuthorizationRequest.self, from: stored).urlLifetime == 20)
+        #expect(AuthClient.advice(urlLifetime: 20, timeout: .seconds(300)).contains("only 20 seconds"))
+        #expect(AuthClient.advice(urlLifetime: 300, timeout: .seconds(300)).isEmpty)
+        #expect(AuthClient.advice(urlLifetime: .infinity, timeout: .seconds(300)).isEmpty)
+    }
+
     @Test func aRequestURICanBeUsedOnlyOnce() async throws {
         let request = try await client().authorizationRequest()
         _ = try await environment.visit(request.url)

@@ -36,6 +36,7 @@ extension AuthorizationRequest {
             "binding": binding.json, "iss_required": .bool(requiresIssuer),
         ]
         json["requested_at"] = requestedAt.map { .double($0.timeIntervalSince1970) }
+        json["url_lifetime"] = urlLifetime.map(JSON.double)
         json["note"] = note.map(JSON.string)
         json["nonce"] = nonce.map { .string($0.exposed) }
         // An infinite value means that only auth_time was requested. JSON cannot represent infinity.
@@ -90,7 +91,8 @@ extension AuthorizationRequest {
             authorizationDetails: details,
             dpopKey: dpopKey,
             binding: binding,
-            requiresIssuer: json["iss_required"]?.bool ?? false
+            requiresIssuer: json["iss_required"]?.bool ?? false,
+            urlLifetime: json["url_lifetime"]?.number
         )
     }
 }

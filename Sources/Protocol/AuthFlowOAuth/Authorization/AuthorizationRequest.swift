@@ -46,6 +46,8 @@ public struct AuthorizationRequest: Sendable, Hashable {
     let binding: ProviderBinding
     /// Whether the response must contain `iss` (RFC 9207), as the server advertised when the request was created.
     var requiresIssuer = false
+    /// The number of seconds for which the server accepts the URL of a pushed request (RFC 9126 section 2.2); nil if the request was not pushed.
+    package var urlLifetime: Double?
 }
 
 extension AuthorizationRequest: CustomStringConvertible, NonReflectable {
@@ -145,8 +147,9 @@ extension OAuthClient {
                 "The essential claims and the requested \"sub\" cannot be checked without an ID Token. Add \"openid\" to the scopes."
             )
         }
+        let (url, urlLifetime) = try await authorizationURL(parameters, at: endpoint, metadata)
         return AuthorizationRequest(
-            url: try await authorizationURL(parameters, at: endpoint, metadata),
+            url: url,
             redirectURI: redirectURI,
             issuer: metadata.issuer,
             expiresAt: Date(secondsSince1970: host.wholeSecond.timeIntervalSince1970 + options.lifetime.seconds),
@@ -162,7 +165,8 @@ extension OAuthClient {
             authorizationDetails: parameters[AuthorizationDetails.name].flatMap { try? JSON(parsing: Array($0.utf8)) },
             dpopKey: dpopKey,
             binding: ProviderBinding(metadata),
-            requiresIssuer: metadata.sendsIssuerInResponses
+            requiresIssuer: metadata.sendsIssuerInResponses,
+            urlLifetime: urlLifetime
         )
     }
 }

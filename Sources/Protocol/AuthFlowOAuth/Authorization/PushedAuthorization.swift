@@ -7,6 +7,9 @@ import AuthFlowJSON
 struct PushedAuthorization: Sendable {
     let requestURI: String
 
+    /// `expires_in`: the number of seconds for which the server accepts the `request_uri`.
+    let lifetime: Double
+
     /// The maximum length of a `request_uri`, in characters.
     private static let maximumURILength = 512
 
@@ -41,17 +44,18 @@ struct PushedAuthorization: Sendable {
             )
         }
         self.requestURI = uri
+        self.lifetime = lifetime
     }
 }
 
 extension OAuthClient {
-    /// The URL to visit for an authorization request. The request is signed and pushed as the registration and the
-    /// server's metadata require.
+    /// The URL to visit for an authorization request, and, for a pushed request, the number of seconds for which the server accepts it.
+    /// The request is signed and pushed as the registration and the server's metadata require.
     func authorizationURL(
         _ parameters: FormParameters,
         at endpoint: Endpoint,
         _ metadata: ProviderMetadata
-    ) async throws -> String {
+    ) async throws -> (url: String, lifetime: Double?) {
         try endpoint.requireNone(of: parameters, name: "authorization endpoint")
         let source = registration.requestObjectKey
         guard source != nil || metadata.json["require_signed_request_object"]?.bool != true else {
@@ -71,7 +75,7 @@ extension OAuthClient {
             return endpoint.url(adding: try await requestByReference(parameters, reference, metadata))
         }
         guard let pushEndpoint = try pushEndpoint(metadata) else {
-            guard let source else { return endpoint.url(adding: parameters) }
+            guard let source else { return (endpoint.url(adding: parameters), nil) }
             // OIDC Core section 6.1: such a provider "MUST return the request_not_supported error", but cannot redirect it, because the redirect URI
             // is inside the request object. RFC 9101 does not define this member, so its absence means nothing.
             guard metadata.json["request_parameter_supported"]?.bool != false else {
@@ -85,7 +89,7 @@ extension OAuthClient {
             sent["request"] = try await requestObject(parameters, source, metadata)
             sent["response_type"] = parameters["response_type"]
             sent["scope"] = parameters["scope"]
-            return endpoint.url(adding: sent)
+            return (endpoint.url(adding: sent), nil)
         }
         // RFC 9126 section 3: with a request object, only client_id and the client authentication are sent outside it.
         let request = ProviderRequest(
@@ -112,7 +116,7 @@ extension OAuthClient {
         for repeated in registration.repeatedPushedParameters {
             authorizationParameters[repeated.rawValue] = parameters[repeated.rawValue]
         }
-        return endpoint.url(adding: authorizationParameters)
+        return (endpoint.url(adding: authorizationParameters), pushed.lifetime)
     }
 
     /// Adds a hint to an error from the endpoint if the server supports pushed requests, but apparently not for this client.

@@ -291,6 +291,13 @@ public final class AuthClient: Sendable {
         [.unsupported, .userAgentFailed, .noUserAgent, .portBusy].contains(error.code)
     }
 
+    /// A sentence for a timeout message, preceded by a space; empty if the server accepted the URL until the timeout.
+    package static func advice(urlLifetime: Double, timeout: Duration) -> String {
+        guard urlLifetime < timeout.seconds else { return "" }
+        return
+            " The provider accepted the URL for only \(Duration.seconds(urlLifetime).formattedSeconds), because the request was pushed (\"par\")."
+    }
+
     /// - Parameter willShow: Called before the user is shown anything; if it throws an error, nothing is shown.
     private func signIn(
         by method: SignInMethod,
@@ -305,13 +312,15 @@ public final class AuthClient: Sendable {
             let timeout = options.timeout
             let hasResponse = Atomic(false)
             let ignoredResponseReason = IgnoredResponseReason()
+            let urlLifetime = Atomic(Double.infinity)
             return try await withDeadline(timeout, clock: client.host.clock) {
                 // Once the redirect has arrived, the tokens are stored even after the timeout, so allow more time.
                 hasResponse.load(ordering: .relaxed) ? timeout : nil
             } orThrow: {
-                AuthError(
+                let advice = Self.advice(urlLifetime: urlLifetime.load(ordering: .relaxed), timeout: timeout)
+                return AuthError(
                     .timedOut,
-                    "The sign-in was not finished within \(timeout.formattedSeconds).\(ignoredResponseReason.advice) Start again when ready."
+                    "The sign-in was not finished within \(timeout.formattedSeconds).\(ignoredResponseReason.advice)\(advice) Start again when ready."
                 )
             } _: { [self] in
                 let flow = AuthorizationCodeSignIn(
@@ -323,6 +332,7 @@ public final class AuthClient: Sendable {
                     unfinished: credentials.unfinished,
                     ignoredResponseReason: ignoredResponseReason,
                     willShow: willShow,
+                    didPush: { urlLifetime.store($0, ordering: .relaxed) },
                     didRespond: { hasResponse.store(true, ordering: .relaxed) }
                 )
                 return try await flow.run(with: userAgent) { credential, response in

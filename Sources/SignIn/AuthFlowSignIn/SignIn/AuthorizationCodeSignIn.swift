@@ -24,6 +24,8 @@ struct AuthorizationCodeSignIn: Sendable {
     let ignoredResponseReason: IgnoredResponseReason
     /// Called before the user agent shows anything.
     let willShow: @Sendable () async throws -> Void
+    /// Called with the lifetime of the URL of a pushed request, in seconds.
+    let didPush: @Sendable (Double) -> Void
     /// Called when the redirect has arrived: from then on, only the provider's servers can cause a delay.
     let didRespond: @Sendable () -> Void
 
@@ -56,6 +58,7 @@ struct AuthorizationCodeSignIn: Sendable {
             let request = try await reporter.step(.authorizationRequest) {
                 try await client.authorizationRequest(options, redirectURI: session.redirectURI, state: state)
             }
+            if let lifetime = request.urlLifetime { didPush(lifetime) }
             try await willShow()
             let callback = try await reporter.step(.userAgentVisit) {
                 do {
