@@ -225,7 +225,7 @@ import Testing
         options.acrValues = ["gold", "silver"]
         options.uiLocales = ["de-CH", "de"]
         options.claims = ["userinfo": ["name": ["essential": true]]]
-        options.parameters = ["audience": "b"]
+        options.parameters = ["audience": "b", "id_token_hint": "a.b.c"]
         let sent = query(try await client.authorizationRequest(options).url)
         #expect(sent["prompt"] == "login")
         #expect(sent["login_hint"] == "alice@example.com")
@@ -235,7 +235,7 @@ import Testing
         #expect(sent["scope"] == "openid email")
         #expect(sent.values(for: "resource") == ["https://api.example.com", "https://other.example.com"])
         #expect(sent["claims"] == #"{"userinfo":{"name":{"essential":true}}}"#)
-        #expect(sent["audience"] == "b")
+        #expect(sent["audience"] == "b" && sent["id_token_hint"] == "a.b.c")
         let next = query(try await client.authorizationRequest().url)
         #expect(next["prompt"] == "consent" && next["audience"] == "a" && next["login_hint"] == nil)
     }

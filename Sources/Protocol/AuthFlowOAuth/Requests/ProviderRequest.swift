@@ -83,9 +83,13 @@ public struct ProviderRequest: Sendable {
     }
 
     /// Whether only the engine may set a parameter. Some providers, such as Yahoo and Mollie, require `redirect_uri` in refresh requests, in which
-    /// RFC 6749 section 6 does not define it.
+    /// RFC 6749 section 6 does not define it. An app may send an `id_token_hint` in an authorization request (OIDC Core section 3.1.2.1); the engine
+    /// does not, because the URL in the browser would contain the user's claims.
     package static func isReserved(_ name: String, in purpose: Purpose) -> Bool {
-        reservedNames.contains(name) && !(purpose == .refresh && name == "redirect_uri")
+        switch (purpose, name) {
+        case (.refresh, "redirect_uri"), (.authorization, "id_token_hint"): false
+        default: reservedNames.contains(name)
+        }
     }
 
     private static let reservedNames: Set<String> = [
