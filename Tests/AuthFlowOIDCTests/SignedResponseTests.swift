@@ -27,7 +27,7 @@ import Testing
         Refused(name: "a key ID that is not a string", fault: .header { $0["kid"] = 1 }),
         Refused(name: "not valid yet", fault: .claim("nbf", 4_102_444_800)),
         Refused(name: "a code outside the JWT", fault: .unsignedCode), Refused(name: "not signed", fault: .plain),
-        Refused(name: "another iss outside the JWT", fault: .redirect { $0.append("iss", "https://other.example.com") }),
+        Refused(name: "another iss outside the JWT", fault: .redirect { $0.append("iss", "https://other.example") }),
         Refused(name: "two responses", fault: .redirect { $0.append("response", $0["response"] ?? "") }),
         Refused(name: "no code", fault: .claim("code", nil)),
         Refused(name: "a code that is not a string", fault: .claim("code", ["x"])),

@@ -24,7 +24,9 @@ import Testing
 
     /// OIDC Core section 5.5.1: `value` and `values` need not be essential.
     @Test func readsTheRequestedSubject() throws {
-        func subjects(_ claims: String) throws -> [String]? { try AuthenticationRequirements(["claims": claims]).subjects }
+        func subjects(_ claims: String) throws -> [String]? {
+            try AuthenticationRequirements(["claims": claims]).subjects
+        }
         #expect(try subjects(#"{"id_token":{"sub":{"value":"a"}}}"#) == ["a"])
         #expect(try subjects(#"{"userinfo":{"sub":{"values":["a","b"]}}}"#) == ["a", "b"])
         #expect(try subjects(#"{"id_token":{"sub":{"values":["a","b"]}},"userinfo":{"sub":{"value":"b"}}}"#) == ["b"])
