@@ -640,6 +640,18 @@ import Testing
         )
     }
 
+    /// Otherwise, the helper would supply the tokens of the user's file instead of the tokens of the named file.
+    @Test func aHelperRejectsARelativePathInTheEnvironment() async throws {
+        let outcome = try await CommandHarness.run(
+            ["credential", "kubernetes"],
+            environment: ["AUTHFLOW_CONFIG": "authflow.json"]
+        )
+        #expect(
+            outcome.status == 2 && outcome.standardError.contains("AUTHFLOW_CONFIG must be an absolute path."),
+            "\(outcome.standardError)"
+        )
+    }
+
     @Test func theTokenFileExistsOnlyWhileTheProgramRuns() async throws {
         try await signedIn { _, tool in
             _ = try await tool(["login"], "", [:])

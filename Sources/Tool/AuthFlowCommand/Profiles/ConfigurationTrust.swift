@@ -130,11 +130,11 @@ struct ConfigurationChoice {
         return "\(folder)/authflow/config.json"
     }
 
-    /// The file to use when another program determines the working directory.
-    static var pathForHelpers: String {
+    /// The file to use when another program determines the working directory; nil if AUTHFLOW_CONFIG is a relative path, which every command rejects.
+    static var pathForHelpers: String? {
         let environment = ToolEnvironment.host.environment
-        // A relative path would refer to a file in the other program's working directory.
-        return environment["AUTHFLOW_CONFIG"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? userPath(environment)
+        guard let named = environment["AUTHFLOW_CONFIG"], !named.isEmpty else { return userPath(environment) }
+        return named.hasPrefix("/") ? named : nil
     }
 
     /// - Parameter option: The value of `--config`.
