@@ -360,6 +360,23 @@ import Testing
         }
     }
 
+    /// A local sign-out sends no request.
+    @Test func localLogoutDoesNotReadTheCertificatesOfTheResourceClient() async throws {
+        try await CommandHarness.withResource { emulator, run async throws in
+            #expect(try await run(["login", emulator.resource]).status == 0)
+            let config = "\(run.folder)/config.json"
+            try Data(#"{"profiles": {}, "resource_client": {"ca_file": "missing.pem"}}"#.utf8).write(
+                to: URL(fileURLWithPath: config)
+            )
+            let arguments = ["logout", emulator.resource, "--config", config]
+            #expect(try await run(arguments).status == 2)
+            let logout = try await run(arguments + ["--local"])
+            #expect(logout.status == 0, "\(logout.standardError)")
+            #expect(logout.standardError.contains("Signed out on this machine."), "\(logout.standardError)")
+            #expect(try await run(["token", emulator.resource]).status == 4)
+        }
+    }
+
     @Test func rejectsANonconformingServerWithASpecificError() async throws {
         for (scenario, words) in [
             ("17", "is for the resource"), ("24", "RFC 9207"), ("27", "match character for character"),

@@ -63,6 +63,16 @@ public struct ResourceClientSettings: Sendable {
         try section.checked(Self.declarations(choices), environment: environment)
     }
 
+    /// The settings for a local sign-out, which sends no requests: a missing certificate or password must not prevent a user from removing the
+    /// stored tokens.
+    package var forLocalSignOut: ResourceClientSettings {
+        let names = Set(NetworkSettings.Keys.all.map { $0.declaration.name })
+        let members = (section.json.object ?? [:]).filter { !names.contains($0.key) }
+        return ResourceClientSettings(
+            ConfigurationSection(json: .object(members), path: section.path, source: section.source)
+        )
+    }
+
     /// The transport that the settings describe, with its proxy and its certificates.
     /// - Throws: ``ConfigurationError`` with the location of the issue.
     package func transport(environment: [String: String] = HostServices.system.environment) throws -> any HTTPTransport

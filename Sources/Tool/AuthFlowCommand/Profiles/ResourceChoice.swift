@@ -89,7 +89,8 @@ struct ResourceChoice: Hashable {
                 observer
             )
         }
-        let settings = file?.content.resourceClient ?? ResourceClientSettings()
+        let configured = file?.content.resourceClient ?? ResourceClientSettings()
+        let settings = choice.isForLocalSignOut ? configured.forLocalSignOut : configured
         return added(
             nil,
             try ResourceClient(
