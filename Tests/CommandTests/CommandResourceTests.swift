@@ -352,6 +352,20 @@ import Testing
         }
     }
 
+    /// A registration that is never used would remain at the server.
+    @Test func noClientIsRegisteredIfNoUserAgentWorks() async throws {
+        try await CommandHarness.withResource { emulator, run async throws in
+            let login = try await CommandHarness.run(
+                ["login", emulator.resource],
+                environment: ["XDG_DATA_HOME": "\(run.folder)/data", "XDG_CONFIG_HOME": "\(run.folder)/config"],
+                folder: run.folder
+            )
+            #expect(login.status == 4, "\(login.standardError)")
+            #expect(login.standardError.contains("No user agent works here."), "\(login.standardError)")
+            #expect(!emulator.requests.contains("POST /register"))
+        }
+    }
+
     @Test func localLogoutRemovesTheStoredCredential() async throws {
         try await CommandHarness.withResource { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)

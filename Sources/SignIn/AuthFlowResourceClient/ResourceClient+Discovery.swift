@@ -189,7 +189,13 @@ extension ResourceClient {
 
     /// Identifies the client at an authorization server. The methods are tried in the order that MCP requires:
     /// pre-registration, client ID metadata document, dynamic registration.
-    func identify(_ found: FoundServer, scopes: [String], usesDPoP: Bool) async throws -> KnownResource {
+    /// - Parameter isForSignIn: Whether the client is used to sign in. It is then not registered if no sign-in method can be used here.
+    func identify(
+        _ found: FoundServer,
+        scopes: [String],
+        usesDPoP: Bool,
+        isForSignIn: Bool
+    ) async throws -> KnownResource {
         var known = KnownResource(
             resource: found.resource,
             issuer: found.server.issuer,
@@ -214,7 +220,8 @@ extension ResourceClient {
             let stored = try await registrations.registration(at: known.issuer, for: redirectURI) {
                 $0.isUsable(at: host.now())
             } orElse: {
-                try await register(found, scopes: scopes)
+                if isForSignIn { _ = try methods.requireLast() }
+                return try await register(found, scopes: scopes)
             }
             known.clientID = stored.clientID
             known.identification = .dynamic
@@ -245,7 +252,7 @@ extension ResourceClient {
         // If the store fails, or the record of this resource cannot be read, the renewal stops before it registers a client.
         if let old { _ = try await isUsed(clientID: old.clientID, at: old.issuer) }
         _ = try await hasSignIn()
-        let present = try await identify(found, scopes: scopes, usesDPoP: false)
+        let present = try await identify(found, scopes: scopes, usesDPoP: false, isForSignIn: false)
         guard present.identification == .dynamic else {
             throw AuthError(.unsupported, "The client is not dynamically registered with \(present.issuer).")
         }

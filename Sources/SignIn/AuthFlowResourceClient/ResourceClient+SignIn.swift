@@ -249,7 +249,8 @@ extension ResourceClient {
         _ cause: SignInHistory.Cause,
         _ willShow: @escaping @Sendable () async throws -> Void
     ) async throws {
-        let known = try await identify(found, scopes: scopes, usesDPoP: usesDPoP(challenge, found))
+        let usesDPoP = usesDPoP(challenge, found)
+        let known = try await identify(found, scopes: scopes, usesDPoP: usesDPoP, isForSignIn: true)
         guard let client = try await client(of: known) else {
             throw AuthError(.storageFailed, "The registration with \(known.issuer) was not stored.")
         }
@@ -267,6 +268,8 @@ extension ResourceClient {
             return try await save(resumed, finishing: recorded.id)
         }
         guard known.identification == .dynamic else { return try await signIn(known, client, challenge, willShow) }
+        // Checked before the client is registered again.
+        _ = try methods.requireLast()
         if try await isUnregistered(known, client) {
             return try await signInWithNewRegistration(known, found, challenge, isUnregistered: true, willShow)
         }

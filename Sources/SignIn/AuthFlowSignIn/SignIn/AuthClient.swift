@@ -210,10 +210,7 @@ public final class AuthClient: Sendable {
         // A shared credential is used only for the same account, because choosing another account requires the provider's
         // account chooser.
         if policy == .sameAccount, let signIn = try await signInByExchange(options, reporter) { return signIn }
-        guard let last = methods.methods.last else {
-            throw methods.skipped.last?.reason
-                ?? AuthError(.noUserAgent, "This client has no sign-in method.")
-        }
+        let last = try methods.requireLast()
         for (flow, reason) in methods.skipped { reportSkipped(flow.rawValue, reason, reporter) }
         for method in methods.methods.dropLast() {
             let hasBegun = Atomic(false)

@@ -122,6 +122,15 @@ package struct SignInMethods: Sendable {
     /// The requested flows that are unavailable here, with the reasons.
     package var skipped: [(flow: SignInFlow, reason: AuthError)] = []
 
+    /// The last method.
+    /// - Throws: The reason why there is none: usually ``AuthError`` with `no_user_agent`.
+    package func requireLast() throws(AuthError) -> SignInMethod {
+        guard let last = methods.last else {
+            throw skipped.last?.reason ?? AuthError(.noUserAgent, "This client has no sign-in method.")
+        }
+        return last
+    }
+
     package init(methods: [SignInMethod], skipped: [(flow: SignInFlow, reason: AuthError)] = []) {
         self.methods = methods
         self.skipped = skipped
