@@ -66,6 +66,23 @@ import Testing
     }
     #endif
 
+    /// The member applies to the authorization endpoint, not to the endpoint for pushed requests.
+    @Test(arguments: [(nil, false), (#""never""#, true)] as [(String?, Bool)])
+    func doctorReportsUnsupportedSignedRequestsUnlessTheyArePushed(_ pushed: String?, _ isReported: Bool) async throws {
+        try await withRobot(["flow": nil, "signed_requests": "true", "par": pushed]) { emulator, path, _ in
+            let endpoint = JSON.string("\(emulator.issuer)/par")
+            emulator.fault = .metadata(
+                .members {
+                    $0["request_parameter_supported"] = false
+                    $0["pushed_authorization_request_endpoint"] = endpoint
+                }
+            )
+            let outcome = try await CommandHarness.run(["doctor", "--config", path])
+            #expect(outcome.output.contains("request_parameter_supported") == isReported, "\(outcome.output)")
+            #expect(outcome.output.contains("device grant"), "\(outcome.output)")
+        }
+    }
+
     @Test func doctorDoesNotRequirePKCEOfAMachineToMachineClient() async throws {
         try await withRobot { emulator, path, _ in
             emulator.fault = .metadata(.member("code_challenge_methods_supported", .array(["plain"])))

@@ -160,6 +160,30 @@ import Testing
         }
     }
 
+    /// A sign-in tries the flows in order, and shows a code if the provider offers the device flow.
+    @Test(arguments: [true, false])
+    func doctorDoesNotRequirePKCEIfTheDeviceFlowIsTriedFirst(_ isOffered: Bool) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            emulator.fault = .metadata(
+                .members {
+                    $0["code_challenge_methods_supported"] = ["plain"]
+                    if !isOffered { $0["device_authorization_endpoint"] = nil }
+                }
+            )
+            let text = CommandHarness.profile(emulator.issuer, ["flow": #"["device", "authorization_code"]"#])
+            try await CommandHarness.withConfiguration(text) { path, folder in
+                let outcome = try await CommandHarness.run(
+                    ["doctor", "--config", path],
+                    environment: ["PASSWORD": "wonderland", "HOME": folder]
+                )
+                #expect(outcome.status == (isOffered ? 0 : 1), "\(outcome.output)")
+                #expect(outcome.output.contains("!!  PKCE") != isOffered, "\(outcome.output)")
+            }
+        }
+    }
+
     /// The application, which is running, occupies the port of the redirect URI, here the emulator's.
     @Test func doctorNeedsNeitherAUserAgentNorThePortForTheProfileOfAWebApplication() async throws {
         try await EmulatorServer.run {

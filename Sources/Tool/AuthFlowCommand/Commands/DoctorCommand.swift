@@ -229,12 +229,18 @@ struct DoctorCommand: AsyncParsableCommand {
         "the user will not be identified: add the \"openid\" scope, or set \"identity\" to another source"
 
     /// Reports contradictions between the profile and the provider's metadata.
-    private static func compare(_ client: AuthClient, _ metadata: ProviderMetadata, _ findings: inout Findings) {
+    private static func compare(
+        _ client: AuthClient,
+        _ metadata: ProviderMetadata,
+        offersDeviceFlow: Bool,
+        _ findings: inout Findings
+    ) {
         let settings = client.registration
         if metadata.tokenEndpoint == nil { findings.bad("endpoints", "the provider has no token endpoint") }
-        // The other flows send no authorization request.
+        // The other flows send no authorization request. The device flow may be tried before a user agent.
         let flows = client.methods.methods.map { $0.flow }
-        if flows.contains(.authorizationCode) || usesUserAgent(client) && !flows.contains(.device) {
+        let isDeviceFirst = flows.first == .device && offersDeviceFlow
+        if !isDeviceFirst, flows.contains(.authorizationCode) || usesUserAgent(client) && !flows.contains(.device) {
             compareAuthorizationRequests(settings, metadata, &findings)
         }
         compareFeatures(settings, metadata, &findings)
@@ -312,7 +318,11 @@ struct DoctorCommand: AsyncParsableCommand {
         if settings.usesDPoP, metadata.json["dpop_signing_alg_values_supported"] == nil {
             findings.note("dpop", "the provider does not advertise DPoP (dpop_signing_alg_values_supported)")
         }
-        if settings.requestObjectKey != nil, metadata.json["request_parameter_supported"] == false {
+        // OpenID Connect Discovery section 3: the member applies to the request parameter of the authorization endpoint.
+        let isPushed =
+            settings.pushedRequests == .always
+            || settings.pushedRequests == .automatic && metadata.pushedAuthorizationRequestEndpoint != nil
+        if settings.requestObjectKey != nil, !isPushed, metadata.json["request_parameter_supported"] == false {
             findings.note("signed_requests", "not supported by the provider (request_parameter_supported)")
         }
     }
@@ -366,9 +376,10 @@ struct DoctorCommand: AsyncParsableCommand {
             if metadata.jwksURI != nil, !endpointProblems.contains(where: { $0.name == "keys" }) {
                 findings.good("keys", "the provider's signing keys were fetched")
             }
-            Self.compare(client, metadata, &findings)
             // The provider's RFC 8414 document may have members that its OpenID Connect document lacks.
             let supplemented = try await client.client.server.metadata(with: \.deviceAuthorizationEndpoint)
+            let offersDeviceFlow = supplemented.deviceAuthorizationEndpoint != nil
+            Self.compare(client, metadata, offersDeviceFlow: offersDeviceFlow, &findings)
             Self.examineFlows(client, supplemented, &findings)
             if !client.isWithoutUser { Self.examineSignIn(client, supplemented, &findings) }
         } catch {
