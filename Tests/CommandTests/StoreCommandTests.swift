@@ -87,6 +87,26 @@ import Testing
         }
     }
 
+    /// Without `--profile` and `default_profile`, the profile of the first provider is used, as by the application.
+    @Test func theStoreOfAWebApplicationWithSeveralProvidersNeedsNoProfileName() async throws {
+        try await CommandHarness.withConfiguration("{}") { path, folder in
+            let profile = #""provider": "oidc", "client_id": "app", "redirect_uri": "https://app.example.com/callback""#
+            let store = #"{"name": "sqlite", "path": "\#(folder)/sessions.sqlite"}"#
+            let text = #"""
+                {
+                  "profiles": {
+                    "one": {\#(profile), "issuer": "https://one.example.com", "store": \#(store)},
+                    "two": {\#(profile), "issuer": "https://two.example.com", "store": "memory"}
+                  },
+                  "server": {"providers": [{"name": "1", "profile": "one"}, {"name": "2", "profile": "two"}]}
+                }
+                """#
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+            let check = try await CommandHarness.run(["store", "check", "--config", path])
+            #expect(check.status == 0, "\(check.output)\(check.standardError)")
+        }
+    }
+
     @Test func aKeyFileIsNotOverwritten() async throws {
         try await withFixture { fixture in
             let before = try Data(contentsOf: URL(fileURLWithPath: "\(fixture.folder)/one"))

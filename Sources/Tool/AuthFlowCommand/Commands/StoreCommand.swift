@@ -2,6 +2,7 @@ import ArgumentParser
 import AuthFlow
 import AuthFlowPostgreSQL
 import AuthFlowSQLite
+import AuthFlowServerConfiguration
 
 struct StoreCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -12,7 +13,11 @@ struct StoreCommand: AsyncParsableCommand {
 
     static func store(_ options: ProfileOptions) throws -> (profile: Profile, store: any TokenStore) {
         var choice = options.choice
-        let profile = try choice.file().profile(options.profile)
+        let file = try choice.file()
+        // The store of a web application is that of its first provider's profile.
+        let profile =
+            options.profile == nil && file.hasServer
+            ? try SessionServer.profiles(in: file, host: ToolEnvironment.host)[0] : try file.profile(options.profile)
         choice.profile = profile.name
         SignInAdvice.choose(choice.arguments, signIn: [])
         let store = try profile.makeStore(Known.components, host: ToolEnvironment.host)
