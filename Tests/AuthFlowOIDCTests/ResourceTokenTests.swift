@@ -184,6 +184,7 @@ import Testing
             _ = try await client.freshTokens(for: "https://evil.example.com")
         }
         #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains(#"Add it to "resources""#) == true, "\(error?.message ?? "")")
         #expect(Self.refreshes(life.environment).isEmpty)
     }
 

@@ -144,7 +144,7 @@ extension ManagedCredential {
         guard credential.resources.contains(where: { $0.isIdentical(to: resource) }) else {
             throw AuthError(
                 .invalidConfiguration,
-                "The resource \(Redaction.url(resource)) was not requested at sign-in. Request it at the next sign-in."
+                "The resource \(Redaction.url(resource)) was not requested at sign-in. Add it to \"resources\" if it is missing there, and sign in again."
             )
         }
         let request = ResourceRequest(resource: resource, scopes: scopes.map(Set.init))
