@@ -127,6 +127,16 @@ import Testing
         #expect(jar.field(for: endpoint, now: now) == "b=2; a=1")
     }
 
+    /// Of two cookies with the same name, many servers read only the first.
+    @Test func aReplacedCookieKeepsItsPlaceAmongCookiesWithPathsOfTheSameLength() throws {
+        var jar = CookieJar()
+        let endpoint = Endpoint("https://id.example.com/")
+        jar.store("session=host", from: endpoint, now: now)
+        jar.store("session=domain; Domain=example.com", from: endpoint, now: now)
+        jar.store("session=renewed", from: endpoint, now: now + 1)
+        #expect(jar.field(for: endpoint, now: now + 1) == "session=renewed; session=domain")
+    }
+
     @Test func limitsTheNumberOfStoredCookies() throws {
         var jar = CookieJar()
         let endpoint = Endpoint("https://a.test/")

@@ -22,8 +22,16 @@ package struct CookieJar: Sendable {
     /// Stores the cookie of a `Set-Cookie` field that an endpoint sent (section 5.3).
     package mutating func store(_ field: String, from endpoint: Endpoint, now: Date) {
         guard let cookie = Cookie(field, from: endpoint, now: now) else { return }
-        cookies.removeAll { $0.name == cookie.name && $0.domain == cookie.domain && $0.path == cookie.path }
-        if let end = cookie.expiresAt, end <= now { return }
+        let old = cookies.firstIndex { $0.name == cookie.name && $0.domain == cookie.domain && $0.path == cookie.path }
+        if let end = cookie.expiresAt, end <= now {
+            if let old { cookies.remove(at: old) }
+            return
+        }
+        // Section 5.3, step 11.3: a replaced cookie keeps its creation time, which determines its place in the `Cookie` field.
+        if let old {
+            cookies[old] = cookie
+            return
+        }
         cookies.append(cookie)
         if cookies.count > Self.capacity { cookies.removeFirst() }
     }
