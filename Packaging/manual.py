@@ -28,6 +28,11 @@ FILES = [
     ),
     ("$XDG_RUNTIME_DIR/authflow/", "Sockets through which the desktop delivers redirects."),
     (
+        "$XDG_RUNTIME_DIR/authflow-exec-*/",
+        "The token files of 'authflow exec --file', each of which is removed when its program exits; in /tmp if there is "
+        "no runtime directory. The next 'authflow exec --file' removes those of killed processes.",
+    ),
+    (
         "{prefix}/share/authflow/authflow.schema.json",
         "The JSON Schema of configuration files, for editors; 'authflow config schema' prints the same schema.",
     ),
