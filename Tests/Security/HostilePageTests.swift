@@ -118,6 +118,8 @@ import Testing
             ("<meta charset=iso-8859-1>", "text/html; charset=utf-8", true),
             ("<meta http-equiv=Content-Type content='text/html; charset=shift_jis'>", "text/html", false),
             ("<meta charset=UTF-8>", "text/html", true), ("", "text/html", true),
+            ("<meta charset=shift_jis>", "text/html; charset=\"\"", false),
+            ("<meta charset=''><meta charset=shift_jis>", "text/html", false),
             ("\u{FEFF}", "text/html; charset=iso-8859-1", true),
             ("<meta charset=latin1><form accept-charset='UTF-8' method=post action=/login>", "text/html", true),
             ("<form accept-charset='iso-8859-1 utf-8' method=post action=/login>", "text/html; charset=utf-8", false),

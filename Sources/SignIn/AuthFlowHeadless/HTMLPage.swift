@@ -38,12 +38,13 @@ struct HTMLPage: Sendable {
         return html
     }
 
-    /// The parameter `charset` of a media type; nil when it is absent.
+    /// The parameter `charset` of a media type; nil when it is absent or empty.
     static func charset(_ mediaType: String) -> String? {
         for parameter in mediaType.split(separator: ";").dropFirst() {
             let parts = parameter.split(separator: "=", maxSplits: 1)
             guard parts.count == 2, parts[0].trimmingWhitespace().lowercased() == "charset" else { continue }
-            return parts[1].trimmingWhitespace().filter { $0 != "\"" && $0 != "'" }
+            let label = parts[1].filter { $0 != "\"" && $0 != "'" }.trimmingWhitespace()
+            return label.isEmpty ? nil : label
         }
         return nil
     }

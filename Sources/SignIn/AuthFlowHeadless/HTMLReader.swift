@@ -99,7 +99,8 @@ struct HTMLReader {
         case "base": page.base = page.base ?? tag[.href]
         case "meta" where page.encoding == nil:
             let isContentType = tag.keyword(.httpEquiv) == "content-type"
-            page.encoding = tag[.charset] ?? (isContentType ? tag[.content].flatMap(HTMLPage.charset) : nil)
+            let attribute = tag[.charset].flatMap { $0.allSatisfy(\.isWhitespace) ? nil : $0 }
+            page.encoding = attribute ?? (isContentType ? tag[.content].flatMap(HTMLPage.charset) : nil)
         case "fieldset": fieldsets.append(tag[.disabled] != nil || fieldsets.last == true)
         // Section 13.2.6.4.7: a nested form is ignored.
         case "form" where form == nil:
