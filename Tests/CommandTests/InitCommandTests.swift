@@ -357,6 +357,24 @@ import Testing
         }
     }
 
+    /// The client remains registered at the provider. Here, another command writes a profile with the same name during the registration.
+    @Test func theErrorNamesTheRegisteredClientIfTheProfileCannotBeWritten() async throws {
+        try await newcomer { emulator, folder, tool in
+            emulator.customResponse = { exchange in
+                if exchange.request.path == "/register" {
+                    let file = URL(fileURLWithPath: "\(folder)/new.json")
+                    try? Data(#"{"profiles": {"default": {}}}"#.utf8).write(to: file)
+                }
+                return exchange.response
+            }
+            let outcome = try await tool([
+                "init", "--issuer", emulator.issuer, "--register", "--output", "new.json", "--no-login",
+            ])
+            #expect(outcome.status == 8 && outcome.standardError.contains("already has a profile"), "\(outcome)")
+            #expect(outcome.standardError.contains("The client client-"), "\(outcome.standardError)")
+        }
+    }
+
     /// A command that was killed during the request leaves an empty file.
     @Test func anEmptyRegistrationIsReportedAsInterrupted() async throws {
         try await newcomer { emulator, folder, tool in

@@ -115,9 +115,14 @@ struct InitCommand: AsyncParsableCommand {
         let redirect = redirectURI ?? provider.redirectURI
         // A server may reject a request for scopes that the client has not registered.
         let registered = members["scopes"]?.strings ?? provider.presetScopes ?? ["openid"]
-        let client = try await client(provider, metadata, redirect, writer, registered)
+        let (client, registration) = try await client(provider, metadata, redirect, writer, registered)
         members.merge(client) { $1 }
-        try writer.write(.object(members), as: profile)
+        let written = JSON.object(members)
+        if let registration {
+            try registration.store(at: metadata.issuer) { try writer.write(written, as: profile) }
+        } else {
+            try writer.write(written, as: profile)
+        }
         Terminal.result(writer.path)
         Terminal.printMessage("The profile \"\(profile)\" was written.")
         // A file in the working directory, or in AUTHFLOW_CONFIG, takes precedence over the default file.
@@ -150,14 +155,14 @@ struct InitCommand: AsyncParsableCommand {
         }
     }
 
-    /// The members that identify the client: from the options, from a new registration, or from the user's input.
+    /// The members that identify the client: from the options, from a new registration, or from the user's input; and the new registration.
     private func client(
         _ provider: InitProvider,
         _ metadata: ProviderMetadata,
         _ redirectURI: String,
         _ writer: ConfigurationWriter,
         _ scopes: [String]
-    ) async throws -> [String: JSON] {
+    ) async throws -> (members: [String: JSON], registration: DynamicRegistration.Registered?) {
         var identifier = clientID
         if identifier == nil, !register {
             provider.explain(redirectURI, hasSecret: clientSecretFile != nil)
@@ -179,7 +184,7 @@ struct InitCommand: AsyncParsableCommand {
                     ? clientSecretFile : "\(FileManager.default.currentDirectoryPath)/\(clientSecretFile)"
                 members["client_secret"] = ["file": .string(path)]
             }
-            return members
+            return (members, nil)
         }
         guard metadata.registrationEndpoint != nil else {
             throw AuthError(.unsupported, "This provider does not support client registration. Specify --client-id.")
@@ -225,6 +230,6 @@ struct InitCommand: AsyncParsableCommand {
             members["client_secret"] = ["file": .string(secretFile.path)]
             members["client_authentication"] = .string(registered.authentication.method.rawValue)
         }
-        return members
+        return (members, registered)
     }
 }
