@@ -85,6 +85,41 @@ import Testing
         }
     }
 
+    #if os(Linux)
+    /// A handled signal interrupts poll(2), even if the handler does nothing.
+    @Test func aSignalDoesNotEndTheWaitForALineOfANonblockingTerminal() throws {
+        let pipe = Pipe()
+        defer { try? pipe.fileHandleForReading.close() }
+        let terminal = pipe.fileHandleForReading.fileDescriptor
+        #expect(fcntl(terminal, F_SETFL, O_NONBLOCK) == 0)
+        signal(SIGUSR2) { _ in }
+        let isOver = Mutex(false)
+        let (reader, hasStopped) = (pthread_self(), DispatchSemaphore(value: 0))
+        Thread.detachNewThread {
+            while !isOver.withLock({ $0 }) {
+                pthread_kill(reader, SIGUSR2)
+                // Without a pause, the reader might do nothing but handle signals.
+                for _ in 0..<1000 { sched_yield() }
+            }
+            hasStopped.signal()
+        }
+        defer {
+            isOver.withLock { $0 = true }
+            hasStopped.wait()
+        }
+        let checks = Mutex(0)
+        let line = TerminalLine(terminal: terminal, maximumSize: 4)
+        #expect(throws: CancellationError.self) {
+            try line.read {
+                checks.withLock { count in
+                    count += 1
+                    return count > 20
+                }
+            }
+        }
+    }
+    #endif
+
     private static let hasTerminal = FileHandle(forUpdatingAtPath: "/dev/tty") != nil
 
     @Test(.enabled(if: !hasTerminal, "The test requires that there is no terminal."))

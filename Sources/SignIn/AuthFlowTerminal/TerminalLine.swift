@@ -27,13 +27,15 @@ struct TerminalLine {
             // A cancelled task must not wait for the user.
             if isCancelled() { throw CancellationError() }
             var ready = pollfd(fd: terminal, events: Int16(POLLIN), revents: 0)
-            guard unsafe poll(&ready, 1, Self.interval) != 0 else { continue }
+            // Also negative, if a signal has interrupted the wait. A read could then block, or fail on a non-blocking terminal.
+            guard unsafe poll(&ready, 1, Self.interval) > 0 else { continue }
             if waitsInBackground, tcgetpgrp(terminal) != getpgrp() {
                 usleep(UInt32(Self.interval) * 1000)
                 continue
             }
             let count = unsafe SystemCall.read(terminal, &byte, 1)
-            if count < 0, errno == EINTR { continue }
+            // EAGAIN: another process that shares the terminal has made it non-blocking, and has read the input.
+            if count < 0, errno == EINTR || errno == EAGAIN { continue }
             guard count == 1 else { throw AuthError(.userAgentFailed, Self.closed) }
             if byte == UInt8(ascii: "\n") {
                 // A terminal encloses pasted text in markers if another program has not reset bracketed-paste mode.
