@@ -138,8 +138,14 @@ extension CredentialMachine {
     /// The record may have been removed during a read in progress, so its result is not cached. Operations in progress continue.
     mutating func discardPendingReads() { removals += 1 }
 
-    /// Whether an account is signed in according to the last read or write of the store; true before the first one.
-    func isSignedIn(_ account: AccountID) -> Bool { session.map { $0.account == account && !$0.isEnded } ?? true }
+    /// Whether a state of an account is to be published: not if it is another account, or if the last read or write of the store has found that
+    /// another process has removed or ended the session.
+    func isPublished(_ new: CredentialState, of account: AccountID) -> Bool {
+        guard manages(account) else { return false }
+        guard let session else { return true }
+        if case .ended = new { return session.account == account }
+        return session.account == account && !session.isEnded
+    }
 
     /// Whether a read has found the session that the last read or write of the store established. A read that overlaps with a removal may be outdated.
     func isLatestSession(in accounts: StoredAccounts) -> Bool {

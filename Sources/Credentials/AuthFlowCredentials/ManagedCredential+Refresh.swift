@@ -166,9 +166,7 @@ extension ManagedCredential {
         }
         if consequence.invalidatesCache { state.withLock { $0.machine.discardCache(basis.epoch) } }
         if let stored = consequence.stored { await save(stored, in: &accounts, lease, basis) }
-        // Another task may already have published that another process has removed the session.
-        let isSignedIn = self.state.withLock { $0.machine.isSignedIn(subject.account) }
-        if let state = consequence.state, isSignedIn {
+        if let state = consequence.state {
             let token = accounts.entry(of: subject.account)?.credential?.tokens.accessToken
             publish(state, of: subject.account, expiredToken: state == .expired ? token : nil)
         }

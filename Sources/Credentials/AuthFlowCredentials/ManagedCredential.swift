@@ -343,12 +343,12 @@ package final class ManagedCredential: Sendable {
         }
     }
 
-    /// Publishes a state, unless it is the state of another account. Call it before the lease of the change is released: the state of a later change
+    /// Publishes a state, unless ``CredentialMachine/isPublished(_:of:)`` is false for its account. Call it before the lease of the change is released: the state of a later change
     /// must not be published first. Without a lease, change the state machine and publish under one lock instead.
     /// - Parameter expiredToken: For ``CredentialState/expired``, the access token.
     func publish(_ new: CredentialState, of other: AccountID? = nil, expiredToken: Secret? = nil) {
         state.withLock { state in
-            guard other.map({ state.machine.manages($0) }) ?? true else { return }
+            guard other.map({ state.machine.isPublished(new, of: $0) }) ?? true else { return }
             state.publish(new, expiredToken: expiredToken)
         }
     }

@@ -72,7 +72,7 @@ extension OAuthClient {
                     "The provider \(metadata.issuer) accepts only pushed authorization requests (RFC 9126), not request objects that it must fetch."
                 )
             }
-            return endpoint.url(adding: try await requestByReference(parameters, reference, metadata))
+            return (endpoint.url(adding: try await requestByReference(parameters, reference, metadata)), nil)
         }
         guard let pushEndpoint = try pushEndpoint(metadata) else {
             guard let source else { return (endpoint.url(adding: parameters), nil) }
