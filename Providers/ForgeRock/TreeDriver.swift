@@ -263,7 +263,8 @@ extension TreeDriver: LoginDriver {
                 "The link that continues the sign-in has expired.",
                 providerError: error
             )
-        case 401 where words.contains(/\block(ed|out)\b/):
+        // AM's "Warn User After N Failures" announces a lockout: "Warning: You will be locked out after 1 more failure(s)."
+        case 401 where words.contains(/\block(ed|out)\b/) && !words.contains("will be locked"):
             return AuthError(.accountLocked, "The account is locked.", providerError: error)
         case 401 where json["detail"]?["errorCode"]?.string == "110" || words.contains("timed out"), 408:
             return AuthError(

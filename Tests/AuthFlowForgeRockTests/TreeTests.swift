@@ -52,7 +52,8 @@ import Testing
 
     @Test(arguments: [
         ("The account has been locked", true), ("Authenticator clock skew too large", false),
-        ("Blocked address", false),
+        ("Blocked address", false), ("Warning: You will be locked out after 1 more failure(s).", false),
+        ("Authentication Failed Warning: You will be locked out after 2 more failure(s).", false),
     ]) func recognizesALockedAccountByItsMessage(_ message: String, _ isLocked: Bool) async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             environment.emulator.settings.trees["Login"] = EmulatorTree([
