@@ -7,9 +7,8 @@ public import AuthFlowHeadless
 public struct TreeDriver: Sendable {
     /// The maximum number of steps of one sign-in, not counting polling steps.
     private static let maximumSteps = 40
-    /// The minimum and maximum wait per step, and the maximum total wait.
+    /// The minimum wait per step, and the maximum total wait.
     private static let minimumWait = Duration.milliseconds(250)
-    private static let maximumWait = Duration.seconds(30)
     private static let maximumTotalWait = Duration.seconds(300)
 
     private let realm: ForgeRockRealm
@@ -211,10 +210,8 @@ extension TreeDriver: LoginDriver {
                 // "waitTime" is a string, in milliseconds.
                 let waitTime = callback.output("waitTime")
                 let milliseconds = waitTime?.string.flatMap { Int($0) } ?? waitTime?.integer.map(Int.init) ?? 1000
-                wait = max(
-                    wait,
-                    min(max(.milliseconds(min(milliseconds, 3_600_000)), Self.minimumWait), Self.maximumWait)
-                )
+                // AM does not accept an earlier response, and with spam detection, several of them lead to the outcome "Spam".
+                wait = max(wait, .milliseconds(min(milliseconds, 3_600_000)), Self.minimumWait)
             }
             step.callbacks[index] = callback
         }

@@ -524,6 +524,12 @@ import Testing
             let began = time.now
             _ = try await environment.client(host: time.host).signIn()
             #expect(time.now.timeIntervalSince(began) == 6)
+            // A response before the end of the wait could be counted as spam.
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
+                .polling(times: 1, milliseconds: 150_000), .userNameAndPassword,
+            ])
+            _ = try await environment.client(host: time.host).signIn()
+            #expect(time.now.timeIntervalSince(began) == 156)
             environment.emulator.settings.trees["Login"] = EmulatorTree([.polling(times: 1000, milliseconds: 9_000_000)]
             )
             let error = await #expect(throws: AuthError.self) { try await environment.client(host: time.host).signIn() }
