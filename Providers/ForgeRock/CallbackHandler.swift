@@ -52,7 +52,8 @@ struct PollingWaitCallbackHandler: CallbackHandler {
     }
 }
 
-/// Handles callbacks that need no answer: messages, values that are sent back unchanged, and data for pages.
+/// Handles callbacks that need no answer: messages, values that are sent back unchanged, and data for pages. Selects the tree's own sign-in if
+/// identity providers are offered as well, because they need a browser.
 struct PassiveCallbackHandler: CallbackHandler {
     let canChangeAnswer = true
 
@@ -61,6 +62,13 @@ struct PassiveCallbackHandler: CallbackHandler {
         // A message of type 4 is a script for a page; it is sent back unchanged, and never executed.
         case "TextOutputCallback", "HiddenValueCallback", "PollingWaitCallback": return true
         case "MetadataCallback": return callback.output("data")?["_type"] == nil
+        case "SelectIdPCallback":
+            let local: JSON = "localAuthentication"
+            guard callback.output("providers")?.array?.contains(where: { $0["provider"] == local }) == true else {
+                return false
+            }
+            callback.answer(local)
+            return true
         case "SuspendedTextOutputCallback":
             throw AuthError(
                 .treeSuspended,

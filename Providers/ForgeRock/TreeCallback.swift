@@ -44,7 +44,7 @@ public struct TreeCallback: Sendable {
         let others: Set = [
             "TextOutputCallback", "SuspendedTextOutputCallback", "PollingWaitCallback", "MetadataCallback",
             "HiddenValueCallback", "ConfirmationCallback", "ChoiceCallback", "BooleanAttributeInputCallback",
-            "TermsAndConditionsCallback",
+            "TermsAndConditionsCallback", "SelectIdPCallback",
         ]
         return !others.contains(type)
     }

@@ -288,6 +288,50 @@ import Testing
         }
     }
 
+    /// The Select Identity Provider node includes the tree's own sign-in by default.
+    @Test(arguments: [true, false])
+    func selectsTheSignInOfTheTreeAmongIdentityProviders(_ isOffered: Bool) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let providers: [JSON] = [["provider": "google", "uiConfig": ["buttonDisplayName": "Google"]]]
+            let local: [JSON] = isOffered ? [["provider": "localAuthentication"]] : []
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(
+                    stage: "Providers",
+                    [Callback("SelectIdPCallback", [("providers", .array(providers + local)), ("value", "")])]
+                ) { $0 == ["localAuthentication"] ? .proceed : .fail("another provider") },
+                .userNameAndPassword,
+            ])
+            guard !isOffered else {
+                _ = try await environment.client().signIn()
+                return
+            }
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
+            #expect(error?.code == .unknownCallback)
+            #expect(error?.message.contains("needs a browser") == true)
+        }
+    }
+
+    /// A choice of identity providers may be offered again with the user name and the password.
+    @Test func aConfiguredIdentityProviderIsSelectedAgainWhenTheUserCorrectsThePassword() async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(
+                    stage: "Providers",
+                    [
+                        Callback("SelectIdPCallback", [("providers", [["provider": "acme"]]), ("value", "")]),
+                        Callback("PasswordCallback", [("prompt", "Password")]),
+                    ]
+                ) { $0 == ["acme", "wonderland"] ? .proceed : .repeatNode },
+                .userNameAndPassword,
+            ])
+            let configured = ConfiguredCallbackHandler(answers: ["SelectIdPCallback": Secret("acme")])
+            let typed = Mutex(["wonderlnd", "wonderland", "alice", "wonderland"])
+            let interactive = InteractiveCallbackHandler { _, _ in typed.withLock { $0.removeFirst() } }
+            _ = try await environment.client(handlers: [configured, interactive]).signIn()
+            #expect(typed.withLock { $0 }.isEmpty)
+        }
+    }
+
     @Test func reportsTheTextOfTheErrorPage() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             let realm = try ForgeRockRealm(baseURL: environment.emulator.baseURL, path: "/alpha")
