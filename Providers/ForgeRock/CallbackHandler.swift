@@ -29,6 +29,11 @@ extension [any CallbackHandler] {
                 .unknownCallback,
                 "The tree continues at another identity provider\(host), with a \(type). This needs a browser: use a user agent that opens one."
             )
+        case "KbaCreateCallback":
+            throw AuthError(
+                .unknownCallback,
+                "The tree asks the user to choose and answer a security question (\(type)), which cannot be configured. Sign in where the user can be asked, or write a CallbackHandler for it."
+            )
         default:
             throw AuthError(
                 .unknownCallback,
@@ -125,6 +130,8 @@ public struct ConfiguredCallbackHandler: CallbackHandler {
     }
 
     private func configuredAnswer(for callback: TreeCallback) -> Secret? {
+        // A security question needs two answers: the question, which may be any of several, and the answer to it.
+        if callback.type == "KbaCreateCallback" { return nil }
         if callback.type == "TermsAndConditionsCallback", let terms = answers["terms"] { return terms }
         return [callback.prompt, callback.name, callback.key].lazy.filter { !$0.isEmpty }
             .compactMap { answers[$0.lowercased()] }.first

@@ -273,6 +273,45 @@ import Testing
         }
     }
 
+    /// The answer would become the question, and the answer to it would be empty.
+    @Test func aConfiguredAnswerIsNotStoredAsASecurityQuestion() async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let seen = Mutex<[JSON]>([])
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(
+                    stage: "KBA",
+                    [
+                        Callback(
+                            "KbaCreateCallback",
+                            [("prompt", "Question"), ("predefinedQuestions", ["Pet?", "City?"])],
+                            inputs: ["", ""]
+                        )
+                    ]
+                ) { answers in
+                    seen.withLock { $0 = answers }
+                    return .proceed
+                },
+                .userNameAndPassword,
+            ])
+            let configured = ConfiguredCallbackHandler(
+                username: "alice",
+                password: Secret("wonderland"),
+                answers: ["Question": Secret("Rex")]
+            )
+            let error = await #expect(throws: AuthError.self) {
+                try await environment.client(handlers: [configured]).signIn()
+            }
+            #expect(error?.code == .unknownCallback)
+            #expect(error?.message.contains("cannot be configured") == true)
+            #expect(seen.withLock { $0 }.isEmpty)
+            // The user is asked instead.
+            let typed = Mutex(["1", "Rex"])
+            let interactive = InteractiveCallbackHandler { _, _ in typed.withLock { $0.removeFirst() } }
+            _ = try await environment.client(handlers: [configured, interactive]).signIn()
+            #expect(seen.withLock { $0 } == ["Pet?", "Rex"])
+        }
+    }
+
     @Test func reportsACallbackThatNeedsABrowser() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             environment.emulator.settings.trees["Login"] = EmulatorTree([
