@@ -176,6 +176,7 @@ public struct InteractiveCallbackHandler: CallbackHandler {
         if callback.type == "KbaCreateCallback" { return try await createQuestion(&callback) }
         guard let question = CallbackFormatter.question(of: callback) else { return false }
         let isSecret = ["PasswordCallback", "ValidatedCreatePasswordCallback"].contains(callback.type)
+        if let problem = CallbackFormatter.failedPolicies(of: callback) { try await show?(problem, false) }
         try await retry {
             try CallbackFormatter.answer(&callback, with: try await ask(question, isSecret), isNumbered: true)
         }
@@ -273,6 +274,23 @@ enum CallbackFormatter {
             return "\(DisplayText.sanitized(callback.output("terms")?.string ?? "", limit: 2000)) Accept? (yes or no)"
         default: return nil
         }
+    }
+
+    /// The policies that the previous answer does not satisfy (`failedPolicies`), as text; nil if the callback contains none.
+    static func failedPolicies(of callback: TreeCallback) -> String? {
+        let policies = (callback.output("failedPolicies")?.array ?? []).compactMap { value -> String? in
+            // AM sends each policy as a string that contains a JSON object.
+            let policy = value.string.flatMap { try? JSON(parsing: Array($0.utf8)) } ?? value
+            guard let name = policy["policyRequirement"]?.string else { return nil }
+            let parameters = (policy["params"]?.object ?? [:]).sorted { $0.key < $1.key }.compactMap { name, value in
+                (value.string ?? value.integer.map { "\($0)" }).map { "\(name) \($0)" }
+            }
+            return parameters.isEmpty ? name : "\(name) (\(parameters.joined(separator: ", ")))"
+        }
+        guard !policies.isEmpty else { return nil }
+        let prompt = DisplayText.sanitized(callback.prompt)
+        let names = DisplayText.sanitized(policies.joined(separator: ", "), limit: 1000)
+        return "\(invalidAnswerPrefix)\"\(prompt)\" does not satisfy these policies: \(names)"
     }
 
     /// Sets the callback's answer.

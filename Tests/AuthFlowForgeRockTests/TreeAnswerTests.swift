@@ -217,6 +217,43 @@ import Testing
         }
     }
 
+    @Test func showsThePoliciesThatAnAnswerDoesNotSatisfy() async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            func page(_ failedPolicies: JSON) -> EmulatorTree.Node {
+                .page(
+                    stage: "Password",
+                    [
+                        Callback(
+                            "ValidatedCreatePasswordCallback",
+                            [("prompt", "New password"), ("policies", [:]), ("failedPolicies", failedPolicies)],
+                            inputs: ["", false]
+                        )
+                    ]
+                ) { _ in .proceed }
+            }
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
+                page([]),
+                page([
+                    #"{"policyRequirement": "MIN_LENGTH", "params": {"minLength": 8}}"#,
+                    ["policyRequirement": "CANNOT_CONTAIN_OTHERS"],
+                ]),
+                .userNameAndPassword,
+            ])
+            let shown = Mutex<[String]>([])
+            let interactive = InteractiveCallbackHandler { _, _ in
+                "short"
+            } show: { text, _ in
+                shown.withLock { $0.append(text) }
+            }
+            _ = try await environment.client(handlers: [ForgeRockEnvironment.alice, interactive]).signIn()
+            #expect(
+                shown.withLock { $0 } == [
+                    "The answer to \"New password\" does not satisfy these policies: MIN_LENGTH (minLength 8), CANNOT_CONTAIN_OTHERS"
+                ]
+            )
+        }
+    }
+
     @Test func doesNotRepeatAQuestionAfterTheTerminalWasClosed() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             let count = Mutex(0)
