@@ -45,6 +45,13 @@ extension GitHubProvider: ProviderAdapter {
         return metadata
     }
 
+    /// Sends `login_hint` as `login`: "Suggests a specific account to use for signing in" ("Authorizing OAuth apps").
+    public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
+        guard request.purpose == .authorization, let hint = request.parameters["login_hint"] else { return }
+        request.parameters["login"] = hint
+        request.parameters["login_hint"] = nil
+    }
+
     /// "Troubleshooting OAuth app access token request errors" and "Authorizing OAuth apps" in GitHub's documentation.
     public var standardErrorNames: [String: String] {
         [

@@ -60,6 +60,19 @@ import Testing
         }
     }
 
+    @Test func sendsTheLoginHintInGitHubsParameter() async throws {
+        try await GitHubEnvironment.with(.inProcess) { environment in
+            var settings = try environment.settings()
+            settings.parameters[.authorization] = ["login": "octocat"]
+            let client = try environment.client(registration: settings, user: .hubot)
+            _ = try await client.signIn(options: AuthorizationOptions(loginHint: "hubot"))
+            let requests = environment.emulator.receivedRequests
+            let authorization = try #require(requests.first { $0.path == "/login/oauth/authorize" }?.query)
+            #expect(authorization.values(for: "login") == ["hubot"])
+            #expect(authorization["login_hint"] == nil)
+        }
+    }
+
     @Test func passesTheProviderConformanceSuite() async throws {
         try await GitHubEnvironment.with(.inProcess) { environment in
             try await ProviderConformance(
