@@ -244,10 +244,13 @@ enum CallbackFormatter {
             }
             return nonempty(callback.prompt)
         case "PollingWaitCallback": return nonempty(callback.prompt)
-        // The key of a new authenticator app, as the URI that its QR code would contain.
+        // The key of a new authenticator app, as the URI that its QR code would contain: for one-time codes, push notifications, or both. The URI
+        // for push notifications contains several other URLs.
         case "HiddenValueCallback":
-            guard let value = callback.output("value")?.string, value.hasPrefix("otpauth://") else { return nil }
-            return DisplayText.sanitized(value, limit: 1000)
+            guard let value = callback.output("value")?.string,
+                ["otpauth://", "pushauth://", "mfauth://"].contains(where: { value.hasPrefix($0) })
+            else { return nil }
+            return DisplayText.sanitized(value, limit: 4000)
         default: return nil
         }
     }

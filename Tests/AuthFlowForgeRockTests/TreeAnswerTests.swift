@@ -173,6 +173,34 @@ import Testing
         }
     }
 
+    @Test(arguments: ["otpauth://totp/x?secret=Y", "pushauth://push/x?s=Y&r=", "mfauth://totp/x?secret=Y&r="])
+    func showsTheURIThatRegistersAnAuthenticatorApp(_ prefix: String) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let uri = prefix + String(repeating: "a", count: 2000)
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(
+                    stage: "Registration",
+                    [
+                        Callback(
+                            "HiddenValueCallback",
+                            [("value", .string(uri)), ("id", "mfaDeviceRegistration")],
+                            inputs: ["mfaDeviceRegistration"]
+                        )
+                    ]
+                ) { _ in .proceed },
+                .userNameAndPassword,
+            ])
+            let shown = Mutex<[String]>([])
+            let interactive = InteractiveCallbackHandler { _, _ in
+                ""
+            } show: { text, isSecret in
+                if isSecret { shown.withLock { $0.append(text) } }
+            }
+            _ = try await environment.client(handlers: [ForgeRockEnvironment.alice, interactive]).signIn()
+            #expect(shown.withLock { $0 } == [uri])
+        }
+    }
+
     @Test func displaysTextOutputCallbacksWithAQuestion() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             environment.emulator.settings.trees["Login"] = EmulatorTree([

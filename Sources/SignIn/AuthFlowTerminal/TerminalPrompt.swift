@@ -47,7 +47,7 @@ public enum TerminalPrompt {
     ///   - isSecret: Whether the text is secret, and is therefore shown only on a terminal: standard error may be logged.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the text is secret and there is no terminal.
     public static func show(_ text: String, isSecret: Bool = false) async throws {
-        let line = "\(DisplayText.sanitized(text, limit: 2000))\n"
+        let line = "\(DisplayText.sanitized(text, limit: 4000))\n"
         let terminal = unsafe open("/dev/tty", O_WRONLY | O_NOCTTY | O_CLOEXEC)
         guard terminal >= 0 else {
             guard !isSecret else {
