@@ -178,7 +178,9 @@ public struct InteractiveCallbackHandler: CallbackHandler {
         let isSecret = ["PasswordCallback", "ValidatedCreatePasswordCallback"].contains(callback.type)
         if let problem = CallbackFormatter.failedPolicies(of: callback) { try await show?(problem, false) }
         try await retry {
-            try CallbackFormatter.answer(&callback, with: try await ask(question, isSecret), isNumbered: true)
+            let text = try await ask(question, isSecret)
+            let answer = text.isEmpty ? CallbackFormatter.defaultText(of: callback) : text
+            try CallbackFormatter.answer(&callback, with: answer, isNumbered: true)
         }
         return true
     }
@@ -264,9 +266,12 @@ enum CallbackFormatter {
     static func question(of callback: TreeCallback) -> String? {
         let prompt = DisplayText.sanitized(callback.prompt)
         switch callback.type {
-        case "NameCallback", "PasswordCallback", "TextInputCallback", "StringAttributeInputCallback",
-            "NumberAttributeInputCallback", "ValidatedCreateUsernameCallback", "ValidatedCreatePasswordCallback":
+        case "NameCallback", "PasswordCallback", "NumberAttributeInputCallback", "ValidatedCreateUsernameCallback",
+            "ValidatedCreatePasswordCallback":
             return prompt
+        case "TextInputCallback", "StringAttributeInputCallback":
+            let text = DisplayText.sanitized(defaultText(of: callback), limit: 80)
+            return text.isEmpty ? prompt : "\(prompt) [\(text)]"
         case "ChoiceCallback", "ConfirmationCallback":
             let choices = choices(of: callback).enumerated().map {
                 "\($0 + 1)) \(DisplayText.sanitized($1.label, limit: 80))"
@@ -276,6 +281,15 @@ enum CallbackFormatter {
         case "TermsAndConditionsCallback":
             return "\(DisplayText.sanitized(callback.output("terms")?.string ?? "", limit: 2000)) Accept? (yes or no)"
         default: return nil
+        }
+    }
+
+    /// The text that a page would show in the field, such as the current value of an attribute of the user's profile; empty if there is none.
+    static func defaultText(of callback: TreeCallback) -> String {
+        switch callback.type {
+        case "TextInputCallback": callback.output("defaultText")?.string ?? ""
+        case "StringAttributeInputCallback": callback.output("value")?.string ?? ""
+        default: ""
         }
     }
 

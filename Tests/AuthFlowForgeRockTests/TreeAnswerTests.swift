@@ -282,6 +282,32 @@ import Testing
         }
     }
 
+    /// AM sends the current value of an attribute, which an empty answer would erase.
+    @Test(arguments: [("StringAttributeInputCallback", "value"), ("TextInputCallback", "defaultText")])
+    func anEmptyLineSelectsTheDefaultText(_ type: String, _ name: String) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let seen = Mutex<JSON?>(nil)
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(stage: "Profile", [Callback(type, [("prompt", "City"), (name, "Bern")], inputs: ["", false])]) {
+                    answers in
+                    seen.withLock { $0 = answers.first }
+                    return .proceed
+                },
+                .userNameAndPassword,
+            ])
+            for (typed, expected) in [("", "Bern"), ("Rome", "Rome")] {
+                let asked = Mutex<[String]>([])
+                let interactive = InteractiveCallbackHandler { question, _ in
+                    asked.withLock { $0.append(question) }
+                    return typed
+                }
+                _ = try await environment.client(handlers: [ForgeRockEnvironment.alice, interactive]).signIn()
+                #expect(asked.withLock { $0 } == ["City [Bern]"])
+                #expect(seen.withLock { $0 } == JSON.string(expected))
+            }
+        }
+    }
+
     @Test func doesNotRepeatAQuestionAfterTheTerminalWasClosed() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             let count = Mutex(0)
