@@ -278,6 +278,11 @@ enum CallbackFormatter {
             }
             return ([prompt] + choices).filter { !$0.isEmpty }.joined(separator: "  ")
         case "BooleanAttributeInputCallback": return "\(prompt) (yes or no)"
+        case "ConsentMappingCallback":
+            let labels = ["displayName", "accessLevel"].compactMap { callback.output($0)?.string }
+            let fields = (labels + (callback.output("fields")?.strings ?? [])).filter { !$0.isEmpty }
+            let shared = DisplayText.sanitized(fields.joined(separator: ", "), limit: 1000)
+            return "\(prompt) (\(shared)) Accept? (yes or no)"
         case "TermsAndConditionsCallback":
             return "\(DisplayText.sanitized(callback.output("terms")?.string ?? "", limit: 2000)) Accept? (yes or no)"
         default: return nil
@@ -335,7 +340,7 @@ enum CallbackFormatter {
                 throw invalidAnswer("not one of: \(labels)")
             }
             callback.answer(.integer(Int64(choices[index].value)))
-        case "BooleanAttributeInputCallback", "TermsAndConditionsCallback":
+        case "BooleanAttributeInputCallback", "TermsAndConditionsCallback", "ConsentMappingCallback":
             let isYes = ["true", "yes", "y", "accept"].contains(typed)
             guard isYes || ["false", "no", "n", "decline"].contains(typed) else {
                 throw invalidAnswer("neither yes nor no")

@@ -44,7 +44,7 @@ public struct TreeCallback: Sendable {
         let others: Set = [
             "TextOutputCallback", "SuspendedTextOutputCallback", "PollingWaitCallback", "MetadataCallback",
             "HiddenValueCallback", "ConfirmationCallback", "ChoiceCallback", "BooleanAttributeInputCallback",
-            "TermsAndConditionsCallback", "SelectIdPCallback",
+            "TermsAndConditionsCallback", "ConsentMappingCallback", "SelectIdPCallback",
         ]
         return !others.contains(type)
     }

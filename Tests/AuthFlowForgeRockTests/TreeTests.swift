@@ -366,6 +366,15 @@ import Testing
             answer: "accept",
             expected: true
         ),
+        Question(
+            callback: .init(
+                "ConsentMappingCallback",
+                [("name", "Pet"), ("displayName", "CRM"), ("message", "Share?"), ("fields", ["mail"])],
+                inputs: [false]
+            ),
+            answer: "yes",
+            expected: true
+        ),
     ]
 
     @Test(arguments: questions) func answersEveryKindOfCallback(
