@@ -130,6 +130,19 @@ import Testing
         }
     }
 
+    /// "Authorizing OAuth apps": such an app receives "the set of scopes the user has authorized for the application".
+    @Test func anAppThatRequestsNoScopesReceivesTheScopesOfAllEarlierSignIns() async throws {
+        try await GitHubEnvironment.with(.inProcess) { environment in
+            let signIns: [(requested: [String], granted: [String])] = [
+                (["user"], ["user"]), (["repo"], ["repo"]), ([], ["user", "repo"]),
+            ]
+            for (requested, granted) in signIns {
+                let client = try environment.client(registration: environment.settings(scopes: requested))
+                #expect(try await client.signIn().credential.tokens.scopes == granted)
+            }
+        }
+    }
+
     @Test(arguments: EmulatorEnvironment.Setting.allCases) func reportsThatTheUserDeniedAccess(
         _ setting: EmulatorEnvironment.Setting
     )

@@ -87,7 +87,7 @@ extension GitHubEmulator {
             isOfDevice: request.deviceCode != nil,
             isRefreshable: Self.scopes(in: request.parameters["scope"] ?? "").contains("offline_access")
         )
-        if isAllowed { state.withLock { $0.grants[grant] = scopes } }
+        if isAllowed { state.withLock { $0.add(scopes, to: grant) } }
         if let deviceCode = request.deviceCode {
             state.withLock { $0.deviceCodes.decide(deviceCode, isAllowed ? .approved(token) : .denied) }
             return .page(isAllowed ? "Congratulations, you're all set!" : "Denied", "<p>Your device was notified.</p>")
@@ -147,7 +147,7 @@ extension GitHubEmulator {
             let asked = Self.scopes(in: code.scope)
             let scopes = app(code.clientID)?.kind == .gitHubApp ? [] : Self.normalized(asked)
             let grant = Grant(user: index, appID: code.clientID)
-            state.grants[grant] = scopes
+            state.add(scopes, to: grant)
             let token = Token(
                 grant: grant,
                 scopes: scopes,
@@ -169,6 +169,14 @@ extension GitHubEmulator {
     static func normalized(_ scopes: [String]) -> [String] {
         let redundant = Set(scopes.flatMap { implied[$0] ?? [] })
         return scopes.filter { !redundant.contains($0) && $0 != "offline_access" }
+    }
+}
+
+extension GitHubEmulator.State {
+    /// Adds scopes to the scopes that a user has already granted to an app.
+    fileprivate mutating func add(_ scopes: [String], to grant: GitHubEmulator.Grant) {
+        let old = grants[grant] ?? []
+        grants[grant] = GitHubEmulator.normalized(old + scopes.filter { !old.contains($0) })
     }
 }
 
