@@ -112,6 +112,23 @@ import Testing
         #expect(revoked == ["issued"])
     }
 
+    /// The response has no token type. A provider may also return the subject token itself, which the user still needs.
+    @Test(arguments: [("issued", ["issued"]), ("subject", [])] as [(String, [String])])
+    func onlyTheAccessTokenOfAnUnusableExchangeIsRevoked(_ accessToken: String, _ expected: [String]) async throws {
+        let emulator = try OIDCEmulator(issuer: "https://id.example.com")
+        let members: JSON = ["access_token": .string(accessToken), "refresh_token": "refresh"]
+        let response = TransportResponse(
+            head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+            body: try members.serialized()
+        )
+        let client = try client(response, of: emulator)
+        await expectError(.invalidResponse) {
+            _ = try await client.tokenExchange(TokenExchange(Secret("subject"), type: .accessToken))
+        }
+        let revoked = emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
+        #expect(revoked == expected)
+    }
+
     @Test func anUnverifiedIDTokenInATokenExchangeResponseIsNotReturned() async throws {
         let tokens = try await exchange(for: .jwt)
         #expect(tokens.accessToken.exposed == "issued")

@@ -56,15 +56,18 @@ extension OAuthClient {
     }
 
     /// Revokes the tokens in an unusable token response.
-    func revokeTokens(in response: ProviderResponse) async {
+    /// - Parameter subjectToken: The subject token of a token exchange, which the user still needs; default: none. A server may end its session
+    ///   together with a refresh token, so neither is revoked.
+    func revokeTokens(in response: ProviderResponse, exchanging subjectToken: Secret? = nil) async {
         guard response.http.isSuccessful else { return }
         let parameters = try? adapter.responseParameters(response)
         func token(_ name: String) -> Secret? {
             let token = parameters.map { $0.token(name) } ?? UnparsedResponse(body: response.http.body).token(name)
             return token.flatMap { TokenSet.problem(of: $0) == nil ? $0 : nil }
         }
-        guard let accessToken = token("access_token") else { return }
-        let tokens = TokenSet(accessToken: accessToken, tokenType: "Bearer", refreshToken: token("refresh_token"))
+        guard let accessToken = token("access_token"), accessToken != subjectToken else { return }
+        let refreshToken = subjectToken == nil ? token("refresh_token") : nil
+        let tokens = TokenSet(accessToken: accessToken, tokenType: "Bearer", refreshToken: refreshToken)
         await revokeRejectedTokens(tokens)
     }
 

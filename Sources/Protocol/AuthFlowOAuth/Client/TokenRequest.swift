@@ -31,7 +31,8 @@ extension OAuthClient {
         do {
             return try parseTokenResponse(response, key: key)
         } catch {
-            await revokeTokens(in: response)
+            let subjectToken = request.protectedParameters["subject_token"].map { Secret($0) }
+            await revokeTokens(in: response, exchanging: subjectToken)
             throw error
         }
     }
