@@ -137,6 +137,11 @@ import Testing
             code: .providerRejected
         ),
         Broken(
+            name: "authentication requirements that the provider cannot meet",
+            fault: .response { $0 = .refusal("unmet_authentication_requirements") },
+            code: .insufficientUserAuthentication
+        ),
+        Broken(
             name: "a server error with status 201",
             fault: .member("error", "server_error"),
             code: .temporarilyUnavailable
