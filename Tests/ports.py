@@ -3,9 +3,9 @@
 
     Tests/ports.py [COUNT]
 
-They are below the kernel's ephemeral port range (outgoing connections, and bind() to port 0), because a port of that range
-could be assigned to another process before the intended program listens on it. If that range begins so low that few ports remain
-below it, they may be in it. The PID determines a process's first block, so scripts that run at the same time rarely get the same port.
+The ports are below the kernel's ephemeral port range (outgoing connections, and bind() to port 0), because a port in that range
+could be assigned to another process before the intended program listens on it. If the range begins so low that few ports remain
+below it, ports in the range are used, too. The PID determines a process's first block, so scripts that run at the same time rarely get the same port.
 """
 import errno
 import os
@@ -27,9 +27,9 @@ def lowest_of_kernel():
 def candidates():
     end = min(lowest_of_kernel(), HIGHEST)
     if end < LOWEST + 1000:
-        # The range is often extended to 1024. In a few blocks, scripts that run at the same time would get the same ports.
+        # The range is often extended down to 1024. With only a few blocks, concurrent scripts would get the same ports.
         end = HIGHEST
-    # An odd number has no common divisor with the step, so every block is reached.
+    # An odd number of blocks has no common divisor with the step, so every block is reached.
     blocks = (end - LOWEST) // SIZE - 1 | 1
     # Consecutive PIDs have consecutive blocks; after its first block, a process continues with a distant one.
     for round in range(blocks):
@@ -41,7 +41,7 @@ _candidates = candidates()
 
 
 def is_free(port):
-    # At all addresses: some programs, such as Caddy, also listen at other addresses than 127.0.0.1.
+    # Check all addresses: some programs, such as Caddy, also listen at addresses other than 127.0.0.1.
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         try:
             with socket.socket(family) as probe:

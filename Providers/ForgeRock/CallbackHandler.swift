@@ -32,7 +32,7 @@ extension [any CallbackHandler] {
         case "KbaCreateCallback":
             throw AuthError(
                 .unknownCallback,
-                "The tree asks the user to choose and answer a security question (\(type)), which cannot be configured. Sign in where the user can be asked, or write a CallbackHandler for it."
+                "The tree asks the user to choose and answer a security question (\(type)), which cannot be configured. Sign in interactively, or write a CallbackHandler for it."
             )
         default:
             throw AuthError(
@@ -289,7 +289,7 @@ enum CallbackFormatter {
         }
     }
 
-    /// The text that a page would show in the field, such as the current value of an attribute of the user's profile; empty if there is none.
+    /// The text that a page would show in the field, such as the current value of an attribute of the user's profile; may be empty.
     static func defaultText(of callback: TreeCallback) -> String {
         switch callback.type {
         case "TextInputCallback": callback.output("defaultText")?.string ?? ""

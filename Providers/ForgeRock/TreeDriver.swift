@@ -210,7 +210,7 @@ extension TreeDriver: LoginDriver {
                 // "waitTime" is a string, in milliseconds.
                 let waitTime = callback.output("waitTime")
                 let milliseconds = waitTime?.string.flatMap { Int($0) } ?? waitTime?.integer.map(Int.init) ?? 1000
-                // AM does not accept an earlier response, and with spam detection, several of them lead to the outcome "Spam".
+                // AM rejects a response before the end of the wait time and, with spam detection, ends with "Spam" after several of them.
                 wait = max(wait, .milliseconds(min(milliseconds, 3_600_000)), Self.minimumWait)
             }
             step.callbacks[index] = callback

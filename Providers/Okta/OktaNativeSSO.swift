@@ -147,8 +147,8 @@ extension OktaProvider: SharedSignIn {
         return exchange
     }
 
-    /// Checks that the ID Token belongs to the session that was exchanged: `ds_hash` and `sid`, which are both optional. Another app may
-    /// have shared another session of the user in the meantime.
+    /// Checks that the ID Token belongs to the session that was exchanged, if it contains `ds_hash` or `sid`, which are optional. Another app may
+    /// have shared a different session of the user in the meantime.
     public func check(_ credential: Credential, from exchange: TokenExchange, in context: ProviderContext)
         async throws
     {
@@ -157,7 +157,7 @@ extension OktaProvider: SharedSignIn {
             try requireHash(of: secret, in: idToken)
         }
         if let sid = idToken.claims["sid"], let expected = Self.session(of: exchange.subjectToken), sid != expected {
-            throw AuthError(.invalidIDToken, "The ID Token belongs to another session (sid).")
+            throw AuthError(.invalidIDToken, "The ID Token belongs to a session other than the exchanged one (sid).")
         }
     }
 

@@ -130,7 +130,7 @@ import Testing
         }
     }
 
-    /// "Authorizing OAuth apps": such an app receives "the set of scopes the user has authorized for the application".
+    /// "Authorizing OAuth apps": an app that requests no scopes receives "the set of scopes the user has authorized for the application".
     @Test func anAppThatRequestsNoScopesReceivesTheScopesOfAllEarlierSignIns() async throws {
         try await GitHubEnvironment.with(.inProcess) { environment in
             let signIns: [(requested: [String], granted: [String])] = [

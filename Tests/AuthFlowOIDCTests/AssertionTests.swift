@@ -413,7 +413,7 @@ import Testing
             assertions: source
         ).client
         let assertion = try Assertion(Secret(try environment.assertion()), scopes: ["reports"])
-        // The assertion was obtained for them.
+        // The assertion was obtained for these resources, so the request does not repeat them.
         #expect(try await client.jwtBearer(assertion).resources == values.resources)
         let sent = environment.environment.emulator.receivedRequests.last { $0.path == "/token" }
         #expect(sent?.form["resource"] == nil && sent?.form["authorization_details"] == nil)

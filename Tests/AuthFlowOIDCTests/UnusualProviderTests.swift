@@ -210,7 +210,7 @@ import Testing
             (["client_secret_post"], nil, false), (["client_secret_post"], [], false),
         ] as [([String], [String]?, Bool)]
     )
-    func authenticatesAtAnEndpointAsItsOwnMetadataRequires(
+    func authenticatesAtEachEndpointAsItsMetadataRequires(
         _ atTokenEndpoint: [String],
         _ own: [String]?,
         _ usesHeader: Bool

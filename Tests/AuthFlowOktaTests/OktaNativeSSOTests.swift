@@ -628,7 +628,7 @@ import Testing
         }
     }
 
-    /// Okta may not grant `device_sso` to every app of the group, and this sign-in starts another session than that of the shared device secret.
+    /// Okta may not grant `device_sso` to every app of the group, and this sign-in starts a session other than that of the shared device secret.
     @Test(arguments: [true, false])
     func aSignInWithoutADeviceSecretIsNotComparedWithTheSharedSession(_ isReadable: Bool) async throws {
         try await OktaEnvironment.with(.inProcess) { environment in

@@ -181,7 +181,7 @@ import Testing
         #expect(try await !records.claim(key, for: .seconds(60)))
     }
 
-    /// Redis removes one record after the other. The application is notified of the end of each session that was removed.
+    /// Redis removes the records one at a time. The application is notified of the end of each session that was removed.
     @Test func anInterruptedRemovalReturnsAllRecords() async throws {
         let records = LeasedRecords(times: .init(), host: clock.host) {
             FaultyTable(base: table($0), interruption: Interruption())

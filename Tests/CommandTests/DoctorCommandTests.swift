@@ -96,7 +96,7 @@ import Testing
         let testDescription: String
         var responseModes: JSON? = ["query", "fragment"]
         var keys: [String: String?] = [:]
-        /// The lines that are expected.
+        /// The expected lines.
         var lines: [String] = []
     }
 

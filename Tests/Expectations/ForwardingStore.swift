@@ -1,6 +1,6 @@
 package import AuthFlowStorage
 
-/// A store in memory of which a test replaces some operations.
+/// An in-memory store that forwards the operations that a test does not replace.
 package protocol ForwardingStore: TokenStore {
     var base: MemoryTokenStore { get }
 }
@@ -18,7 +18,7 @@ extension ForwardingStore {
     }
 }
 
-/// A session store in memory of which a test replaces some operations.
+/// An in-memory session store that forwards the operations that a test does not replace.
 package protocol ForwardingSessionStore: ForwardingStore, SessionTokenStore {}
 
 extension ForwardingSessionStore {

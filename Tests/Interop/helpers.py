@@ -70,7 +70,7 @@ def until_expired():
 
 
 def expect_one_refresh(call):
-    """Makes twenty concurrent calls after the token has expired. On a machine that is so slow that the new token expires meanwhile, there are more."""
+    """Makes twenty concurrent calls after the token has expired. More refreshes are allowed if the new token expires meanwhile on a slow machine."""
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
         until_expired()
         before, began = refreshes(), time.monotonic()

@@ -10,7 +10,7 @@ package final class AccountHistory: History, @unchecked Sendable {  // All jobs 
     private struct App {
         let process: Simulation.Process
         let client: AuthClient
-        /// The user that the process is limited to; nil for the current one.
+        /// The user that the process is limited to; nil for the current user.
         let account: String?
         var callers = 0
         /// The time at which a sign-out of each grant completed in this process.
@@ -27,7 +27,7 @@ package final class AccountHistory: History, @unchecked Sendable {  // All jobs 
     package private(set) var calls = 0
     package var isOver = false
     private var apps: [Int: App] = [:]
-    /// Whether the store is one for servers, which records sign-outs.
+    /// Whether the store is a session store, which records sign-outs.
     private let isSessionStore: Bool
     /// The users whose sessions the operations in progress may end.
     private var changes: [Int: Set<String>] = [:]
@@ -198,8 +198,8 @@ package final class AccountHistory: History, @unchecked Sendable {  // All jobs 
         _ = try await use.value
     }
 
-    /// Checks that the tokens are those of the requested user, or of a user who was the current one in the last ten seconds, and that the user has not
-    /// signed out before.
+    /// Checks that the tokens are those of the requested user, or of a user who was the current user in the last ten seconds, and that the user
+    /// had not signed out in this process before the call.
     private func check(_ tokens: TokenSet, of user: String?, at index: Int, since began: Duration) {
         guard let app = apps[index],
             let (grant, serial, _) = SimulatedProvider.parts(of: tokens.accessToken.exposed)
@@ -216,7 +216,7 @@ package final class AccountHistory: History, @unchecked Sendable {  // All jobs 
             let age = simulation.now - removal
             world.require(age <= longest, "\(owner) gets \(name) \(age) after its removal")
         }
-        // A process also knows its own sign-ins that it could not store.
+        // A process also uses the sign-ins that it has retained because it could not store them.
         if user == nil, app.retained.isEmpty, let current = records.currents[digest] {
             let isKnown = began - current.since > longest
             world.require(

@@ -116,8 +116,8 @@ extension History {
     }
 }
 
-/// The history for a seed: one in eight covers the sessions of a web application, one in eight protected resources, and one in eight an app with several
-/// accounts; the others cover credentials.
+/// The history for a seed. Of eight consecutive seeds, one simulates the sessions of a web application, one protected resources, and one an app
+/// with several accounts; the others simulate credentials.
 package func history(of seed: UInt64, recordsTrace: Bool = false) -> any History {
     switch seed % 8 {
     case 0: ServerHistory(seed: seed, recordsTrace: recordsTrace)

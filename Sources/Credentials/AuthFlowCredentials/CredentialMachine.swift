@@ -138,8 +138,8 @@ extension CredentialMachine {
     /// The record may have been removed during a read in progress, so its result is not cached. Operations in progress continue.
     mutating func discardPendingReads() { removals += 1 }
 
-    /// Whether a state of an account is to be published: not if it is another account, or if the last read or write of the store has found that
-    /// another process has removed or ended the session.
+    /// Whether to publish a state of an account. The state of another account is not published, and neither is the state of a session that,
+    /// according to the last read or write of the store, another process has removed or ended.
     func isPublished(_ new: CredentialState, of account: AccountID) -> Bool {
         guard manages(account) else { return false }
         guard let session else { return true }
@@ -147,7 +147,8 @@ extension CredentialMachine {
         return session.account == account && !session.isEnded
     }
 
-    /// Whether a read has found the session that the last read or write of the store established. A read that overlaps with a removal may be outdated.
+    /// Whether the accounts that were read contain the session that the last read or write of the store established. A read that overlaps with a
+    /// removal may be outdated.
     func isLatestSession(in accounts: StoredAccounts) -> Bool {
         session.map { $0 == Session(accounts.entry(account)) } ?? true
     }

@@ -123,7 +123,7 @@ extension ManagedCredential {
                 }
             }
         } catch let error as AuthError where [.leaseBusy, .storageFailed].contains(error.code) {
-            // Also as for the main token: another process holds the lease, for example because the provider does not respond to it, or the store
+            // Likewise if another process holds the lease, for example because the provider does not respond to that process, or if the store
             // cannot be written.
             let known =
                 error.code == .leaseBusy

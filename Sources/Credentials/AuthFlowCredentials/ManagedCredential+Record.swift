@@ -31,7 +31,7 @@ extension ManagedCredential {
             let found = state.machine.finishReading(reading, stored, margin: freshnessMargin, random: random) {
                 client.senderConstraintError(of: $0) == nil
             }
-            // A lease may not be held, so the state of a later change must not be published between these two steps.
+            // Reads do not require a lease, so one lock prevents the state of a later change from being published between these two steps.
             if let found, found.hasOtherSession {
                 state.publish(currentState(in: found.known))
             } else if let found, hasRecovered(in: found.known, from: state.expiredToken) {
@@ -46,7 +46,7 @@ extension ManagedCredential {
     }
 
     /// Whether another process has refreshed the tokens since ``CredentialState/expired`` was published here.
-    /// - Parameter expired: The access token when it was published; nil if it was not.
+    /// - Parameter expired: The access token at the time of that publication; nil if `expired` is not the last published state.
     private func hasRecovered(in accounts: StoredAccounts, from expired: Secret?) -> Bool {
         guard let expired, let credential = usable(in: accounts) else { return false }
         return credential.tokens.accessToken != expired && !credential.isExpired(at: client.host.now())

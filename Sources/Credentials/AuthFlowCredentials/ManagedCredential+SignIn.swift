@@ -99,7 +99,7 @@ extension ManagedCredential {
                 lostLease: nil,
                 epoch
             )
-            // No lease is held, so the state of a later change must not be published between these two steps.
+            // No lease is held, so one lock prevents the state of a later change from being published between these two steps.
             if state.machine.manages(credential.account) { state.publish(.signedIn(credential.identity)) }
         }
         if account.map(credential.account.isNamed) ?? true { adopt(credential, epoch) }

@@ -343,8 +343,9 @@ package final class ManagedCredential: Sendable {
         }
     }
 
-    /// Publishes a state, unless ``CredentialMachine/isPublished(_:of:)`` is false for its account. Call it before the lease of the change is released: the state of a later change
-    /// must not be published first. Without a lease, change the state machine and publish under one lock instead.
+    /// Publishes a state, unless ``CredentialMachine/isPublished(_:of:)`` is false for its account. Call this method before the lease of the change
+    /// is released, so that the state of a later change is not published first. Without a lease, change the state machine and publish the state
+    /// under one lock instead.
     /// - Parameter expiredToken: For ``CredentialState/expired``, the access token.
     func publish(_ new: CredentialState, of other: AccountID? = nil, expiredToken: Secret? = nil) {
         state.withLock { state in

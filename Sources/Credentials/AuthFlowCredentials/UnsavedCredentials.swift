@@ -1,8 +1,8 @@
 import AuthFlowEssentials
 import AuthFlowOAuth
 
-/// The credentials of one process that could not be written, at most one for each account, and the rules that decide which of them are newer than what
-/// other processes have stored in the meantime.
+/// The credentials that a process could not write, at most one for each account, and the rules that decide which of them are newer than the
+/// entries that other processes have stored in the meantime.
 struct UnsavedCredentials {
     private var entries: [Entry] = []
 
@@ -37,7 +37,7 @@ struct UnsavedCredentials {
         var isSignIn: Bool
         /// The policy of a sign-in, if the record could not be read to apply it.
         var policy: AccountPolicy?
-        /// The account that is current in the store at the time of a sign-in, or nil if the store has no accounts; unknown until the next read if
+        /// The account that was current in the store at the time of a sign-in, or nil if the store has no accounts; unknown until the next read if
         /// the record could not be read.
         var storedCurrent: AccountID??
         /// The epoch in which it was created. Operations of an earlier epoch do not replace it.
@@ -56,7 +56,7 @@ struct UnsavedCredentials {
             }
             if replaces.hasSameTokens(as: entry) || follows.hasSameTokens(as: entry) { return false }
             guard isSignIn, let entry else { return true }
-            // Another process may have stored an earlier sign-in since, which it had not been able to store before.
+            // Another process may only now have been able to store an earlier sign-in.
             if let stored = entry.credential, stored.signedInAt < credential.signedInAt { return false }
             // A sign-in is newer than the session that it replaces, whose tokens another process may have refreshed since. If the sign-in's write
             // was executed although it was reported as failed, the store already has the new session, or a later one.
@@ -104,7 +104,7 @@ struct UnsavedCredentials {
 
     mutating func removeAll(where isRemoved: (Entry) -> Bool) { entries.removeAll(where: isRemoved) }
 
-    /// The known accounts were written.
+    /// Called when the known accounts have been written.
     /// - Parameter basis: The basis of the operation. Credentials that became unsaved later were not written.
     mutating func writeSucceeded(_ accounts: StoredAccounts, _ basis: CredentialMachine.Basis) {
         entries.removeAll { $0.version <= basis.version }

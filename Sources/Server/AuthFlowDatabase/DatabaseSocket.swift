@@ -26,8 +26,8 @@ package final class DatabaseSocket: Sendable {
         }
     }
 
-    /// Enables TCP keepalive, so that an idle connection that a firewall has dropped without notice fails within about a minute. By default, the
-    /// kernel detects this after two hours.
+    /// Enables TCP keepalive, so that an idle connection that a firewall has silently dropped fails within about a minute. With the kernel's
+    /// default settings, keepalive detects this after more than two hours.
     package func keepAlive() {
         #if canImport(Darwin)
         let idleTime = TCP_KEEPALIVE

@@ -328,7 +328,7 @@ extension LeasedRecords: SessionTokenStore, GaugeSource {
         guard !keys.isEmpty else { return [] }
         let digests = keys.map(\.digest)
         var removed: [TaggedRecord] = []
-        // If a removal fails after some of its records were removed, a retry does not find them.
+        // If a removal that is not atomic fails midway, a retry does not return the records that were already removed.
         for batch in table.removesAtomically ? [digests] : digests.map({ [$0] }) {
             removed += try await repeated(for: times.outage) { try await self.table.remove(batch) }
         }

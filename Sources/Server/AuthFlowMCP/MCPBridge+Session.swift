@@ -163,7 +163,8 @@ extension MCPBridge {
         }
         guard let task else { return true }
         let isReplaced = await task.value
-        // A server that is still starting may accept a session later. Another request that waited for this attempt may have begun the next attempt.
+        // A server that is still starting may accept a session later, so the next request starts another attempt. A request that also waited for
+        // this attempt may already have started it.
         if !isReplaced { state.withLock { if $0.sessionReplacement?.task == task { $0.sessionReplacement = nil } } }
         return isReplaced
     }

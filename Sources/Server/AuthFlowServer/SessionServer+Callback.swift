@@ -54,7 +54,7 @@ extension SessionServer {
         _ reporter: FlowReporter,
         _ checkCancellation: @Sendable () throws -> Void
     ) async -> TransportResponse {
-        // The stored request was removed, so the sign-in cannot be retried with it.
+        // The stored request was removed, so the sign-in cannot be retried, and its cookie is not needed.
         let removal = signInCookies(provider).removal(of: taken.cookie.name)
         do {
             let pending = try PendingSignIn(note: taken.request.note)

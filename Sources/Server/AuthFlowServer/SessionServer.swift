@@ -264,7 +264,7 @@ public final class SessionServer: Sendable {
             // The user can only sign in again, which an error on every page would prevent. Another process may have the key, so nothing is removed.
             let isDue = touched.withLock { touched in
                 guard touched.isDue(identifier, after: .seconds(60)) else { return false }
-                // Noted under the same lock, because a page sends several requests at once.
+                // The time is recorded under the same lock, because a page sends several requests concurrently.
                 touched.note(identifier)
                 return true
             }

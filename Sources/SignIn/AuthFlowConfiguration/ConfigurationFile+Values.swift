@@ -79,7 +79,8 @@ private struct ConfigurationLookup {
             return try single(secrets.map(JSON.array), try await referenced(at: key).map { [$0] }, at: key)
         case .list(let element, _):
             guard element.isText else {
-                // If the value were ignored, sessions would be stored without the configured encryption, for example. It may be a secret.
+                // If the value were ignored, sessions would be stored without the configured encryption, for example. The value is looked up as
+                // a secret, because it may be one.
                 guard try await values.secrets(key) == nil else {
                     throw error(
                         "a list of objects cannot be looked up: set it in code or in a configuration file",

@@ -144,7 +144,7 @@ struct TrustedFile {
     }
 
     private func foreign(_ path: String) -> AuthError {
-        // Under sudo, the file usually belongs to the user who ran sudo, and who could no longer read it if root owned it.
+        // Under sudo, the file usually belongs to the user who ran sudo, who could not read it if root owned it.
         let alternative =
             geteuid() == 0
             ? "or, if it is yours, run this program without sudo."

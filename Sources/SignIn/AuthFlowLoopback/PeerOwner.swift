@@ -20,8 +20,8 @@ struct PeerOwner: Sendable {
         /// There are too many connections to search; another user may have opened them to prevent the search.
         case hidden
 
-        /// Whether the peer belongs to a user other than this user and root, who has unlimited access anyway. A browser waits for the response,
-        /// so a peer that does not wait is treated as belonging to another user.
+        /// Whether the peer belongs to another user; root does not count, because root has unlimited access anyway. A browser waits for the
+        /// response, so a peer that does not wait is treated as belonging to another user.
         var isAnotherUser: Bool {
             switch self {
             case .user(let id): id != geteuid() && id != 0

@@ -61,7 +61,8 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
             throw unusable("\"authorization_servers\" is not an array of strings")
         }
         self.authorizationServers = authorizationServers
-        // No check depends on the list, so a value of another type counts as absent. A value that RFC 6749 section 3.3 does not allow cannot be requested.
+        // No check depends on the list, so a value of another type counts as absent. A scope that RFC 6749 section 3.3 does not allow cannot be
+        // requested.
         self.scopes = json["scopes_supported"]?.strings?.filter(ClientRegistration.Values.isScopeToken)
         self.requiresDPoP = json["dpop_bound_access_tokens_required"]?.bool ?? false
         self.location = location

@@ -392,8 +392,8 @@ extension ResourceClient {
 
     /// Registers the client again, and signs in with the new registration. A registration
     /// that the server still recognizes is not replaced until that sign-in has succeeded, unless all its ports are in use.
-    /// - Parameter portAttempts: The number of registrations to try if the ports of each are in use; 0 if another reason requires the new
-    ///   registration.
+    /// - Parameter portAttempts: The maximum number of registrations to try while the ports of each registration are in use; 0 if the new
+    ///   registration is required for another reason.
     private func signInWithNewRegistration(
         _ old: KnownResource,
         _ found: FoundServer,

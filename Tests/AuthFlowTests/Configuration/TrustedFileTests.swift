@@ -172,7 +172,7 @@ import Testing
             } catch let error as AuthError {
                 #expect(error.code == .invalidConfiguration)
                 #expect(ownership.words.map { error.message.contains($0) } == true, "\(error)")
-                // Under sudo, the user could no longer read a file that root owns.
+                // After chown under sudo, the user could not read the file, because root would own it.
                 #expect(!error.message.contains("chown"), "\(error)")
             }
         }

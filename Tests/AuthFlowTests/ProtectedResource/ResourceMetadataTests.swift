@@ -147,7 +147,7 @@ import Testing
         ]
         let metadata = try ProtectedResourceMetadata(.object(json), of: address, at: address)
         #expect(metadata.scopes == nil && metadata.authorizationServers == ["https://id.example"])
-        // The server that issues the tokens depends on this list.
+        // This list determines the authorization server, so a wrong type is an error.
         json["authorization_servers"] = "https://id.example"
         expectError(.discoveryFailed) { try ProtectedResourceMetadata(.object(json), of: address, at: address) }
     }

@@ -58,7 +58,7 @@ import Testing
     }
 
     /// RFC 7033 section 4.4.4.3: `href` is optional.
-    @Test func skipsIssuerLinksWithoutAnAddress() async throws {
+    @Test func skipsIssuerLinksWithoutAnHref() async throws {
         let relation = "http://openid.net/specs/connect/1.0/issuer"
         let body = #"{"links":[{"rel":"\#(relation)"},{"rel":"\#(relation)","href":"https://op.example.com"}]}"#
         let response = TransportResponse(head: HTTPResponse(status: .ok), body: Array(body.utf8))

@@ -192,7 +192,7 @@ import Testing
         #expect(second.hasOtherSession)
     }
 
-    /// The record was removed between two reads, and the first one to complete was the later one. Nothing was published.
+    /// The record was removed between two reads, and the later read completed first. Nothing was published.
     @Test func theSessionOfAReadThatOverlapsWithARemovalIsNotTheLatest() throws {
         var machine = CredentialMachine(account: nil)
         let reading = machine.beginReading(at: Self.begin)
@@ -521,7 +521,7 @@ import Testing
         #expect(!machine.hasUnsaved)
     }
 
-    /// Otherwise, a provider that rejects every refresh would be asked again and again, and the user would never have to sign in.
+    /// Otherwise, requests to a provider that rejects every refresh would be repeated indefinitely, and the user would never have to sign in.
     @Test(arguments: [Int64(0), 1]) func anUnsavedNumberOfRejectedRefreshesIsWrittenAgain(stored: Int64) throws {
         var machine = CredentialMachine(account: nil)
         var old = Self.credential("old")
@@ -541,7 +541,7 @@ import Testing
     }
 
     /// Bob signed in while this process was writing Alice's sign-in, which it could not store before.
-    @Test func anUnsavedSignInTakesPrecedenceOverThisProcesssEarlierOne() throws {
+    @Test func anUnsavedSignInTakesPrecedenceOverAnEarlierSignInOfTheSameProcess() throws {
         var machine = CredentialMachine(account: nil)
         let alice = Self.stored(Self.credential("alices"))
         let basis = machine.basis

@@ -78,7 +78,8 @@ extension AuthError {
         public static let invalidCallback = Self(rawValue: "invalid_callback")
         /// The ID Token failed a check, named in the message.
         public static let invalidIDToken = Self(rawValue: "invalid_id_token")
-        /// The user's authentication was weaker or older than requested (`acr`, `max_age`), or the provider cannot authenticate the user as requested.
+        /// The user's authentication was weaker or older than requested (`acr`, `max_age`), the user is not the requested user (`sub`), or the
+        /// provider cannot authenticate the user as requested.
         public static let insufficientUserAuthentication = Self(rawValue: "insufficient_user_authentication")
         /// A logout token failed a check, which the message names.
         public static let invalidLogoutToken = Self(rawValue: "invalid_logout_token")

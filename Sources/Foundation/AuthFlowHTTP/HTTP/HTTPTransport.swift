@@ -219,7 +219,7 @@ public struct TransportResponse: Sendable {
         }
     }
 
-    /// The server's time, according to `Date`: a time in the response is compared with it, because this machine's clock may be wrong.
+    /// The server's time, according to `Date`. Times in the response are compared with the server's time, because this machine's clock may be wrong.
     func serverTime(at now: Date) -> Date { now - Self.clockCorrection(for: clockOffset(at: now)) }
 }
 

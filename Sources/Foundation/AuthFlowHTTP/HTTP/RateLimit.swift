@@ -19,7 +19,7 @@ extension TransportResponse {
         try requireAvailable(from: source, now: now, error: providerError)
     }
 
-    /// - Parameter error: The error in the response, which may have a format that only an adapter can parse.
+    /// - Parameter error: The error in the response, whose format may be one that only an adapter can parse.
     package func requireAvailable(from source: String, now: Date, error: ProviderError?) throws(AuthError) {
         guard status >= 400 else { return }
         let isExhausted = rateLimit("Remaining") == "0"

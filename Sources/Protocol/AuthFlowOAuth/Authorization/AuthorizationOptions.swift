@@ -47,7 +47,7 @@ public struct AuthorizationOptions: Sendable {
     /// Additional parameters. They replace the registration's parameters with the same names. Default: none.
     ///
     /// OIDC Core section 3.1.2.1 recommends `id_token_hint` with `prompt` `none`: the ``TokenSet/idToken`` of the user who should be signed in.
-    /// Unless requests are pushed, it becomes part of the URL in the browser. The provider may ignore it, so compare the user who is signed in.
+    /// Unless requests are pushed, it becomes part of the URL in the browser. The provider may ignore it, so check which user has signed in.
     public var parameters = FormParameters()
     /// The maximum time to wait for the response; default: one hour.
     public var lifetime = Duration.seconds(3600)

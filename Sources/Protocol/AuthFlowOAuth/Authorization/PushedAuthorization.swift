@@ -19,7 +19,7 @@ struct PushedAuthorization: Sendable {
             throw response.unexpectedStatus(.invalidResponse)
         }
         if let error = response.http.providerError(in: json) {
-            // RFC 9126 section 2.3 also allows the codes of the authorization endpoint, such as this one, which has the same meaning in a redirect.
+            // RFC 9126 section 2.3 also allows the error codes of the authorization endpoint. This code has the same meaning as in a redirect.
             let isUnmet = error.error == "unmet_authentication_requirements"
             let code: AuthError.Code = isUnmet ? .insufficientUserAuthentication : .providerRejected
             throw AuthError(

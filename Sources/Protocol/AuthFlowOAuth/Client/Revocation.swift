@@ -27,8 +27,8 @@ extension OAuthClient {
     /// although nothing uses them.
     ///
     /// Tokens that could not be checked are not revoked, and neither are the tokens of a user whose authentication was weaker
-    /// or older than requested, who is not the requested user, or who did not grant the requested authorization details: RFC 7009 section 2.1 lets a provider revoke the whole grant, and with it the session
-    /// that the user already has.
+    /// or older than requested, who is not the requested user, or who did not grant the requested authorization details: RFC 7009 section 2.1 lets
+    /// a provider revoke the whole grant, and with it the user's existing session.
     func revokingRejectedTokens<Return>(_ tokens: TokenSet, _ checks: () async throws -> Return) async throws -> Return
     {
         do {
@@ -56,8 +56,8 @@ extension OAuthClient {
     }
 
     /// Revokes the tokens in an unusable token response.
-    /// - Parameter subjectToken: The subject token of a token exchange, which the user still needs; default: none. A server may end its session
-    ///   together with a refresh token, so neither is revoked.
+    /// - Parameter subjectToken: The subject token of a token exchange; default: none. It is not revoked, because the user still needs it, and
+    ///   neither is the refresh token, because the server may then also end the session of the subject token.
     func revokeTokens(in response: ProviderResponse, exchanging subjectToken: Secret? = nil) async {
         guard response.http.isSuccessful else { return }
         let parameters = try? adapter.responseParameters(response)

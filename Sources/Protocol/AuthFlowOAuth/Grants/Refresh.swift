@@ -288,8 +288,8 @@ extension OAuthClient {
                 await store(rotated)
             }
             try await rejectAnotherUser(than: credential, tokens)
-            // A client that requires an exact match does so for every access token, and the previous details are those that it requested. A token
-            // with fewer scopes, or for another resource, may have only some of them.
+            // If the client requires an exact match, the previous details are the requested ones. Otherwise, the previous details are not
+            // necessarily expected: a token with fewer scopes, or for another resource, may have only some of them.
             _ = try AuthorizationDetails.compare(credential.tokens.authorizationDetails, tokens, registration)
         }
         var refreshed = credential

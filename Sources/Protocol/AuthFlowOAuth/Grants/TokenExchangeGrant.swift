@@ -17,8 +17,8 @@ extension OAuthClient {
         }
     }
 
-    /// Runs the checks on the tokens of an exchange. Only a rejected access token is revoked: a server may end the session of the subject token, which
-    /// the user still needs, together with a refresh token.
+    /// Runs the checks on the tokens of an exchange. Only a rejected access token is revoked: if the refresh token were revoked, the server might
+    /// also end the session of the subject token, which the user still needs.
     func revokingRejectedToken<Return>(
         of exchange: TokenExchange,
         _ response: TokenResponse,

@@ -18,8 +18,8 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.tokenType = newValue } }
     }
 
-    /// The expiry of the access token, according to this machine's clock; nil when the response has no `expires_in`, or the value 0
-    /// for a token that only another sign-in could replace, and no default lifetime is configured.
+    /// The expiry of the access token, according to this machine's clock; nil when no default lifetime is configured and the response has no
+    /// `expires_in`, or has the value 0 for a token that only another sign-in could replace.
     public var expiresAt: Date? {
         get { storage.values.expiresAt }
         set { change { $0.expiresAt = newValue } }

@@ -48,7 +48,7 @@ extension AuthClient {
         return try await client.authorizationFields(method: method, endpoint: endpoint, tokens: try await freshTokens())
     }
 
-    /// RFC 9470 section 3: whether the user must authenticate again, instead of the client obtaining another access token.
+    /// Whether the API requires the user to authenticate again (RFC 9470 section 3), so that a refreshed access token would not be sufficient.
     private static func requiresAuthentication(_ response: TransportResponse) -> Bool {
         AuthenticationChallenge.challenges(in: response).contains {
             $0.parameters["error"] == "insufficient_user_authentication"

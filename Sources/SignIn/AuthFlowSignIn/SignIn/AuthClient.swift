@@ -470,8 +470,8 @@ public final class AuthClient: Sendable {
     package var hasUnfinishedWork: Bool { credentials.unfinished.isBusy }
 
     /// Tries again to store the tokens of a sign-in that could not be stored.
-    /// - Returns: Whether they, or the tokens of a later sign-in of the same user, are stored; false if the account policy, which could not be
-    ///   applied before, does not allow the account.
+    /// - Returns: Whether these tokens, or the tokens of a later sign-in of the same user, are stored; false if the account policy, which could
+    ///   not be applied before, does not allow the account.
     package func storeUnsavedTokens(of signIn: SignIn) async -> Bool {
         guard hasUnfinishedWork, await drain(), let stored = try? await credential() else { return false }
         // All unknown users have the same account.

@@ -123,7 +123,7 @@ package struct SignInMethods: Sendable {
     package var skipped: [(flow: SignInFlow, reason: AuthError)] = []
 
     /// The last method.
-    /// - Throws: The reason why there is none: usually ``AuthError`` with `no_user_agent`.
+    /// - Throws: The reason why no method is available: usually ``AuthError`` with `no_user_agent`.
     package func requireLast() throws(AuthError) -> SignInMethod {
         guard let last = methods.last else {
             throw skipped.last?.reason ?? AuthError(.noUserAgent, "This client has no sign-in method.")

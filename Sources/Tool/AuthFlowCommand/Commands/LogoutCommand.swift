@@ -18,7 +18,7 @@ struct LogoutCommand: AsyncParsableCommand {
 
     @Flag(
         help:
-            "Send no request, and remove the tokens of the profile, even if they cannot be read, or the profile's secret or key is missing; with --account, only those of that account. What the apps of a group share remains."
+            "Send no request, and remove the tokens of the profile, even if they cannot be read, or the profile's secret or key is missing; with --account, only those of that account. A sign-in that several apps share remains stored."
     )
     var local = false
 

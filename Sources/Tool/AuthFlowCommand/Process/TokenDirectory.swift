@@ -8,7 +8,7 @@ struct TokenDirectory {
     private static let prefix = "authflow-exec-"
 
     let path: String
-    /// Nil if the directory cannot be locked; a later run then does not remove it.
+    /// The lock; nil if the directory cannot be locked. A later run then does not remove the directory.
     let lock: FileLock?
 
     /// The token file.
@@ -20,7 +20,7 @@ struct TokenDirectory {
     static func create(in parent: String) throws(AuthError) -> TokenDirectory {
         removeLeftovers(in: parent)
         let name = "\(prefix)\(UUID().uuidString)"
-        // The directory is renamed once it is locked. Another process that finds it before that could remove it.
+        // The name is hidden until the directory is locked, because another process could otherwise remove it.
         let new = "\(parent)/.\(name)"
         try PrivateFile.createDirectory(new)
         guard let lock = try? PrivateFile.lockDirectory(new) else { return TokenDirectory(path: new, lock: nil) }

@@ -142,7 +142,7 @@ struct Progress: Sendable {
                 Terminal.printMessage("Waiting for you to finish (Ctrl-C to stop).\(advice ?? "")")
             } else if event.details["ignored"] != nil, let user = event.details["user"] {
                 Terminal.printMessage(
-                    "A request from a program of another user (user ID \(user)) was rejected. If it came from your browser, this command does not run as the user of the browser, for example because of sudo: press Ctrl-C to stop, and run it as that user."
+                    "A request from a program of another user (user ID \(user)) was rejected. If the request came from your browser, this command is not running as the same user as the browser, for example because of sudo: press Ctrl-C, and run the command as the browser's user."
                 )
             } else if event.details["ignored"] != nil {
                 Terminal.printMessage(
