@@ -288,8 +288,8 @@ extension OAuthClient {
                 await store(rotated)
             }
             try await rejectAnotherUser(than: credential, tokens)
-            // If the client requires an exact match, the previous details are the requested ones. Otherwise, the previous details are not
-            // necessarily expected: a token with fewer scopes, or for another resource, may have only some of them.
+            // If the client requires an exact match, the previous details are the requested ones. Tokens that cannot identify the user are not
+            // compared, because with fewer scopes, or for another resource, they may have only some of the details.
             _ = try AuthorizationDetails.compare(credential.tokens.authorizationDetails, tokens, registration)
         }
         var refreshed = credential
