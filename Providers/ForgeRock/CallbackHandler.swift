@@ -130,7 +130,7 @@ public struct ConfiguredCallbackHandler: CallbackHandler {
     }
 
     private func configuredAnswer(for callback: TreeCallback) -> Secret? {
-        // A security question needs two answers: the question, which may be any of several, and the answer to it.
+        // A security question requires two inputs: the selected question and its answer.
         if callback.type == "KbaCreateCallback" { return nil }
         if callback.type == "TermsAndConditionsCallback", let terms = answers["terms"] { return terms }
         return [callback.prompt, callback.name, callback.key].lazy.filter { !$0.isEmpty }

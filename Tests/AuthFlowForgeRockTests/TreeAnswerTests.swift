@@ -364,7 +364,7 @@ import Testing
         }
     }
 
-    /// The answer would become the question, and the answer to it would be empty.
+    /// AM would store the answer as the question, with an empty answer.
     @Test func aConfiguredAnswerIsNotStoredAsASecurityQuestion() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             let seen = Mutex<[JSON]>([])

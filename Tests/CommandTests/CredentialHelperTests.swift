@@ -640,7 +640,7 @@ import Testing
         )
     }
 
-    /// Otherwise, the helper would supply the tokens of the user's file instead of the tokens of the named file.
+    /// Otherwise, the helper would use the user's own configuration file instead of the file that the variable names.
     @Test func aHelperRejectsARelativePathInTheEnvironment() async throws {
         let outcome = try await CommandHarness.run(
             ["credential", "kubernetes"],

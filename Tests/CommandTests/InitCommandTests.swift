@@ -48,7 +48,7 @@ import Testing
         }
     }
 
-    /// Users keep their configuration files in one repository, to which they link the directories of programs.
+    /// Many users store their configuration files in one repository, and replace the programs' configuration directories with links to it.
     @Test func theConfigurationDirectoryMayBeASymbolicLink() async throws {
         try await newcomer { emulator, folder, tool in
             for name in ["dotfiles", ".config"] {

@@ -156,7 +156,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         let other = try await database.store(named: name, waitTimeout: .milliseconds(100))
         let key = key("renewed")
         try await holder.withLease(on: key) { lease in
-            // The time that remains increases only when the lease is renewed.
+            // The remaining lifetime increases only when the lease is renewed.
             var remaining: [Duration] = []
             while zip(remaining, remaining.dropFirst()).allSatisfy({ $0 >= $1 }) {
                 let busy = await #expect(throws: AuthError.self) { try await other.withLease(on: key) { _ in } }

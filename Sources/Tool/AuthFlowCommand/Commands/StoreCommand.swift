@@ -14,7 +14,7 @@ struct StoreCommand: AsyncParsableCommand {
     static func store(_ options: ProfileOptions) throws -> (profile: Profile, store: any TokenStore) {
         var choice = options.choice
         let file = try choice.file()
-        // The store of a web application is that of its first provider's profile.
+        // A web application uses the store of its first provider's profile.
         let profile =
             options.profile == nil && file.hasServer
             ? try SessionServer.profiles(in: file, host: ToolEnvironment.host)[0] : try file.profile(options.profile)
