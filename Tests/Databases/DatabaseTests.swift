@@ -293,7 +293,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         )
         let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key("any")) }
         #expect(error?.code == .storageFailed)
-        #expect(error?.message.contains("Migrate the store: run authflow store migrate") == true)
+        #expect(error?.message.contains("Migrate the store: call migrate()") == true)
     }
 
     @Test(arguments: [

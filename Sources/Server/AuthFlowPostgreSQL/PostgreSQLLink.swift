@@ -155,7 +155,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         case "42P01", "42703", "3F000":
             return DatabaseFailure(
                 .refused,
-                "\(text) The tables are missing or outdated. Migrate the store: run authflow store migrate, or call migrate()."
+                "\(text) The tables are missing or outdated. Migrate the store: call migrate()."
             )
         // query_canceled (statement_timeout), lock_not_available, serialization_failure, deadlock_detected: the statement was rolled back.
         case "57014", "55P03", "40001", "40P01": return DatabaseFailure(.unreachable, text)

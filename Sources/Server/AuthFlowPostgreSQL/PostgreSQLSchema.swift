@@ -104,7 +104,7 @@ enum PostgreSQLSchema {
         guard found.found >= version else {
             throw DatabaseFailure(
                 .unusable,
-                "The database has schema version \(found.found), but this program requires version \(version). Migrate the store: run authflow store migrate, or call migrate()."
+                "The database has schema version \(found.found), but this program requires version \(version). Migrate the store: call migrate()."
             )
         }
     }
