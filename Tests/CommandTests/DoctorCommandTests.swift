@@ -207,6 +207,28 @@ import Testing
         }
     }
 
+    /// The flows apply only to sign-ins with the tool.
+    @Test func doctorRequiresPKCEForAWebApplicationEvenIfTheDeviceFlowIsTriedFirst() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            emulator.fault = .metadata(.member("code_challenge_methods_supported", .array(["plain"])))
+            let keys: [String: String?] = [
+                "client_secret": #"{"env": "PASSWORD"}"#, "redirect_uri": "\"\(emulator.issuer)/callback\"",
+                "flow": #"["device", "authorization_code"]"#, "user_agent": nil,
+            ]
+            let profile = CommandHarness.profile(emulator.issuer, keys).dropLast()
+            let text = "\(profile), \"server\": {\"allow_plain_http_on_loopback\": true}}"
+            try await CommandHarness.withConfiguration(text) { path, folder in
+                let outcome = try await CommandHarness.run(
+                    ["doctor", "--config", path],
+                    environment: ["PASSWORD": "wonderland", "HOME": folder]
+                )
+                #expect(outcome.status == 1 && outcome.output.contains("!!  PKCE"), "\(outcome.output)")
+            }
+        }
+    }
+
     /// A provider that does not know the URI does not redirect from its sign-out page.
     @Test(arguments: [
         (#""authorization_code""#, true, true), (#""device""#, false, true), (#""client_credentials""#, false, false),

@@ -125,9 +125,10 @@ struct DoctorCommand: AsyncParsableCommand {
         let client = try quiet.client(launchEnvironment: launchEnvironment, transport: clock.over)
         try client.methods.createUserAgents()
         findings.good("profile", profile.name)
+        let isWebApplication = try client.flowWithoutUser == nil && Self.isWebApplication(profile, in: file)
         if let flow = client.flowWithoutUser {
             findings.good("user", "not needed: the client obtains tokens without a sign-in (\(flow.rawValue))")
-        } else if try Self.isWebApplication(profile, in: file) {
+        } else if isWebApplication {
             findings.good("user agent", "not needed: the users of the web application use their own browsers (server)")
         } else if Self.usesUserAgent(client) {
             try examineUserAgents(client, profile, launchEnvironment, &findings)
@@ -141,7 +142,7 @@ struct DoctorCommand: AsyncParsableCommand {
             try Task.checkCancellation()
             findings.bad("store", ExitStatus.message(for: error))
         }
-        try await examineProvider(client, clock, &findings)
+        try await examineProvider(client, clock, isWebApplication: isWebApplication, &findings)
     }
 
     /// Reads the store of the sign-ins to protected resources.
@@ -173,6 +174,13 @@ struct DoctorCommand: AsyncParsableCommand {
     private static func usesUserAgent(_ client: AuthClient) -> Bool {
         let flows = client.methods.methods.map { $0.flow } + client.methods.skipped.map { $0.flow }
         return flows.contains(.authorizationCode)
+    }
+
+    /// Whether a sign-in with the tool sends an authorization request. The device flow may be tried before a user agent.
+    private static func sendsAuthorizationRequests(_ client: AuthClient, offersDeviceFlow: Bool) -> Bool {
+        let flows = client.methods.methods.map { $0.flow }
+        if flows.first == .device, offersDeviceFlow { return false }
+        return flows.contains(.authorizationCode) || usesUserAgent(client) && !flows.contains(.device)
     }
 
     private func examineUserAgents(
@@ -232,17 +240,12 @@ struct DoctorCommand: AsyncParsableCommand {
     private static func compare(
         _ client: AuthClient,
         _ metadata: ProviderMetadata,
-        offersDeviceFlow: Bool,
+        sendsAuthorizationRequests: Bool,
         _ findings: inout Findings
     ) {
         let settings = client.registration
         if metadata.tokenEndpoint == nil { findings.bad("endpoints", "the provider has no token endpoint") }
-        // The other flows send no authorization request. The device flow may be tried before a user agent.
-        let flows = client.methods.methods.map { $0.flow }
-        let isDeviceFirst = flows.first == .device && offersDeviceFlow
-        if !isDeviceFirst, flows.contains(.authorizationCode) || usesUserAgent(client) && !flows.contains(.device) {
-            compareAuthorizationRequests(settings, metadata, &findings)
-        }
+        if sendsAuthorizationRequests { compareAuthorizationRequests(settings, metadata, &findings) }
         compareFeatures(settings, metadata, &findings)
         let method = settings.authentication.resolved(for: metadata.tokenEndpointAuthMethods).method.rawValue
         if let announced = metadata.tokenEndpointAuthMethods, !announced.contains(method) {
@@ -358,7 +361,12 @@ struct DoctorCommand: AsyncParsableCommand {
         findings.note("device grant", device)
     }
 
-    private func examineProvider(_ client: AuthClient, _ clock: ServerClock, _ findings: inout Findings) async throws {
+    private func examineProvider(
+        _ client: AuthClient,
+        _ clock: ServerClock,
+        isWebApplication: Bool,
+        _ findings: inout Findings
+    ) async throws {
         do {
             let metadata = try await client.metadata()
             findings.good("provider", metadata.issuer)
@@ -379,7 +387,8 @@ struct DoctorCommand: AsyncParsableCommand {
             // The provider's RFC 8414 document may have members that its OpenID Connect document lacks.
             let supplemented = try await client.client.server.metadata(with: \.deviceAuthorizationEndpoint)
             let offersDeviceFlow = supplemented.deviceAuthorizationEndpoint != nil
-            Self.compare(client, metadata, offersDeviceFlow: offersDeviceFlow, &findings)
+            let sendsRequests = Self.sendsAuthorizationRequests(client, offersDeviceFlow: offersDeviceFlow)
+            Self.compare(client, metadata, sendsAuthorizationRequests: isWebApplication || sendsRequests, &findings)
             Self.examineFlows(client, supplemented, &findings)
             if !client.isWithoutUser { Self.examineSignIn(client, supplemented, &findings) }
         } catch {
