@@ -108,6 +108,12 @@ import Testing
             _ = try await environment.client(registration: values).signIn()
             // The secret itself is never sent.
             #expect(!environment.emulator.receivedRequests.contains { "\($0.form.pairs)".contains(secret) })
+            let wrong = try registration(.clientSecretJWT(Secret(secret + "s"), algorithm: algorithm))
+            let client = try environment.client(registration: wrong)
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.providerError?.error == "invalid_client")
+            let advice = #"see "client_secret" and "client_assertion_audience"."#
+            #expect(error?.message.contains(advice) == true, "\(error as Any)")
         }
         expectError(.invalidConfiguration) {
             try ClientRegistration(registration(.clientSecretJWT(Secret("short"), algorithm: algorithm)))

@@ -120,11 +120,13 @@ extension OAuthClient {
             ? ""
             : " This machine's clock is \(abs(offset)) seconds \(offset > 0 ? "ahead of" : "behind") the provider's."
         // The audience of a client assertion from another party is configured together with its source.
+        let authentication = registration.authentication
+        let signer = authentication.method == .clientSecretJWT ? "client_secret" : "client_key"
         let keys =
             rejected.name == "assertion"
             ? "\"assertion\""
-            : registration.authentication.audience == nil
-                ? "\"client_assertion\"" : "\"client_key\" and \"client_assertion_audience\""
+            : authentication.audience == nil
+                ? "\"client_assertion\"" : "\"\(signer)\" and \"client_assertion_audience\""
         return
             "The \(rejected.name) was \(AssertionClaims(Secret(rejected.jwt))).\(clock) Compare these values with the provider's requirements; see \(keys)."
     }
