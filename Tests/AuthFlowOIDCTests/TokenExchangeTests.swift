@@ -112,6 +112,19 @@ import Testing
         #expect(revoked == ["issued"])
     }
 
+    /// An identity assertion is requested without scopes if the client that needs it has none.
+    @Test(arguments: [(nil, "orders"), (["profile"], "profile"), ([], "orders")] as [([String]?, String)])
+    func theScopeParameterAppliesToAnExchangeWithoutScopes(_ scopes: [String]?, _ expected: String) async throws {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        var values = try EmulatorEnvironment.registration()
+        values.parameters[.tokenExchange] = ["scope": "orders"]
+        let client = try environment.client(registration: values).client
+        // The emulator rejects the exchange.
+        _ = try? await client.tokenExchange(TokenExchange(Secret("subject"), type: .idToken, scopes: scopes))
+        let sent = environment.emulator.receivedRequests.filter { $0.form["subject_token"] == "subject" }
+        #expect(sent.map { $0.form["scope"] } == [expected])
+    }
+
     /// The response has no token type. A provider may also return the subject token itself, which the user still needs.
     @Test(arguments: [("issued", ["issued"]), ("subject", [])] as [(String, [String])])
     func onlyTheAccessTokenOfAnUnusableExchangeIsRevoked(_ accessToken: String, _ expected: [String]) async throws {

@@ -34,7 +34,7 @@ extension ClientRegistration {
         let isIdentityAssertion = configuration.member("assertion")?.json["name"] == "profile"
         let requested: [(ProviderRequest.Purpose, [String])] = [
             (.authorization, values.scopes), (.deviceAuthorization, values.scopes), (.clientCredentials, ownScopes),
-            (.tokenExchange, values.scopes), (.jwtBearer, isIdentityAssertion ? [] : ownScopes),
+            (.jwtBearer, isIdentityAssertion ? [] : ownScopes),
         ]
         for (purpose, scopes) in requested where !scopes.isEmpty && values.parameters[purpose]?["scope"] != nil {
             throw configuration.error(

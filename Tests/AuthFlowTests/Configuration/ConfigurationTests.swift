@@ -396,12 +396,6 @@ private final class SecretiveAgents: Sendable {
             words: #"list the scopes in "scopes""#
         ),
         Fault(
-            more: #", "parameters": {"token_exchange": {"scope": "orders"}}"#,
-            place: "3:88",
-            keyPath: "profiles.work.parameters",
-            words: #"list the scopes in "scopes""#
-        ),
-        Fault(
             more: #", "parameters": {"jwt_bearer": {"scope": "orders"}}, "scopes": ["reports"]"#,
             place: "3:88",
             keyPath: "profiles.work.parameters",

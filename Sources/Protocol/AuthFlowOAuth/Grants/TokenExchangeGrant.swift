@@ -105,7 +105,6 @@ extension OAuthClient {
                 "A token exchange with an actor token requires the actor token's type (RFC 8693 section 2.1)."
             )
         }
-        let scopes = exchange.scopes ?? registration.scopes
         var request = try tokenRequest(
             .tokenExchange,
             [
@@ -115,6 +114,8 @@ extension OAuthClient {
             ],
             at: metadata
         )
+        // A profile may specify the scopes of its exchanges, which need not be those of its sign-in.
+        let scopes = exchange.scopes ?? request.scopes ?? registration.scopes
         if let actorToken = exchange.actorToken {
             request.protectedParameters["actor_token"] = actorToken.exposed
             request.protectedParameters["actor_token_type"] = exchange.actorTokenType?.rawValue

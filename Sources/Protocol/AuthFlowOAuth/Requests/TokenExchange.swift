@@ -36,7 +36,7 @@ public struct TokenExchange: Sendable, Hashable {
     public var audience: [String]
     /// `resource`: the URIs of the target services or resources.
     public var resource: [String]
-    /// `scope`; nil for the client's scopes.
+    /// `scope`; nil for the registration's parameter `scope` of token exchanges, or without one, for the client's scopes.
     public var scopes: [String]?
     /// The `sub` that an ID Token in the response must have; nil when the user is unknown.
     public var subject: String?
