@@ -261,7 +261,7 @@ extension TreeDriver: LoginDriver {
                 providerError: error
             )
         // AM's "Warn User After N Failures" announces a lockout: "Warning: You will be locked out after 1 more failure(s)."
-        case 401 where words.contains(/\block(ed|out)\b/) && !words.contains("will be locked"):
+        case 401 where words.contains(/\block(ed|out)\b/) && !words.contains("will be locked out after"):
             return AuthError(.accountLocked, "The account is locked.", providerError: error)
         case 401 where json["detail"]?["errorCode"]?.string == "110" || words.contains("timed out"), 408:
             return AuthError(

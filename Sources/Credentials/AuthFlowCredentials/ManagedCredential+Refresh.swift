@@ -74,7 +74,7 @@ extension ManagedCredential {
             }
             state.withLock { $0.machine.succeeded(subject) }
             await save(credential, in: &accounts, lease, basis)
-            publish(.refreshed, of: credential.account)
+            publish(.refreshed)
             return adopt(credential, basis.epoch)
         } catch let error as AuthError {
             // No backoff for local failures: a missing key or assertion may be available at the next call.
