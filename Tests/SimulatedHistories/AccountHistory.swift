@@ -141,9 +141,7 @@ package final class AccountHistory: History, @unchecked Sendable {  // All jobs 
 
     private func serve(_ index: Int) async {
         while !isOver {
-            let isBusy = simulation.random.happens(0.3)
-            let pause = simulation.random.duration(.zero, isBusy ? .milliseconds(50) : .seconds(12))
-            try? await simulation.clock.sleep(for: pause)
+            await waitForNextCall()
             guard !isOver else { return }
             begin(randomCall)
         }

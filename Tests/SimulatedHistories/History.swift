@@ -72,6 +72,13 @@ extension History {
         return world.violation
     }
 
+    /// Waits until the next call of a process, or the next action of a user: a few seconds or, in a burst of calls, a few milliseconds.
+    func waitForNextCall() async {
+        let isBusy = simulation.random.happens(0.3)
+        let pause = simulation.random.duration(.zero, isBusy ? .milliseconds(50) : .seconds(12))
+        try? await simulation.clock.sleep(for: pause)
+    }
+
     /// Checks that every stored refresh token is valid at the provider, unless the provider has ended the grant, or
     /// the newer token was lost before any process could store it.
     func checkThatNoRefreshTokenIsLost() {

@@ -104,10 +104,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
 
     private func use(_ browser: Browser) async {
         while !isOver {
-            let isBusy = simulation.random.happens(0.3)
-            try? await simulation.clock.sleep(
-                for: simulation.random.duration(.zero, isBusy ? .milliseconds(50) : .seconds(12))
-            )
+            await waitForNextCall()
             guard !isOver else { return }
             let action = randomAction
             // Actions overlap, as in several tabs.
