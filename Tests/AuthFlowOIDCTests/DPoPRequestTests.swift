@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowOIDC
 import AuthFlowTesting
+import Foundation
 import HTTPTypes
 import Synchronization
 import Testing
@@ -60,6 +61,33 @@ import Testing
             _ = try await client.stream(request, with: tokens)
             #expect(requests.withLock { $0 } == expected)
         }
+    }
+
+    /// Each check of a server may reject one proof.
+    @Test(arguments: [["use_dpop_nonce", "invalid_dpop_proof"], ["invalid_dpop_proof", "use_dpop_nonce"]])
+    func aStreamedRequestIsRepeatedWithTheRequiredNonceAndTheTimeOfTheServer(_ errors: [String]) async throws {
+        let requests = Mutex(0)
+        let transport = InProcessTransport(origin: "https://id.example.com") { _, _ in
+            let number = requests.withLock { requests in
+                defer { requests += 1 }
+                return requests
+            }
+            guard errors.indices.contains(number) else { return TransportResponse(head: HTTPResponse(status: .ok)) }
+            var fields: HTTPFields = [
+                .date: HTTPDate.text(Date() - 3600), .wwwAuthenticate: #"DPoP error="\#(errors[number])""#,
+            ]
+            if errors[number] == "use_dpop_nonce" { fields[HTTPField.Name("DPoP-Nonce")!] = "new" }
+            return TransportResponse(head: HTTPResponse(status: .unauthorized, headerFields: fields))
+        }
+        let client = OAuthClient(
+            server: AuthorizationServer(OIDCProvider(issuer: "https://id.example.com"), transport: transport),
+            registration: try ClientRegistration(clientID: "client")
+        )
+        var tokens = TokenSet(accessToken: Secret("access"))
+        tokens.dpopKey = try DPoPKey(host: .system)
+        let request = TransportRequest(.post, Endpoint("https://id.example.com/orders"))
+        #expect(try await client.stream(request, with: tokens).head.status == .ok)
+        #expect(requests.withLock { $0 } == 3)
     }
 
     @Test func sendsNoTokensThatAreBoundToAKeyOtherThanTheConfiguredOne() async throws {

@@ -81,7 +81,7 @@ extension OAuthClient {
     }
 
     /// Like ``send(_:with:)``, but returns as soon as the status and headers of the response have arrived.
-    /// - Parameter body: The body, if it is streamed. A streamed request is not retried with a nonce.
+    /// - Parameter body: The body, if it is streamed. Such a request is not retried.
     /// - Throws: ``AuthError`` with `temporarily_unavailable` when the server requires a nonce, or rejects the proof's time, and the body has already
     ///   been sent. The nonce and the server's time are stored for the next request.
     package func stream(
@@ -96,23 +96,31 @@ extension OAuthClient {
             for field in fields { sent.head.headerFields[field.name] = field.value }
             return try await server.stream(sent, body: body)
         }
-        let sent = server.dpopNonces.nonce(for: endpoint.origin)
-        let correction = clockCorrection(at: endpoint)
-        let first = try await attempt()
-        guard tokens.dpopKey != nil else { return first }
-        let response = TransportResponse(head: first.head)
-        let received = server.dpopNonces.record(from: first.head.headerFields, origin: endpoint.origin)
-        // A server that requires a new nonce but sends the rejected one again would reject every retry.
-        let requiresNewNonce = response.requiresDPoPNonce && received != nil && received != sent
-        guard requiresNewNonce || correctClock(after: response, at: endpoint, from: correction) else { return first }
-        first.body.cancel()
-        guard body == nil else {
-            throw AuthError(
-                .temporarilyUnavailable,
-                "\(endpoint.authority) requires another DPoP proof, but the request body has already been sent. Send the request again."
-            )
+        // A server that checks the nonce and the time separately rejects two proofs.
+        var (hasAddedNonce, hasCorrectedClock) = (false, false)
+        while true {
+            let sent = server.dpopNonces.nonce(for: endpoint.origin)
+            let correction = clockCorrection(at: endpoint)
+            let stream = try await attempt()
+            guard tokens.dpopKey != nil else { return stream }
+            let response = TransportResponse(head: stream.head)
+            let received = server.dpopNonces.record(from: stream.head.headerFields, origin: endpoint.origin)
+            // A server that requires a new nonce but sends the rejected one again would reject every retry.
+            if !hasAddedNonce, response.requiresDPoPNonce, received != nil, received != sent {
+                hasAddedNonce = true
+            } else if !hasCorrectedClock, correctClock(after: response, at: endpoint, from: correction) {
+                hasCorrectedClock = true
+            } else {
+                return stream
+            }
+            stream.body.cancel()
+            guard body == nil else {
+                throw AuthError(
+                    .temporarilyUnavailable,
+                    "\(endpoint.authority) requires another DPoP proof, but the request body has already been sent. Send the request again."
+                )
+            }
         }
-        return try await attempt()
     }
 
     /// The header fields that authorize one request with an access token.
