@@ -287,6 +287,35 @@ import Testing
         }
     }
 
+    @Test func storedAWSCredentialsAreUsedWhileTheStoreCannotBeWritten() async throws {
+        try await EmulatorServer.run {
+            CountingTokenService($0)
+        } _: { service in
+            try await EmulatorServer.run {
+                try OIDCEmulator(issuer: $0)
+            } _: { emulator in
+                let helpers = #"{"aws": {"role_arn": "arn:aws:iam::1:role/a", "endpoint": "\#(service.origins[0])/"}}"#
+                let text = CommandHarness.profile(emulator.issuer, ["helpers": helpers])
+                try await CommandHarness.withConfiguration(text) { path, folder in
+                    func tool(_ arguments: String...) async throws -> CommandHarness.Outcome {
+                        try await CommandHarness.run(
+                            arguments + ["--config", path],
+                            environment: ["PASSWORD": "wonderland"]
+                        )
+                    }
+                    _ = try await tool("login")
+                    let first = try await tool("credential", "aws")
+                    try #require(first.status == 0, "\(first.standardError)")
+                    try Self.share("\(folder)/store")
+                    let second = try await tool("credential", "aws")
+                    #expect(second.status == 0, "\(second.standardError)")
+                    #expect(second.output == first.output)
+                    #expect(service.count == 1)
+                }
+            }
+        }
+    }
+
     /// The credentials belong to the user whose token was exchanged for them.
     @Test func awsCredentialsAreStoredButNotUsedForAnotherUser() async throws {
         try await EmulatorServer.run {
@@ -560,6 +589,37 @@ import Testing
             #expect(outcome.output.contains("eyJ"))
             #expect(emulator.receivedRequests.contains { $0.form["grant_type"] == "refresh_token" })
         }
+    }
+
+    /// Nor does a store that can be read, but not written.
+    @Test func anIDTokenThatIsAboutToExpireIsUsedWhileTheStoreCannotBeWritten() async throws {
+        try await CommandHarness.withConfiguration("") { _, folder in
+            let changes: [String: String?] = [
+                "scopes": #"["openid", "offline_access"]"#, "helpers": #"{"kubernetes": {}}"#,
+                "store": #"{"name": "file", "directory": "\#(folder)/tokens"}"#,
+            ]
+            try await signedIn(changes) { emulator, tool in
+                // Issued some minutes ago, because a short-lived token would count as fresh.
+                emulator.fault = .idToken(
+                    .claims { claims in
+                        let time = claims["iat"]?.integer ?? 0
+                        claims["iat"] = .integer(time - 500)
+                        claims["exp"] = .integer(time + 50)
+                    }
+                )
+                let login = try await tool(["login"], "", [:])
+                try #require(login.status == 0, "\(login.standardError)")
+                try Self.share("\(folder)/tokens")
+                let outcome = try await tool(["credential", "kubernetes"], "", [:])
+                #expect(outcome.status == 0, "\(outcome.standardError)")
+                #expect(outcome.output.contains("eyJ"))
+            }
+        }
+    }
+
+    /// Makes a store's directory writable for everyone, so that its files can be read, but nothing is stored in it.
+    private static func share(_ directory: String) throws {
+        try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: directory)
     }
 
     @Test func saysThatTheProviderReturnedNoIDToken() async throws {

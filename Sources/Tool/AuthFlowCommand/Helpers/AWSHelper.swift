@@ -29,24 +29,26 @@ extension CredentialCommand {
             // The credentials belong to the signed-in user and to this role. If fresh credentials are stored, no request is sent.
             let signIn = try await AWSKeys.signIn(of: client)
             let key = AWSKeys.key(settings, client)
-            // Concurrent programs wait for a single request to AWS.
-            let keys = try await store.withLease(on: key) { lease in
-                let stored = try await store.bytes(under: lease).flatMap { AWSKeys(stored: $0, from: signIn) }
-                if let stored, stored.areFresh { return stored }
-                let keys: AWSKeys
-                do {
+            let keys: AWSKeys
+            do {
+                // Concurrent programs wait for a single request to AWS.
+                keys = try await store.withLease(on: key) { lease in
+                    let stored = try await store.bytes(under: lease).flatMap { AWSKeys(stored: $0, from: signIn) }
+                    if let stored, stored.areFresh { return stored }
                     let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
                     try await Self.requireSame(signIn, of: client)
                     let transport = try profile.transport(environment: ToolEnvironment.host.environment)
-                    keys = try await AWSKeys.assumeRole(token, settings, transport)
-                } catch let error as AuthError where error.isTransient {
-                    // Credentials are renewed long before they expire, so an outage need not interrupt their use.
-                    guard let stored, stored.areUsable else { throw error }
-                    try await Self.requireSame(signIn, of: client)
-                    return stored
+                    let keys = try await AWSKeys.assumeRole(token, settings, transport)
+                    try await store.write(keys.stored(for: signIn), under: lease)
+                    return keys
                 }
-                try await store.write(keys.stored(for: signIn), under: lease)
-                return keys
+            } catch let error as AuthError where HelperTokens.isOutage(error) {
+                // Credentials are renewed long before they expire, so an outage need not interrupt their use.
+                guard let bytes = try? await store.bytes(for: key), let stored = AWSKeys(stored: bytes, from: signIn),
+                    stored.areUsable
+                else { throw error }
+                try await Self.requireSame(signIn, of: client)
+                keys = stored
             }
             try Terminal.result(keys.json)
         }

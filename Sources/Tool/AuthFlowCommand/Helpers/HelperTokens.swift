@@ -8,6 +8,12 @@ enum HelperTokens {
     /// The minimum remaining lifetime of a returned token.
     static let margin = Duration.seconds(60)
 
+    /// Whether stored tokens remain valid in spite of an error: the server is unavailable, or the store cannot be written, or another process that
+    /// waits for the server holds the lease.
+    static func isOutage(_ error: AuthError) -> Bool {
+        error.isTransient || [.leaseBusy, .storageFailed].contains(error.code)
+    }
+
     /// A token of a profile, and its expiry.
     static func fresh(
         _ kind: CredentialHelperSettings.Token,
@@ -51,9 +57,9 @@ enum HelperTokens {
         let refreshed: Credential
         do {
             refreshed = try await client.credential(replacing: credential.tokens.accessToken)
-        } catch let error as AuthError where error.isTransient {
-            // During an outage, a token is used until it expires.
-            guard let current = lasting(credential, margin: .zero) else { throw error }
+        } catch let error as AuthError where isOutage(error) {
+            // During an outage, a token is used until it expires, unless the user has signed out in the meantime.
+            guard let current = lasting(try await client.requiredCredential(), margin: .zero) else { throw error }
             return current
         }
         if let current = lasting(refreshed) { return current }
