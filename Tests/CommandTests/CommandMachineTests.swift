@@ -48,6 +48,14 @@ import Testing
         }
     }
 
+    /// No browser is opened.
+    @Test func aMachineToMachineClientIgnoresTheRequestForAPrivateWindow() async throws {
+        try await withRobot { _, path, _ in
+            let outcome = try await CommandHarness.run(["login", "--private", "--config", path])
+            #expect(outcome.status == 0, "\(outcome.standardError)")
+        }
+    }
+
     #if os(Linux)
     /// Each token is from a new token request, but for the same client.
     @Test func theTokenFileReceivesEveryTokenOfAMachineToMachineClient() async throws {

@@ -7,11 +7,12 @@ extension AuthClient {
     public struct Overrides: Sendable {
         /// The flows to sign in with; default: the profile's flows.
         public var flows: [SignInFlow]?
-        /// The name of the user agent, which uses the profile's options for that agent, if any; default: the profile's choice.
+        /// The name of the user agent, which uses the profile's options for that agent, if any; default: the profile's choice. With a user agent, a
+        /// device flow of the profile is not used.
         public var userAgent: String?
         /// The account to use: its subject, or its issuer and subject, separated by a space; default: the profile's account.
         public var account: String?
-        /// The environment that the program runs in; default: detected.
+        /// The environment that the program runs in; default: detected. If a private window is required, a device flow of the profile is not used.
         public var launchEnvironment: LaunchEnvironment?
         /// Receives the client of another profile when it is created, because that profile provides this client's assertions.
         package var onOtherClient: @Sendable (AuthClient) -> Void = { _ in }
@@ -88,7 +89,10 @@ extension AuthClient {
         )
         if profile.sendsRequests { try factory.check(registration, configuration) }
         let network = try profile.transport(environment: host.environment)
-        let flows = try overrides.flows ?? configuration[ProfileKeys.flow]
+        var flows = try overrides.flows ?? configuration[ProfileKeys.flow]
+        // The user has chosen a user agent or a private window. A code would be entered in another browser, or in a window with the existing sign-ins.
+        let needsUserAgent = overrides.userAgent != nil || overrides.launchEnvironment?.wantsPrivateWindow == true
+        if overrides.flows == nil, needsUserAgent, flows.contains(.device) { flows = [.authorizationCode] }
         if flows == [.device], devicePresenter == nil {
             throw configuration.error(
                 "this program cannot show a code for the device flow (RFC 8628)",

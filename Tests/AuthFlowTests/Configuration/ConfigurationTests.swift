@@ -645,6 +645,21 @@ private final class SecretiveAgents: Sendable {
         #expect(received.withLock { $0 } == [5])
     }
 
+    /// A code would be entered in a browser with the existing sign-ins.
+    @Test(arguments: [#""device""#, #"["device", "authorization_code"]"#], [true, false])
+    func aChosenUserAgentOrAPrivateWindowReplacesTheDeviceFlow(_ flow: String, _ isPrivate: Bool) throws {
+        var overrides = AuthClient.Overrides(userAgent: isPrivate ? nil : "window")
+        var launchEnvironment = LaunchEnvironment(environment: [:], hasTerminal: true) { _ in nil }
+        launchEnvironment.wantsPrivateWindow = isPrivate
+        overrides.launchEnvironment = launchEnvironment
+        let client = try client(
+            "{\(Self.good), \"store\": \"memory\", \"user_agent\": \"window\", \"flow\": \(flow)}",
+            devicePresenter: NoPresenter(),
+            overrides: overrides
+        )
+        #expect(client.methods.methods.map { $0.flow } == [.authorizationCode])
+    }
+
     @Test func triesTheDeviceGrantBeforeAUserAgentOfLastResort() async throws {
         let events = Mutex<[FlowEvent]>([])
         let flow = #""flow": ["authorization_code", "device"]"#

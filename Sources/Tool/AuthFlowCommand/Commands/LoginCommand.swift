@@ -89,9 +89,7 @@ struct LoginCommand: AsyncParsableCommand {
         launchEnvironment.mayOpenBrowser = !noBrowser
         launchEnvironment.wantsPrivateWindow = isPrivate
         let redirects = TerminalRedirects(isEnabled: launchEnvironment.hasTerminal)
-        // A code would be entered in a browser with the existing sign-ins.
-        let needsUserAgent = userAgent != nil || isPrivate
-        let flows: [SignInFlow]? = device ? [.device] : needsUserAgent ? [.authorizationCode] : nil
+        let flows: [SignInFlow]? = device ? [.device] : userAgent != nil ? [.authorizationCode] : nil
         let flowTrace = FlowTrace()
         let recording: ((any HTTPTransport) -> any HTTPTransport)? = trace == nil ? nil : { flowTrace.transport($0) }
         if var choice = try resource.choice(options, scopes: scope.scopes) {
