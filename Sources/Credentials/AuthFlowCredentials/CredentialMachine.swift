@@ -20,6 +20,7 @@ import Synchronization
 /// | first read after a sign-in without a read | as above | as above | as above | rejected by the policy: dropped, published, revoked |
 /// | read that overlaps with a write | read again | read again | read again | read again |
 /// | written | unchanged | unchecked | unchanged | none left, except those that became unsaved after the read |
+/// | written, and another process has changed the session, which no read has reported | publish | publish | publish | publish |
 /// | refreshed and written | adopt | adopt | adopt | as for written |
 /// | refreshed, but not written | adopt | adopt | adopt | kept in memory, and retried under the same lease |
 /// | refreshed under a lost lease | adopt | adopt | adopt | kept in memory until the read under the next lease; callers wait for it |
@@ -305,13 +306,24 @@ extension CredentialMachine {
     }
 
     /// The known accounts were written.
-    mutating func writeSucceeded(_ accounts: StoredAccounts, _ basis: Basis, requestedAt: Double) {
-        session = Session(accounts.entry(account))
+    /// - Parameter changesSession: Whether the operation changes the session, in which case it publishes the state itself.
+    /// - Returns: Whether to publish the state, because another process has changed the session, and no read has reported it.
+    @discardableResult
+    mutating func writeSucceeded(
+        _ accounts: StoredAccounts,
+        _ basis: Basis,
+        requestedAt: Double,
+        changesSession: Bool = false
+    ) -> Bool {
+        let last = session
+        // A response may arrive after a sign-out. In this case, the next read determines the session.
+        if changesSession || basis.epoch == epoch { session = Session(accounts.entry(account)) }
         self.requestedAt = requestedAt
         // The write may have replaced the cached tokens.
         checkedAt = -.infinity
         version += 1
         unsaved.writeSucceeded(accounts, basis)
+        return !changesSession && last != nil && last != session
     }
 
     /// A credential could not be written. It remains in memory, unless there is an unsaved credential from a later epoch.

@@ -124,7 +124,7 @@ extension ManagedCredential {
                     )
                 }
                 accounts.select(entry.account)
-                if accounts != stored { try await write(accounts, lease, basis) }
+                if accounts != stored { try await write(accounts, lease, basis, changesSession: true) }
                 beginEpoch()
                 // An object that is limited to one account has no other current account.
                 if account == nil { publish(currentState(in: accounts)) }
@@ -133,12 +133,16 @@ extension ManagedCredential {
     }
 
     /// Writes the known accounts, including the credentials that were unsaved at the time of the read.
-    /// - Parameter attributes: The new expiry and tags of the record; nil to leave them unchanged.
+    /// - Parameters:
+    ///   - attributes: The new expiry and tags of the record; nil to leave them unchanged.
+    ///   - changesSession: Whether the operation changes the session, in which case its caller publishes the state. Otherwise, this method publishes
+    ///     the state of a session that another process has changed, and whose read has not published it.
     func write(
         _ accounts: StoredAccounts,
         _ lease: Lease,
         _ basis: CredentialMachine.Basis,
-        attributes: RecordAttributes? = nil
+        attributes: RecordAttributes? = nil,
+        changesSession: Bool = false
     ) async throws {
         let requestedAt = client.host.now().timeIntervalSinceReferenceDate
         if let attributes {
@@ -152,7 +156,15 @@ extension ManagedCredential {
         } else {
             try await store.write(accounts.entries.isEmpty ? nil : try accounts.serialized(), under: lease)
         }
-        state.withLock { $0.machine.writeSucceeded(accounts, basis, requestedAt: requestedAt) }
+        state.withLock { state in
+            let hasOtherSession = state.machine.writeSucceeded(
+                accounts,
+                basis,
+                requestedAt: requestedAt,
+                changesSession: changesSession
+            )
+            if hasOtherSession { state.publish(currentState(in: accounts)) }
+        }
     }
 
     /// Changes the application's data in the session under an exclusive lease.

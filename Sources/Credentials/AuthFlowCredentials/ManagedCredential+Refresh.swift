@@ -73,7 +73,7 @@ extension ManagedCredential {
                 )
             }
             state.withLock { $0.machine.succeeded(subject) }
-            await save(credential, in: &accounts, lease, basis)
+            await save(credential, in: &accounts, lease, basis, changesSession: true)
             publish(.refreshed)
             return adopt(credential, basis.epoch)
         } catch let error as AuthError {
@@ -295,7 +295,9 @@ extension ManagedCredential {
         accounts.set(.ended(session), isCurrent: false)
         let reporter = reporter()
         do {
-            try await reporter.step(.storing) { [accounts] in try await write(accounts, lease, basis) }
+            try await reporter.step(.storing) { [accounts] in
+                try await write(accounts, lease, basis, changesSession: true)
+            }
         } catch let error as AuthError where error.indicatesLostLease {
             // Another holder took over while this process was paused, and may have refreshed, so its credential takes precedence.
             reportLostLease()

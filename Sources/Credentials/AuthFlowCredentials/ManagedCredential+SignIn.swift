@@ -32,7 +32,7 @@ extension ManagedCredential {
                 if let other = try accounts.accountToReplace(by: credential, policy, account) { accounts.remove(other) }
                 accounts.set(.signedIn(credential), isCurrent: true)
                 try await reporter.step(.storing) { [accounts] in
-                    try await write(accounts, lease, basis, attributes: attributes)
+                    try await write(accounts, lease, basis, attributes: attributes, changesSession: true)
                 }
                 let (new, isSameEpoch) = state.withLock {
                     $0.machine.signedIn(current: accounts.current, since: basis.epoch)

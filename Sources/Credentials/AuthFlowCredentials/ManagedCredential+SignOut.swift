@@ -40,7 +40,7 @@ extension ManagedCredential {
             }
             willRemove(entry)
             accounts.remove(entry.account)
-            if accounts != stored { try await write(accounts, lease, basis) }
+            if accounts != stored { try await write(accounts, lease, basis, changesSession: true) }
             state.withLock { $0.machine.removed(entry.account, leaving: accounts, basis) }
             // Another account may be the current one now.
             publish(currentState(in: accounts))

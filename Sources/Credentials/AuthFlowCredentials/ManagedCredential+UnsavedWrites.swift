@@ -4,17 +4,22 @@ import Synchronization
 
 extension ManagedCredential {
     /// Writes a refreshed credential. If the write fails, the credential is still valid, but only this process has it.
-    /// - Parameter basis: The basis of the operation that obtained the credential.
+    /// - Parameters:
+    ///   - basis: The basis of the operation that obtained the credential.
+    ///   - changesSession: As for ``write(_:_:_:attributes:changesSession:)``.
     func save(
         _ credential: Credential,
         in accounts: inout StoredAccounts,
         _ lease: Lease,
-        _ basis: CredentialMachine.Basis
+        _ basis: CredentialMachine.Basis,
+        changesSession: Bool = false
     ) async {
         let old = accounts.entry(of: credential.account)
         accounts.set(.signedIn(credential), isCurrent: false)
         do {
-            try await reporter().step(.storing) { [accounts] in try await write(accounts, lease, basis) }
+            try await reporter().step(.storing) { [accounts] in
+                try await write(accounts, lease, basis, changesSession: changesSession)
+            }
         } catch {
             let hasLostLease = (error as? AuthError).map { $0.indicatesLostLease } ?? false
             if hasLostLease { reportLostLease() }

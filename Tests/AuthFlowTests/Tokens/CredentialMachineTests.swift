@@ -629,6 +629,30 @@ import Testing
         #expect(!machine.hasUnsaved)
     }
 
+    /// The read of an operation overlapped with a sign-out of this process, and found the next session, which another process had stored.
+    @Test func aWriteReportsTheSessionThatNoReadHasReported() {
+        var machine = machine(.checked)
+        let reading = machine.beginReading(at: Self.begin)
+        _ = machine.cleared()
+        let next = Self.stored(Self.credential("new"))
+        let found = machine.finishReading(reading, next, margin: .seconds(60), random: 0)
+        #expect(found?.hasOtherSession == false)
+        let basis = machine.basis
+        let reports = (0..<2).map { _ in machine.writeSucceeded(next, basis, requestedAt: Self.begin) }
+        #expect(reports == [true, false])
+    }
+
+    /// A sign-out of this process completed before the response to the write arrived.
+    @Test func aWriteThatIsConfirmedAfterASignOutReportsNoSession() throws {
+        var machine = machine(.checked)
+        let basis = machine.basis
+        _ = machine.cleared()
+        let isReported = machine.writeSucceeded(Self.stored(Self.credential("new")), basis, requestedAt: Self.begin)
+        #expect(!isReported)
+        let found = try #require(read(&machine, nil, at: 1))
+        #expect(!found.hasOtherSession)
+    }
+
     @Test(arguments: State.allCases) func theEndOfASessionClearsCachedAndUnsavedCredentials(_ state: State) {
         var machine = machine(state)
         machine.ended(Self.credential("old").account, machine.epoch)
