@@ -41,6 +41,7 @@ import FoundationNetworking
         ("https://api.example.com", "https://api.example.com/"),
         ("https://api.example.com?page=2", "https://api.example.com/"),
         ("https://API.example.com/mail", "https://api.example.com/mail"),
+        ("https://api.example.com:443/mail", "https://api.example.com/mail"),
         ("https://api.example.com/mail[1]?page=2", "https://api.example.com/mail%5B1%5D"),
     ])
     func theProofContainsTheTargetURIAsSent(_ url: String, _ target: String) async throws {

@@ -93,10 +93,7 @@ public struct Endpoint: Sendable, Hashable {
     }
 
     /// The web origin (RFC 6454): scheme, host and port. Default ports are omitted.
-    public var origin: String {
-        let isDefault = port == nil || port == (scheme == "https" ? 443 : 80)
-        return "\(scheme)://\(host)" + (isDefault ? "" : ":\(port ?? 0)")
-    }
+    public var origin: String { "\(scheme)://\(authority)" }
 
     /// Whether a host is `127.0.0.1`, `[::1]` or `localhost`. Other addresses in 127.0.0.0/8 do not count.
     package static func isLoopback(host: String) -> Bool {
@@ -131,8 +128,12 @@ public struct Endpoint: Sendable, Hashable {
     /// The target in the request line: path and query.
     var requestTarget: String { (path.isEmpty ? "/" : path) + (query.map { "?\($0)" } ?? "") }
 
-    /// The value of the `Host` field.
-    public var authority: String { host + (port.map { ":\($0)" } ?? "") }
+    /// The value of the `Host` field. Default ports are omitted (RFC 3986 section 6.2.3), as HTTP clients omit them: a server compares a DPoP proof's
+    /// `htu` with the URL that it constructs from this field.
+    public var authority: String {
+        guard let port, port != (scheme == "https" ? 443 : 80) else { return host }
+        return "\(host):\(port)"
+    }
 }
 
 extension Endpoint {
