@@ -257,20 +257,23 @@ import Glibc
         #expect(server.received.count { $0.hasPrefix("initialize ") } == 2)
     }
 
-    /// The host would continue with the revision of the first session.
+    /// The host would continue with the revision of the first session. The unused session does not remain at the server.
     @Test func aNewSessionWithAnotherRevisionIsNotUsed() async throws {
         let server = SessionServer { message, session in
             if session == "session1" { return Self.notFound }
             guard let id = message["id"]?.string, id.hasPrefix("authflow-") else { return nil }
-            return jsonResponse(
+            var response = jsonResponse(
                 .ok,
                 ["jsonrpc": "2.0", "id": .string(id), "result": ["protocolVersion": "2025-03-26"]]
             )
+            response.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] = "unused"
+            return response
         }
         let host = Self.host(try Self.client(server), server)
         _ = try await host.initialize()
         let answer = try await host.ask("tools/list")
         #expect(answer["error"]?["data"]?["cause"]?.string == "session_lost")
+        #expect(server.received.contains("DELETE unused"))
         await host.close()
     }
 
@@ -317,6 +320,8 @@ import Glibc
         let answer = try JSON(parsing: await answers.next() ?? [])
         #expect(answer["id"] == 1 && answer["result"] != nil)
         #expect(log.withLock { $0 }.isEmpty)
+        // The unused session does not remain at the server.
+        #expect(server.received.contains { $0.hasPrefix("DELETE session") })
         await bridge.close()
     }
 

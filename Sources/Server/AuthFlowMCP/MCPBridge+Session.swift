@@ -172,14 +172,17 @@ extension MCPBridge {
     private func initializeAgain() async -> Bool {
         let (session, id) = state.withLock { state in (state.session, Self.ownID(&state)) }
         guard let initialize = session.initialize?.replacingID(by: id) else { return false }
+        var opened = MCPSession()
         do {
-            var opened = MCPSession()
             let response = try await endpoint.send(.post, fields(of: initialize, opened), body: initialize.bytes)
             opened.begin(response.head)
             guard let answer = try await read(response, for: initialize, id, opened),
                 // The host continues with the revision that it has negotiated.
                 answer.json["result"]?["protocolVersion"]?.string == session.version
-            else { return false }
+            else {
+                await end(opened)
+                return false
+            }
             var begun = session
             begun.begin(response.head, answer)
             if let initialized = session.initialized {
@@ -189,21 +192,29 @@ extension MCPBridge {
                     body: initialized.bytes
                 )
                 // If the server immediately loses the new session, no further session is requested.
-                guard initializedResponse.head.status.code < 400 else { return false }
+                let status = initializedResponse.head.status.code
+                guard status < 400 else {
+                    if status != 404 { await end(begun) }
+                    return false
+                }
             }
             // The host may have sent another `initialize` in the meantime; its session is then the current session.
             let isCurrent = state.withLock { [begun] state in
-                guard state.session.initialize?.bytes == session.initialize?.bytes,
+                guard !state.isClosed, state.session.initialize?.bytes == session.initialize?.bytes,
                     state.session.number == session.number
                 else { return false }
                 state.session = begun
                 return true
             }
-            guard isCurrent else { return true }
+            guard isCurrent else {
+                if state.withLock({ $0.session.id }) != begun.id { await end(begun) }
+                return true
+            }
             if session.initialized != nil { listen() }
             options.log("The server ended the session; a new session was started.")
             return true
         } catch {
+            await end(opened)
             return false
         }
     }

@@ -136,6 +136,11 @@ public final class MCPBridge: Sendable {
             return (tasks, state.session)
         }
         for task in left { task.cancel() }
+        await end(session)
+    }
+
+    /// Ends a session at the server that is no longer used, even if this task has been cancelled.
+    func end(_ session: MCPSession) async {
         // MCP 2025-11-25, "Session Management": clients "SHOULD send an HTTP DELETE to the MCP endpoint with the
         // MCP-Session-Id header".
         guard session.id != nil else { return }
