@@ -207,6 +207,36 @@ import Testing
         }
     }
 
+    /// Without `--profile` and `default_profile`, the profile of the first provider is examined.
+    @Test func doctorExaminesTheFirstProviderOfAWebApplicationWithSeveralProviders() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let keys: [String: String?] = [
+                "client_secret": #"{"env": "PASSWORD"}"#, "redirect_uri": "\"\(emulator.issuer)/callback\"",
+                "user_agent": nil,
+            ]
+            let other =
+                #""client_id": "app", "issuer": "https://a.example.com", "redirect_uri": "http://127.0.0.1:8499/callback""#
+            let text = """
+                \(CommandHarness.profile(emulator.issuer, keys).dropLast(2)),
+                "another": {"provider": "oidc", \(other)}},
+                "server": {"allow_plain_http_on_loopback": true, "providers": [
+                  {"name": "1", "profile": "work"}, {"name": "2", "profile": "another"}
+                ]}}
+                """
+            try await CommandHarness.withConfiguration(text) { path, folder in
+                let outcome = try await CommandHarness.run(
+                    ["doctor", "--config", path],
+                    environment: ["PASSWORD": "wonderland", "HOME": folder]
+                )
+                #expect(outcome.status == 0, "\(outcome.output)")
+                #expect(outcome.output.contains("ok  profile       work\n"), "\(outcome.output)")
+                #expect(outcome.output.contains("(--profile): another\n"), "\(outcome.output)")
+            }
+        }
+    }
+
     /// The flows apply only to sign-ins with the tool.
     @Test func doctorRequiresPKCEForAWebApplicationEvenIfTheDeviceFlowIsTriedFirst() async throws {
         try await EmulatorServer.run {

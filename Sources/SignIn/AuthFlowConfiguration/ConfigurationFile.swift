@@ -12,7 +12,8 @@ public struct ConfigurationFile: Sendable {
 
     private let json: JSON
     private let source: ConfigurationSource
-    private let defaultProfile: String?
+    /// The value of `default_profile`; nil for none.
+    package let defaultProfile: String?
 
     /// The maximum size of a file, in bytes.
     private static let maximumSize = 1024 * 1024

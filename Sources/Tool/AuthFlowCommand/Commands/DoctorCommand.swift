@@ -117,14 +117,20 @@ struct DoctorCommand: AsyncParsableCommand {
             try await examineResourceStore(&findings)
             return
         }
-        let profile = try file.profile(options.profile)
+        let profiles = try examinedProfiles(in: file)
+        let profile = profiles[0]
         findings.good("file", origin)
         var quiet = options.choice
+        quiet.profile = profile.name
         // Only the findings are printed, with no progress messages between them.
         quiet.isQuiet = !options.verbose
         let client = try quiet.client(launchEnvironment: launchEnvironment, transport: clock.over)
         try client.methods.createUserAgents()
         findings.good("profile", profile.name)
+        let others = profiles.map(\.name).filter { $0 != profile.name }
+        if !others.isEmpty {
+            findings.note("", "not examined: the other profiles of \"server\" (--profile): \(others.joined(separator: ", "))")
+        }
         let isWebApplication = try client.flowWithoutUser == nil && Self.isWebApplication(profile, in: file)
         if let flow = client.flowWithoutUser {
             findings.good("user", "not needed: the client obtains tokens without a sign-in (\(flow.rawValue))")
@@ -143,6 +149,15 @@ struct DoctorCommand: AsyncParsableCommand {
             findings.bad("store", ExitStatus.message(for: error))
         }
         try await examineProvider(client, clock, isWebApplication: isWebApplication, &findings)
+    }
+
+    /// The profile to examine, followed by the other profiles of a web application. Without a selected profile, the profile of its first provider
+    /// is examined.
+    private func examinedProfiles(in file: ConfigurationFile) throws -> [Profile] {
+        guard options.profile == nil, file.defaultProfile == nil, file.profileNames.count > 1, file.hasServer else {
+            return [try file.profile(options.profile)]
+        }
+        return try SessionServer.profiles(in: file, host: ToolEnvironment.host)
     }
 
     /// Reads the store of the sign-ins to protected resources.
