@@ -358,7 +358,8 @@ import Testing
     }
 
     /// The client remains registered at the provider. Here, another command writes a profile with the same name during the registration.
-    @Test func theErrorNamesTheRegisteredClientIfTheProfileCannotBeWritten() async throws {
+    @Test(arguments: [["init", "--register", "--no-login", "--issuer"], ["register"]])
+    func theErrorNamesTheRegisteredClientIfTheProfileCannotBeWritten(_ command: [String]) async throws {
         try await newcomer { emulator, folder, tool in
             emulator.customResponse = { exchange in
                 if exchange.request.path == "/register" {
@@ -367,11 +368,14 @@ import Testing
                 }
                 return exchange.response
             }
-            let outcome = try await tool([
-                "init", "--issuer", emulator.issuer, "--register", "--output", "new.json", "--no-login",
-            ])
+            let outcome = try await tool(command + [emulator.issuer, "--output", "new.json"])
             #expect(outcome.status == 8 && outcome.standardError.contains("already has a profile"), "\(outcome)")
             #expect(outcome.standardError.contains("The client client-"), "\(outcome.standardError)")
+            // The response was stored, so the client can be used and removed.
+            let words = ".registration, but the profile could not be written"
+            #expect(outcome.standardError.contains(words), "\(outcome.standardError)")
+            let names = try FileManager.default.contentsOfDirectory(atPath: folder)
+            #expect(names.contains { $0.hasSuffix(".registration") })
         }
     }
 

@@ -119,7 +119,9 @@ struct InitCommand: AsyncParsableCommand {
         members.merge(client) { $1 }
         let written = JSON.object(members)
         if let registration {
-            try registration.store(at: metadata.issuer) { try writer.write(written, as: profile) }
+            try registration.store(at: metadata.issuer, responseFile: registrationFile(writer).path) {
+                try writer.write(written, as: profile)
+            }
         } else {
             try writer.write(written, as: profile)
         }
@@ -153,6 +155,11 @@ struct InitCommand: AsyncParsableCommand {
             Terminal.printMessage("\nThe profile was saved. Sign in later: \(command)")
             throw CancellationError()
         }
+    }
+
+    /// The file for the response to a registration.
+    private func registrationFile(_ writer: ConfigurationWriter) -> PrivateFile {
+        PrivateFile("\(writer.path).\(profile).registration")
     }
 
     /// The members that identify the client: from the options, from a new registration, or from the user's input; and the new registration.
@@ -189,7 +196,7 @@ struct InitCommand: AsyncParsableCommand {
         guard metadata.registrationEndpoint != nil else {
             throw AuthError(.unsupported, "This provider does not support client registration. Specify --client-id.")
         }
-        let registrationFile = PrivateFile("\(writer.path).\(profile).registration")
+        let registrationFile = registrationFile(writer)
         let secretFile = PrivateFile("\(writer.path).\(profile).client-secret")
         // Reserve the file, which is empty until the response is stored, because several commands may register a client for the same profile.
         let isReserved = { FileManager.default.contents(atPath: registrationFile.path)?.isEmpty == true }

@@ -105,8 +105,8 @@ extension RegisterCommand {
                 if let secret = registered.clientSecret {
                     try create(secretFile, Array("\(secret.exposed)\n".utf8))
                 }
-                try writer.write(members, as: profile)
             }
+            try registered.store(at: issuer, responseFile: registrationFile) { try writer.write(members, as: profile) }
             Terminal.printMessage("Registered. The provider's response is in \(registrationFile).")
             let secrets = (registered.clientSecret == nil ? [] : [secretFile]) + [registrationFile]
             Terminal.printMessage(
@@ -151,15 +151,21 @@ extension RegisterCommand {
 
 extension DynamicRegistration.Registered {
     /// Stores the registration, and names the client if that fails, because the client remains registered.
-    /// - Parameter issuer: The issuer of the authorization server.
-    func store(at issuer: String, _ body: () throws -> Void) throws {
+    /// - Parameters:
+    ///   - issuer: The issuer of the authorization server.
+    ///   - responseFile: The file with the provider's response, if only the profile remains to be written; default: nil.
+    func store(at issuer: String, responseFile: String? = nil, _ body: () throws -> Void) throws {
         do {
             try body()
         } catch {
             let name = DisplayText.sanitized(clientID, limit: 300)
+            let outcome =
+                responseFile.map {
+                    "and the provider's response is in \(DisplayText.sanitized($0)), but the profile could not be written, so add the profile, or remove the client at the provider"
+                } ?? "but not all of its files could be written, so remove it at the provider"
             throw AuthError(
                 .storageFailed,
-                "The client \(name) was registered with \(DisplayText.sanitized(issuer, limit: 300)), but not all of its files could be written, so remove it at the provider: \(ExitStatus.message(for: error))",
+                "The client \(name) was registered with \(DisplayText.sanitized(issuer, limit: 300)), \(outcome): \(ExitStatus.message(for: error))",
                 underlyingError: error
             )
         }
