@@ -70,6 +70,18 @@ import Testing
         #expect(left.isEmpty)
     }
 
+    /// A run that was killed before it had locked its directory leaves it with a hidden name, which a new directory also has for a moment.
+    @Test func onlyAnOldDirectoryWithAHiddenNameIsRemoved() throws {
+        let parent = "\(FileManager.default.temporaryDirectory.path)/token-directories-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: parent) }
+        let (old, new) = ("\(parent)/.authflow-exec-old", "\(parent)/.authflow-exec-new")
+        for path in [old, new] { try PrivateFile.createDirectory(path) }
+        let hoursAgo = Date(timeIntervalSinceNow: -7200)
+        try FileManager.default.setAttributes([.modificationDate: hoursAgo], ofItemAtPath: old)
+        try TokenDirectory.create(in: parent).remove()
+        #expect(try FileManager.default.contentsOfDirectory(atPath: parent) == [".authflow-exec-new"])
+    }
+
     @Test(.timeLimit(.minutes(1))) func aRefreshThatIsCancelledIsNotReported() async {
         let file = PrivateFile("\(FileManager.default.temporaryDirectory.path)/token-file-\(UUID().uuidString)")
         let reports = Mutex(0)

@@ -36,16 +36,25 @@ struct TokenDirectory {
         lock?.release()
     }
 
+    /// The minimum age, in seconds, of a directory with a hidden name that is removed. A younger one may not be locked yet.
+    private static let minimumHiddenAge: TimeInterval = 3600
+
     private static func removeLeftovers(in parent: String) {
-        for name in (try? FileManager.default.contentsOfDirectory(atPath: parent)) ?? [] where name.hasPrefix(prefix) {
+        for name in (try? FileManager.default.contentsOfDirectory(atPath: parent)) ?? []
+        where name.hasPrefix(prefix) || name.hasPrefix(".\(prefix)") {
             let path = "\(parent)/\(name)"
             var status = stat()
             guard unsafe lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid(),
-                let lock = try? PrivateFile.lockDirectory(path)
+                name.hasPrefix(prefix) || isOld(path), let lock = try? PrivateFile.lockDirectory(path)
             else { continue }
             remove(path)
             lock.release()
         }
+    }
+
+    private static func isOld(_ path: String) -> Bool {
+        let changed = try? FileManager.default.attributesOfItem(atPath: path)[.modificationDate] as? Date
+        return changed.map { Date().timeIntervalSince($0) > minimumHiddenAge } ?? false
     }
 
     private static func remove(_ path: String) {
