@@ -40,6 +40,25 @@ public struct TreeDriver: Sendable {
     }
 }
 
+/// The answers that a handler can only repeat. They are not submitted again, because an account may be locked after several attempts.
+private struct SubmittedAnswers {
+    private var withSecrets: Set<[String]> = []
+    private var withoutSecrets: Set<[String]> = []
+
+    /// Adds the fixed answers of a step. A configured user name may be submitted again after the user has typed another answer, because the user may
+    /// have mistyped the password.
+    /// - Parameter isAnsweredByUser: Whether a handler that can change its answers has answered a question of the step.
+    /// - Returns: Whether the answers may be submitted.
+    mutating func insert(_ fixed: [TreeCallback], isAnsweredByUser: Bool) -> Bool {
+        let submission = fixed.map(\.submission)
+        let isNew =
+            fixed.allSatisfy(\.secrets.isEmpty)
+            ? withoutSecrets.insert(submission).inserted : withSecrets.insert(submission).inserted
+        if isAnsweredByUser { withoutSecrets = [] }
+        return fixed.isEmpty || isNew
+    }
+}
+
 extension TreeDriver: LoginDriver {
     public func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
         let query = FormURLEncoding.decode(page.endpoint.query ?? "") ?? [:]
@@ -154,7 +173,7 @@ extension TreeDriver: LoginDriver {
         var waited = Duration.zero
         // Hash values: the contents of hundreds of polling steps may be large.
         var shown: Set<Int> = []
-        var submitted: Set<[String]> = []
+        var submitted = SubmittedAnswers()
         var secrets: [Secret] = []
         var steps = 0
         while steps < Self.maximumSteps {
@@ -173,7 +192,7 @@ extension TreeDriver: LoginDriver {
                 if json["detail"]?["errorCode"]?.string == "110", !isRestarted {
                     isRestarted = true
                     body = [:]
-                    (shown, submitted) = ([], [])
+                    (shown, submitted) = ([], SubmittedAnswers())
                     continue
                 }
                 throw Self.failure(json, status: response.status)
@@ -197,15 +216,18 @@ extension TreeDriver: LoginDriver {
     /// - Returns: The time that it has waited.
     private func answer(
         _ step: inout TreeStep,
-        submitted: inout Set<[String]>,
+        submitted: inout SubmittedAnswers,
         mayWait: Duration
     ) async throws -> Duration {
         var wait = Duration.zero
-        var fixed: [String] = []
+        var fixed: [TreeCallback] = []
+        var isAnsweredByUser = false
         for index in step.callbacks.indices {
             var callback = step.callbacks[index]
             let handler = try await handlers.answer(&callback, in: step)
-            if callback.asksForText, !handler.canChangeAnswer { fixed.append(callback.submission) }
+            if callback.asksForText {
+                if handler.canChangeAnswer { isAnsweredByUser = true } else { fixed.append(callback) }
+            }
             if callback.type == "PollingWaitCallback" {
                 // "waitTime" is a string, in milliseconds.
                 let waitTime = callback.output("waitTime")
@@ -215,7 +237,7 @@ extension TreeDriver: LoginDriver {
             }
             step.callbacks[index] = callback
         }
-        guard fixed.isEmpty || submitted.insert(fixed).inserted else {
+        guard submitted.insert(fixed, isAnsweredByUser: isAnsweredByUser) else {
             throw AuthError(
                 .accessDenied,
                 "\(realm.origin) did not accept the configured answers, and asked for them again."

@@ -590,6 +590,56 @@ import Testing
         }
     }
 
+    /// The user name is configured, and the user types the password, in the same step or in another one.
+    @Test(arguments: [false, true])
+    func aUserCanCorrectAPasswordAfterAConfiguredUserName(_ isOtherStep: Bool) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let name = Callback("NameCallback", [("prompt", "User Name")])
+            let password = Callback("PasswordCallback", [("prompt", "Password")])
+            let separate: [EmulatorTree.Node] = [
+                .page(stage: "Name", [name]) { _ in .proceed },
+                .page(stage: "Password", [password]) { _ in .proceed },
+                .page(stage: "Name", [name]) { _ in .proceed },
+                .page(stage: "Password", [password]) { $0.last == "wonderland" ? .proceed : .fail("wrong") },
+            ]
+            let together: [EmulatorTree.Node] = [
+                .page(stage: "Both", [name, password]) { $0.last == "wonderland" ? .proceed : .repeatNode }
+            ]
+            environment.emulator.settings.trees["Login"] = EmulatorTree(
+                (isOtherStep ? separate : together) + [.userNameAndPassword]
+            )
+            let typed = Mutex(["mistyped", "wonderland", "wonderland"])
+            let interactive = InteractiveCallbackHandler { _, _ in typed.withLock { $0.removeFirst() } }
+            let configured = ConfiguredCallbackHandler(username: "alice")
+            _ = try await environment.client(handlers: [configured, interactive]).signIn()
+            #expect(typed.withLock { $0 }.isEmpty)
+        }
+    }
+
+    /// Each attempt would submit the configured password again, and the account could be locked.
+    @Test func aConfiguredPasswordIsNotSubmittedAgainWithATypedCode() async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let attempts = Mutex(0)
+            let callbacks = [
+                Callback("NameCallback", [("prompt", "User Name")]),
+                Callback("PasswordCallback", [("prompt", "Password")]),
+                Callback("PasswordCallback", [("prompt", "Code")]),
+            ]
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(stage: "All", callbacks) { _ in
+                    attempts.withLock { $0 += 1 }
+                    return .repeatNode
+                }
+            ])
+            let interactive = InteractiveCallbackHandler { _, _ in "123456" }
+            let error = await #expect(throws: AuthError.self) {
+                try await environment.client(handlers: [ForgeRockEnvironment.alice, interactive]).signIn()
+            }
+            #expect(error?.code == .accessDenied)
+            #expect(attempts.withLock { $0 } == 1)
+        }
+    }
+
     @Test func printingAStepDoesNotRevealAnswers() async throws {
         struct Looking: CallbackHandler {
             let canChangeAnswer = false
