@@ -73,7 +73,13 @@ extension TreeDriver: LoginDriver {
             // The page accepts both forms; a customized sign-in URL may use the longer one.
             let isNamed = query["authIndexType"] == "service"
             let named = query["service"] ?? (isNamed ? query["authIndexValue"] : nil)
-            try await walk(tree ?? named, in: browser)
+            var parameters: FormParameters =
+                (tree ?? named).map { ["authIndexType": "service", "authIndexValue": $0] } ?? [:]
+            // Otherwise, a user who has a session would not be prompted again.
+            for (name, value) in [("ForceAuth", "true"), ("arg", "newsession")] where query[name] == value {
+                parameters.append(name, value)
+            }
+            try await walk(parameters, in: browser)
             return .visit(goto, typesCredentials: true)
         }
         let text = String(decoding: page.response.body, as: UTF8.self)
@@ -167,7 +173,8 @@ extension TreeDriver: LoginDriver {
     }
 
     /// Walks a tree until the server creates a session, and stores the session cookie in the browser.
-    private func walk(_ tree: String?, in browser: HeadlessBrowser) async throws {
+    /// - Parameter parameters: The parameters of each request to the authenticate endpoint, which select the tree.
+    private func walk(_ parameters: FormParameters, in browser: HeadlessBrowser) async throws {
         var body: JSON = [:]
         var isRestarted = false
         var waited = Duration.zero
@@ -177,7 +184,7 @@ extension TreeDriver: LoginDriver {
         var secrets: [Secret] = []
         var steps = 0
         while steps < Self.maximumSteps {
-            let response = try await post(body, tree: tree, redacting: secrets, in: browser)
+            let response = try await post(body, parameters, redacting: secrets, in: browser)
             let json = try response.json(from: "the authenticate endpoint of \(realm.origin)")
             if json["tokenId"]?.string != nil || json["successUrl"]?.string != nil, json["authId"] == nil {
                 let hasSession =
@@ -252,15 +259,14 @@ extension TreeDriver: LoginDriver {
 
     private func post(
         _ body: JSON,
-        tree: String?,
+        _ parameters: FormParameters,
         redacting secrets: [Secret],
         in browser: HeadlessBrowser
     ) async throws -> TransportResponse {
         let address = try Endpoint("\(realm.restURL)/authenticate", name: "authenticate")
-        let choice: FormParameters = tree.map { ["authIndexType": "service", "authIndexValue": $0] } ?? [:]
         var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json"]
         fields[Self.apiVersion] = "resource=2.1, protocol=1.0"
-        let endpoint = try Endpoint(address.url(adding: choice))
+        let endpoint = try Endpoint(address.url(adding: parameters))
         let response = try await browser.send(
             TransportRequest(.post, endpoint, headerFields: fields, body: try body.serialized()),
             redacting: secrets

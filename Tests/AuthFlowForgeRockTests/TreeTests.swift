@@ -122,6 +122,25 @@ import Testing
         }
     }
 
+    /// A user who already has a session would otherwise not be prompted, although the provider requires another sign-in.
+    @Test(arguments: [
+        ("ForceAuth=true&arg=newsession", "?ForceAuth=true&arg=newsession"),
+        ("service=Login&ForceAuth=true", "?authIndexType=service&authIndexValue=Login&ForceAuth=true"),
+        ("ForceAuth=false&arg=other", ""),
+    ]) func passesTheRequirementForANewSignInToTheTree(_ query: String, _ sent: String) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let paths = Mutex<[String]>([])
+            let goto = "https%3A%2F%2Fid.example.com%2Fauthorize%3Fx%3Dy"
+            let transport = DetouringTransport(
+                environment.transport,
+                to: "https://id.example.com/am/XUI/?\(query)&goto=\(goto)"
+            ) { path in paths.withLock { $0.append(path) } }
+            await #expect(throws: AuthError.self) { try await environment.client(transport: transport).signIn() }
+            let authenticate = paths.withLock { $0 }.filter { $0.contains("/authenticate") }
+            #expect(authenticate.count == 2 && authenticate.allSatisfy { $0.hasSuffix("/authenticate\(sent)") })
+        }
+    }
+
     @Test func failsIfTheServerRejectsTheAuthID() async throws {
         struct ForgingTransport: HTTPTransport {
             let base: any HTTPTransport
