@@ -40,9 +40,10 @@ extension GitHubProvider: TokenRevoking {
 
     /// - Returns: Whether the token was valid.
     private func delete(_ what: String, named tokens: TokenSet, in context: ProviderContext) async throws -> Bool {
-        let response = try await ask(.delete, what, about: tokens, expecting: [204, 404], in: context)
-        guard response.status == 404 else { return true }
-        // GitHub also responds with 404 to invalid client credentials.
+        let response = try await ask(.delete, what, about: tokens, expecting: [204, 404, 422], in: context)
+        guard response.status != 204 else { return true }
+        // GitHub also responds with 404 to invalid client credentials, and with 422 to too many requests ("Validation failed, or the endpoint has
+        // been spammed").
         do {
             _ = try await userInfo(for: tokens, in: context)
         } catch let error as AuthError where error.code == .accessTokenRejected {

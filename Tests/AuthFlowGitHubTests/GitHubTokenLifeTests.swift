@@ -234,6 +234,36 @@ import Testing
         }
     }
 
+    /// GitHub documents status 422 for DELETE: "Validation failed, or the endpoint has been spammed."
+    @Test(arguments: [true, false])
+    func aTokenThatFailsValidationIsRevokedOnlyIfTheAPIRejectsIt(_ isRevoked: Bool) async throws {
+        struct Validating: HTTPTransport {
+            let base: any HTTPTransport
+            let isRevoked: Bool
+            func send(_ call: TransportRequest) async throws -> TransportResponse {
+                guard call.head.method == .delete else { return try await base.send(call) }
+                // The token becomes invalid, but the first response is lost.
+                if isRevoked { _ = try await base.send(call) }
+                return TransportResponse(
+                    head: HTTPResponse(status: .unprocessableContent),
+                    body: Array(#"{"message": "Validation Failed"}"#.utf8)
+                )
+            }
+        }
+        try await GitHubEnvironment.with(.inProcess) { environment in
+            let transport = Validating(base: environment.transport, isRevoked: isRevoked)
+            let client = try GitHubEnvironment(emulator: environment.emulator, transport: transport).client()
+            _ = try await client.signIn()
+            let revocation = try await client.signOut().revocation
+            guard !isRevoked else { return #expect(revocation == .done) }
+            guard case .failed(let error) = revocation else {
+                Issue.record("The token is still valid.")
+                return
+            }
+            #expect(error.code == .providerRejected && error.status == 422)
+        }
+    }
+
     /// A client whose sign-out revokes the grant, and whose access token has expired.
     private func withExpiredToken(_ body: @Sendable (GitHubEnvironment, AuthClient) async throws -> Void) async throws {
         let time = VirtualTime()
