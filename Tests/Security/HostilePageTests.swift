@@ -118,6 +118,8 @@ import Testing
             ("<meta charset=iso-8859-1>", "text/html; charset=utf-8", true),
             ("<meta http-equiv=Content-Type content='text/html; charset=shift_jis'>", "text/html", false),
             ("<meta charset=UTF-8>", "text/html", true), ("", "text/html", true),
+            ("<meta charset=unicode11utf8>", "text/html", true), ("<meta charset=ucs-2>", "text/html", true),
+            ("<meta charset=unknown-label>", "text/html", false),
             ("<meta charset=shift_jis>", "text/html; charset=\"\"", false),
             ("<meta charset=''><meta charset=shift_jis>", "text/html", false),
             ("\u{FEFF}", "text/html; charset=iso-8859-1", true),

@@ -71,7 +71,11 @@ struct HTMLForm: Sendable {
         // Browsers skip unknown labels. In HTML 4, labels could be separated by commas, and "UNKNOWN" was reserved.
         let labels = (encoding ?? "").split(whereSeparator: \.isWhitespace).map { $0.lowercased() }
         let label = labels.first { !$0.contains(",") && $0 != "unknown" }
-        let unicode = ["utf-8", "utf8", "unicode-1-1-utf-8", "utf-16", "utf-16le", "utf-16be", "unicode"]
+        // The labels of UTF-8 and UTF-16 in the Encoding Standard. With an unknown label, only ASCII is entered.
+        let unicode = [
+            "utf-8", "utf8", "unicode-1-1-utf-8", "unicode11utf8", "unicode20utf8", "x-unicode20utf8", "utf-16", "utf-16le",
+            "utf-16be", "unicode", "csunicode", "iso-10646-ucs-2", "ucs-2", "unicodefeff", "unicodefffe",
+        ]
         return label.flatMap { unicode.contains($0) ? nil : $0 }
     }
 
