@@ -166,6 +166,19 @@ import Testing
         }
     }
 
+    @Test func mcpStatusReportsADamagedCredential() async throws {
+        try await withSignedInResource { emulator, run in
+            try damage(try files(run, containing: "\"access_token\""))
+            let status = try await run(["mcp", "status"])
+            let details = "\(emulator.resource)  cannot be read; for details, run: authflow status \(emulator.resource)\n"
+            #expect(status.status == 0 && status.output == details, "\(status.output)\(status.standardError)")
+            let json = try await run(["mcp", "status", "--json"]).output
+            let entry = try JSON(parsing: Array(json.utf8)).array?.first
+            #expect(entry?["error"] == "credential_unusable" && entry?["login_required"] == true)
+            #expect(try await run(["status", emulator.resource]).standardError.contains("is damaged"))
+        }
+    }
+
     @Test func aDamagedRegistrationCanBeRemovedFromThisMachine() async throws {
         try await withSignedInResource { emulator, run in
             let files = FileManager.default.enumerator(atPath: "\(run.folder)/data")?.compactMap { $0 as? String } ?? []

@@ -51,6 +51,19 @@ import Testing
         }
     }
 
+    @Test func aDamagedTrustRecordDoesNotHideTheOtherTrustedFiles() async throws {
+        try await withHome { home in
+            try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { _, folder in
+                #expect(try await run(["config", "trust"], in: folder, home: home).status == 0)
+                let data = FileTokenStore.defaultDirectory(for: "authflow", environment: ["HOME": home])
+                try write("{", to: "\(data)/trusted-configurations/damaged.json")
+                let list = try await run(["config", "trust", "--list"], in: folder, home: home)
+                #expect(list.status == 8 && list.output.hasSuffix("/authflow.json\n"), "\(list.output)")
+                #expect(list.standardError.contains("damaged.json is damaged"), "\(list.standardError)")
+            }
+        }
+    }
+
     @Test func trustsAConfigurationFileUntilItChanges() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

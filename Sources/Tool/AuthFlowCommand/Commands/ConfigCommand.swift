@@ -203,7 +203,10 @@ struct ConfigCommand: AsyncParsableCommand {
         func run() async throws {
             let trust = ConfigurationTrust()
             guard !list else {
-                for path in try trust.paths() { Terminal.result(path) }
+                let (paths, errors) = try trust.paths()
+                for path in paths { Terminal.result(path) }
+                for error in errors.dropLast() { Terminal.printMessage("authflow: \(ExitStatus.message(for: error))") }
+                if let last = errors.last { throw last }
                 return
             }
             let content = try ConfigurationFile.contents(ofFile: path)

@@ -122,24 +122,38 @@ struct MCPCommand: AsyncParsableCommand {
                 var choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
                 choice.usesProfiles = false
                 let client = try choice.client()
-                let status = try? await client.status()
+                var status: ResourceClient.Status?
+                var failure: AuthError?
+                do {
+                    status = try await client.status()
+                } catch let error as AuthError {
+                    failure = error
+                }
                 let credential = status?.credential
                 let end = credential?.tokens.expiresAt
                 let isOver = credential.map { $0.state() == .ended } ?? true
                 if json {
-                    all.append([
+                    var entry: [String: JSON] = [
                         "resource": .string(address), "issuer": status.map { .string($0.issuer) } ?? .null,
                         "scopes": .array((credential?.tokens.scopes ?? []).map(JSON.string)),
                         "expires_at": end.map { .string($0.formatted(.iso8601)) } ?? .null,
                         "login_required": .bool(isOver),
-                    ])
+                    ]
+                    entry["error"] = failure.map { .string($0.code.rawValue) }
+                    all.append(.object(entry))
                 } else {
+                    let options = config.map { ["--config", $0] } ?? []
+                    let details = ShellWord.line(["authflow", "status"] + options + [address])
                     let state =
-                        isOver
-                        ? "login required"
-                        : credential?.tokens.refreshToken == nil
-                            ? "until \(end?.formatted(.iso8601) ?? "an unknown time")"
-                            : "signed in, refreshed when needed"
+                        if failure != nil {
+                            "cannot be read; for details, run: \(details)"
+                        } else if isOver {
+                            "login required"
+                        } else if credential?.tokens.refreshToken == nil {
+                            "until \(end?.formatted(.iso8601) ?? "an unknown time")"
+                        } else {
+                            "signed in, refreshed when needed"
+                        }
                     Terminal.result("\(DisplayText.sanitized(address, limit: 300))  \(state)")
                 }
             }

@@ -26,11 +26,19 @@ struct ConfigurationTrust {
         case unknown
     }
 
-    /// The paths that are trusted, sorted.
-    func paths() throws -> [String] {
-        guard FileManager.default.fileExists(atPath: folder) else { return [] }
-        return try FileManager.default.contentsOfDirectory(atPath: folder).filter { $0.hasSuffix(".json") }
-            .compactMap { try record(at: "\(folder)/\($0)")?.path }.sorted()
+    /// The paths that are trusted, sorted, and the errors of the records that cannot be read.
+    func paths() throws -> (paths: [String], errors: [any Error]) {
+        guard FileManager.default.fileExists(atPath: folder) else { return ([], []) }
+        var paths: [String] = []
+        var errors: [any Error] = []
+        for name in try FileManager.default.contentsOfDirectory(atPath: folder).sorted() where name.hasSuffix(".json") {
+            do {
+                if let path = try record(at: "\(folder)/\(name)")?.path { paths.append(path) }
+            } catch {
+                errors.append(error)
+            }
+        }
+        return (paths.sorted(), errors)
     }
 
     func verdict(on file: String, content: [UInt8]) throws -> Verdict {
