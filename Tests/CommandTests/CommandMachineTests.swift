@@ -291,6 +291,20 @@ import Testing
         }
     }
 
+    /// The file of a key contains no algorithm.
+    @Test(arguments: ["RSA-OAEP", "ECDH-ES+A256KW"])
+    func publishesADecryptionKeyForItsAlgorithm(_ algorithm: String) async throws {
+        try await CommandHarness.withConfiguration("{}") { _, folder in
+            let path = "\(folder)/key.pem"
+            let made = try await CommandHarness.run(["keys", "new", path, "--algorithm", algorithm])
+            let arguments = ["keys", "jwks", path, "--decryption", "--algorithm"]
+            let set = try await CommandHarness.run(arguments + [algorithm])
+            #expect(set.status == 0 && set.output == made.output, "\(set.output)\(set.standardError)")
+            #expect(try await CommandHarness.run(arguments + ["RSA1_5"]).status == 2)
+            #expect(try await CommandHarness.run(["keys", "jwks", path, "--algorithm", algorithm]).status == 2)
+        }
+    }
+
     @Test(arguments: [("ES256", []), ("ECDH-ES", ["--decryption"])] as [(String, [String])])
     func showsAndPublishesAKeyAndRejectsTheSameKeyTwice(_ algorithm: String, _ options: [String]) async throws {
         try await CommandHarness.withConfiguration("{}") { _, folder in

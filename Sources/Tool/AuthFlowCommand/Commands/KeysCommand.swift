@@ -134,15 +134,28 @@ struct KeysCommand: AsyncParsableCommand {
         @Flag(help: "Treat the keys as decryption keys, and print them as such.")
         var decryption = false
 
+        @Option(
+            help:
+                "With --decryption: the algorithm of the keys. Default: the algorithm in the file or, for an RSA key without one, RSA-OAEP-256."
+        )
+        var algorithm: String?
+
         func validate() throws {
             guard kid == nil || paths.count == 1 else { throw ValidationError("--kid requires a single key file.") }
+            guard algorithm == nil || decryption else { throw ValidationError("--algorithm requires --decryption.") }
         }
 
         func run() async throws {
+            let algorithm = algorithm.map(KeyManagementAlgorithm.init(rawValue:))
             let keys =
                 decryption
-                ? try paths.flatMap { try DecryptionKeySource.file(path: $0, keyID: kid).keys().map(\.publicJWK) }
+                ? try paths.flatMap { path in
+                    try DecryptionKeySource.file(path: path, keyID: kid, algorithm: algorithm).keys().map(\.publicJWK)
+                }
                 : try paths.map { try token.source($0, keyID: kid).key().publicJWK }
+            guard algorithm == nil || keys.allSatisfy({ $0["alg"]?.string == algorithm?.rawValue }) else {
+                throw AuthError(.invalidConfiguration, "The file of a key specifies another algorithm (alg).")
+            }
             let names = keys.compactMap { $0["kid"]?.string }
             guard Set(names).count == keys.count else {
                 throw AuthError(
