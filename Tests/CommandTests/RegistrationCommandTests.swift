@@ -170,8 +170,9 @@ import Testing
         try await withSignedInResource { emulator, run in
             try damage(try files(run, containing: "\"access_token\""))
             let status = try await run(["mcp", "status"])
-            let details = "\(emulator.resource)  cannot be read; for details, run: authflow status \(emulator.resource)\n"
-            #expect(status.status == 0 && status.output == details, "\(status.output)\(status.standardError)")
+            let state = "cannot be read; for details, run: authflow status \(emulator.resource)"
+            let expected = "\(emulator.resource)  \(state)\n"
+            #expect(status.status == 0 && status.output == expected, "\(status.output)\(status.standardError)")
             let json = try await run(["mcp", "status", "--json"]).output
             let entry = try JSON(parsing: Array(json.utf8)).array?.first
             #expect(entry?["error"] == "credential_unusable" && entry?["login_required"] == true)

@@ -73,8 +73,8 @@ struct HTMLForm: Sendable {
         let label = labels.first { !$0.contains(",") && $0 != "unknown" }
         // The labels of UTF-8 and UTF-16 in the Encoding Standard. With an unknown label, only ASCII is entered.
         let unicode = [
-            "utf-8", "utf8", "unicode-1-1-utf-8", "unicode11utf8", "unicode20utf8", "x-unicode20utf8", "utf-16", "utf-16le",
-            "utf-16be", "unicode", "csunicode", "iso-10646-ucs-2", "ucs-2", "unicodefeff", "unicodefffe",
+            "utf-8", "utf8", "unicode-1-1-utf-8", "unicode11utf8", "unicode20utf8", "x-unicode20utf8", "utf-16",
+            "utf-16le", "utf-16be", "unicode", "csunicode", "iso-10646-ucs-2", "ucs-2", "unicodefeff", "unicodefffe",
         ]
         return label.flatMap { unicode.contains($0) ? nil : $0 }
     }

@@ -129,7 +129,8 @@ struct DoctorCommand: AsyncParsableCommand {
         findings.good("profile", profile.name)
         let others = profiles.map(\.name).filter { $0 != profile.name }
         if !others.isEmpty {
-            findings.note("", "not examined: the other profiles of \"server\" (--profile): \(others.joined(separator: ", "))")
+            let names = others.joined(separator: ", ")
+            findings.note("", "not examined: the other profiles of \"server\" (--profile): \(names)")
         }
         let isWebApplication = try client.flowWithoutUser == nil && Self.isWebApplication(profile, in: file)
         if let flow = client.flowWithoutUser {
