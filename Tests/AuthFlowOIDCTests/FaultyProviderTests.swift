@@ -263,6 +263,25 @@ import Testing
         }
     }
 
+    /// Refreshed tokens would have the same scopes.
+    @Test(arguments: [("missing_scope", 0), ("invalid_auth", 1)])
+    func aMissingScopeAtTheUserInfoEndpointCausesNoRefresh(_ error: String, _ refreshes: Int) async throws {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            var registration = try EmulatorEnvironment.registration()
+            registration.scopes.append("offline_access")
+            let client = try environment.client(registration: registration)
+            _ = try await client.signIn()
+            environment.emulator.fault = .userInfo(
+                .response { $0.body = Array(#"{"ok": false, "error": "\#(error)"}"#.utf8) }
+            )
+            let before = environment.emulator.requests.count { $0 == "POST /token" }
+            let thrown = await #expect(throws: AuthError.self) { try await client.userInfo() }
+            let expected: AuthError.Code = refreshes == 0 ? .insufficientScope : .accessTokenRejected
+            #expect(thrown?.code == expected)
+            #expect(environment.emulator.requests.count { $0 == "POST /token" } == before + refreshes)
+        }
+    }
+
     @Test(arguments: [
         UserInfoFault.missingSubject, .response { $0.body = Array("<html>".utf8) },
         .response { $0.head.status = .found },

@@ -101,6 +101,10 @@ import Testing
             "rejects the token, with status 200",
             .userInfo(.response { $0.body = Array(#"{"ok": false, "error": "token_revoked"}"#.utf8) })
         ),
+        (
+            "requires a scope, with status 200",
+            .userInfo(.response { $0.body = Array(#"{"ok": false, "error": "missing_scope"}"#.utf8) })
+        ),
     ]
 
     /// The refresh token belongs to the user's grant, and the provider may have invalidated the old tokens.

@@ -132,6 +132,9 @@ private struct FixedProvider: ProviderAdapter {
             (response("a.b.c.d.e", type: "application/jwt"), .unsupported), (response("[]"), .invalidResponse),
             (response("{}"), .invalidUserInfo), (response("{}", status: 401), .accessTokenRejected),
             (response(#"{"sub":"alice"}"#, status: 500), .temporarilyUnavailable),
+            (response(#"{"error":"insufficient_scope"}"#), .insufficientScope),
+            (response(#"{"ok":false,"error":"missing_scope"}"#), .insufficientScope),
+            (response(#"{"ok":false,"error":"token_revoked"}"#), .accessTokenRejected),
         ]
         for (response, code) in cases {
             let error = await #expect(throws: AuthError.self) { try await ask(response) }

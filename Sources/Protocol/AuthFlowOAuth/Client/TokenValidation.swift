@@ -175,7 +175,7 @@ extension OAuthClient {
             do {
                 response = try await userInfoResponse(tokens)
             } catch let error as AuthError
-                where error.code == .accessTokenRejected
+                where [.accessTokenRejected, .insufficientScope].contains(error.code)
                 || !error.isTransient && [403, 404, 405, 410].contains(error.status)
             {
                 return nil

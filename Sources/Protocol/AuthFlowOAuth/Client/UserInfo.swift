@@ -7,7 +7,8 @@ import HTTPTypes
 extension OAuthClient {
     /// The provider's claims about a user, from its userinfo endpoint (OIDC Core section 5.3) or its adapter's equivalent.
     /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint, or no ID Token for comparison;
-    ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the response is for another user.
+    ///   `access_token_rejected` when the access token is not accepted; `insufficient_scope` when it lacks a scope, according to a response with
+    ///   status 200; `invalid_user_info` when the response is for another user.
     public func userInfo(_ tokens: TokenSet) async throws -> JSON {
         guard let provider = adapter as? any UserInfoProviding else {
             return try await requestUserInfo(tokens, withoutIDToken: false)
@@ -60,7 +61,7 @@ extension OAuthClient {
     }
 
     /// The userinfo endpoint's response, whose claims have not been checked yet.
-    /// - Throws: The same errors as ``resource(_:with:)``, also for an error with status 200.
+    /// - Throws: The same errors as ``resource(_:with:)``, also for an error with status 200, and `insufficient_scope`.
     func userInfoResponse(_ tokens: TokenSet) async throws -> TransportResponse {
         let endpoint = try await metadata().required(\.userInfoEndpoint, "userinfo endpoint")
         let fields: HTTPFields = [.accept: "application/json, application/jwt"]
@@ -69,6 +70,15 @@ extension OAuthClient {
         guard let claims = try? response.json(from: "\(endpoint)"), claims["sub"] == nil,
             let error = response.providerError(in: claims)
         else { return response }
+        // RFC 6750 section 3.1, and Slack's name for it: another token with the same scopes would also be rejected.
+        guard !["insufficient_scope", "missing_scope"].contains(error.error) else {
+            throw AuthError(
+                .insufficientScope,
+                "\(endpoint) requires a scope that the access token does not have.",
+                providerError: error,
+                status: response.status
+            )
+        }
         guard error.isServerError else {
             throw AuthError(
                 .accessTokenRejected,

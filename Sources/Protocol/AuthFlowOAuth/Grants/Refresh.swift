@@ -228,8 +228,8 @@ extension OAuthClient {
     /// Whether the user remains unknown after an error: the provider rejected the request, or sent something other than a response about a user. False
     /// if such a response failed a check.
     private static func leavesUserUndetermined(_ error: AuthError) -> Bool {
-        error.isTransient || error.code == .accessTokenRejected || (400..<500).contains(error.status ?? 0)
-            || error.underlyingError is UnidentifiedUser
+        error.isTransient || [.accessTokenRejected, .insufficientScope].contains(error.code)
+            || (400..<500).contains(error.status ?? 0) || error.underlyingError is UnidentifiedUser
     }
 
     /// Validates refreshed tokens, and replaces the old tokens with them.
