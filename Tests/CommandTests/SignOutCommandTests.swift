@@ -36,6 +36,7 @@ import Testing
     private func withUser(
         _ changes: [String: String?],
         environment: [String: String] = [:],
+        interruptWhen: (@Sendable (String) -> Bool)? = nil,
         _ body: @Sendable (_ run: @Sendable ([String]) async throws -> CommandHarness.Outcome) async throws -> Void
     ) async throws {
         try await EmulatorServer.run {
@@ -59,7 +60,8 @@ import Testing
                     try await body { arguments in
                         try await CommandHarness.run(
                             arguments + ["--config", path],
-                            environment: ["PASSWORD": "wonderland"].merging(environment) { $1 }
+                            environment: ["PASSWORD": "wonderland"].merging(environment) { $1 },
+                            interruptWhen: interruptWhen
                         )
                     }
                 }
@@ -75,6 +77,21 @@ import Testing
                 "\(logout.standardError)"
             )
             #expect(try await run(["status"]).status == 0)
+        }
+    }
+
+    /// The tokens are removed before the page is shown.
+    @Test func anInterruptedSignOutPageIsReported() async throws {
+        let changes = [
+            "post_logout_redirect_uri": Self.redirect,
+            "user_agent": #"{"name": "loopback", "browser": ["/bin/true", "%s"]}"#,
+        ]
+        try await withUser(changes, interruptWhen: { $0.hasSuffix("(Ctrl-C to stop).\n") }) { run in
+            let logout = try await run(["logout", "--browser"])
+            #expect(logout.status == 130, "\(logout.standardError)")
+            let words = "You are signed out on this machine, but your session at the provider may still be active.\n"
+            #expect(logout.standardError.hasSuffix("\(words)Cancelled.\n"), "\(logout.standardError)")
+            #expect(try await run(["status"]).status == 4)
         }
     }
 

@@ -1,6 +1,7 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowTerminal
+import Synchronization
 
 struct LogoutCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -59,7 +60,12 @@ struct LogoutCommand: AsyncParsableCommand {
         let redirects = TerminalRedirects()
         var choice = options.choice
         choice.isForLocalSignOut = local
-        let client = try choice.client(observer: redirects.observer)
+        // The tokens are removed before the page is shown.
+        let showsPage = Atomic(false)
+        let client = try choice.client(observer: { event in
+            if event.step == .endSession { showsPage.store(true, ordering: .sequentiallyConsistent) }
+            redirects.observer(event)
+        })
         // Fails before anything is removed, rather than afterwards.
         if browser, !client.isWithoutUser { try await requireSignOutPage(client) }
         await removeAWSKeys(of: client)
@@ -72,11 +78,21 @@ struct LogoutCommand: AsyncParsableCommand {
         }
         // The sign-out removes the session's record.
         let wasEnded = try await client.isEnded()
-        let signOut = try await redirects.accepting(for: client) {
-            guard browser, !client.isWithoutUser else {
-                return try await DelayNotice().during { try await client.signOut() }
+        let signOut: SignOut
+        do {
+            signOut = try await redirects.accepting(for: client) {
+                guard browser, !client.isWithoutUser else {
+                    return try await DelayNotice().during { try await client.signOut() }
+                }
+                return try await client.signOut(endingSession: true)
             }
-            return try await client.signOut(endingSession: true)
+        } catch let error as CancellationError {
+            if showsPage.load(ordering: .sequentiallyConsistent) {
+                Terminal.printMessage(
+                    "You are signed out on this machine, but your session at the provider may still be active."
+                )
+            }
+            throw error
         }
         await removeAWSKeys(of: client)
         if options.account != nil, signOut.credential == nil, !wasEnded { throw unknownAccount }
