@@ -73,13 +73,14 @@ extension TreeDriver: LoginDriver {
             // The page accepts both forms; a customized sign-in URL may use the longer one.
             let isNamed = query["authIndexType"] == "service"
             let named = query["service"] ?? (isNamed ? query["authIndexValue"] : nil)
-            var parameters: FormParameters =
+            let choice: FormParameters =
                 (tree ?? named).map { ["authIndexType": "service", "authIndexValue": $0] } ?? [:]
             // Otherwise, a user who has a session would not be prompted again.
+            var start = choice
             for (name, value) in [("ForceAuth", "true"), ("arg", "newsession")] where query[name] == value {
-                parameters.append(name, value)
+                start.append(name, value)
             }
-            try await walk(parameters, in: browser)
+            try await walk(choice, startingWith: start, in: browser)
             return .visit(goto, typesCredentials: true)
         }
         let text = String(decoding: page.response.body, as: UTF8.self)
@@ -173,8 +174,14 @@ extension TreeDriver: LoginDriver {
     }
 
     /// Walks a tree until the server creates a session, and stores the session cookie in the browser.
-    /// - Parameter parameters: The parameters of each request to the authenticate endpoint, which select the tree.
-    private func walk(_ parameters: FormParameters, in browser: HeadlessBrowser) async throws {
+    /// - Parameters:
+    ///   - choice: The parameters of each request to the authenticate endpoint, which select the tree.
+    ///   - start: The parameters of the request that starts the tree.
+    private func walk(
+        _ choice: FormParameters,
+        startingWith start: FormParameters,
+        in browser: HeadlessBrowser
+    ) async throws {
         var body: JSON = [:]
         var isRestarted = false
         var waited = Duration.zero
@@ -184,7 +191,12 @@ extension TreeDriver: LoginDriver {
         var secrets: [Secret] = []
         var steps = 0
         while steps < Self.maximumSteps {
-            let response = try await post(body, parameters, redacting: secrets, in: browser)
+            let response = try await post(
+                body,
+                body["authId"] == nil ? start : choice,
+                redacting: secrets,
+                in: browser
+            )
             let json = try response.json(from: "the authenticate endpoint of \(realm.origin)")
             if json["tokenId"]?.string != nil || json["successUrl"]?.string != nil, json["authId"] == nil {
                 let hasSession =
