@@ -56,7 +56,7 @@ import Testing
         var testDescription: String { url }
     }
 
-    /// RFC 3986 section 6.2.3: browsers send "/" for an empty path.
+    /// RFC 3986 section 6.2.3: browsers send "/" for an empty path, and Microsoft Entra also does so in a redirect to a private-use scheme.
     @Test(arguments: [
         ("https://app.example.com", "https://app.example.com/?code=1", true),
         ("https://app.example.com", "https://app.example.com?code=1", true),
@@ -66,6 +66,15 @@ import Testing
         ("https://app.example.com", "https://app.example.com.evil.example/?code=1", false),
         ("https://app.example.com/cb", "https://app.example.com/cb/?code=1", false),
         ("https://app.example.com?x=1", "https://app.example.com?x=1/&code=1", false),
+        ("com.example.app://auth", "com.example.app://auth/?code=1", true),
+        ("com.example.app://auth", "com.example.app://auth?code=1", true),
+        ("com.example.app://auth/", "com.example.app://auth?code=1", true),
+        ("com.example.app://auth?x=1", "com.example.app://auth/?x=1&code=1", true),
+        ("com.example.app://auth", "com.example.app://auth//?code=1", false),
+        ("com.example.app://auth", "com.example.app://auth/x?code=1", false),
+        ("com.example.app://auth", "com.example.app://author/?code=1", false),
+        ("com.example.app://auth:443", "com.example.app://auth/?code=1", false),
+        ("com.example.app://auth/cb", "com.example.app://auth/cb/?code=1", false),
         ("com.example.app:", "com.example.app:/?code=1", false),
     ])
     func anEmptyPathOfARedirectURIIsEquivalentToASlash(_ redirectURI: String, _ url: String, _ isAccepted: Bool) {

@@ -108,8 +108,8 @@ package struct RedirectResponse: Sendable {
 
     /// The parameters in a redirect, still encoded; nil when the URL is not the redirect URI followed by parameters.
     ///
-    /// RFC 9700 section 4.1.3: "exact string matching", apart from the normalization by browsers. Only a query or a fragment can follow the
-    /// redirect URI.
+    /// RFC 9700 section 4.1.3: "exact string matching", apart from the normalization by browsers and providers. Only a query or a fragment can
+    /// follow the redirect URI.
     package static func encoded(in url: String, at redirectURI: String, _ mode: ResponseMode) -> Substring? {
         // RFC 3986 section 2: a URI consists of printable ASCII. When Swift compares `Character`s, a combining mark can
         // hide a separator.
@@ -126,19 +126,22 @@ package struct RedirectResponse: Sendable {
         return encoded.dropLast(ignorableSuffix?.utf8.count ?? 0)
     }
 
-    /// A URI as browsers send it, however it is registered: the scheme in lower case (RFC 3986 section 6.2.2.1) and, for http and https, the
-    /// host as well, without the default port, and with the path "/" if it is empty (section 6.2.3).
+    /// A URI as browsers and providers send it, however it is registered: the scheme in lower case (RFC 3986 section 6.2.2.1) and the path "/" if
+    /// there is an authority and the path is empty (section 6.2.3); for http and https, also the host in lower case, without the default port.
     package static func normalized(_ uri: String) -> String {
         let scheme = uri.prefix { $0 != ":" }
         let rest = uri[scheme.endIndex...]
         let name = scheme.lowercased()
-        guard let defaultPort = ["https": ":443", "http": ":80"][name], rest.hasPrefix("://") else {
-            return "\(name)\(rest)"
-        }
+        guard rest.hasPrefix("://") else { return "\(name)\(rest)" }
         let authority = rest.dropFirst(3).prefix { !"/?#".contains($0) }
         let target = uri[authority.endIndex...]
-        var host = authority.lowercased()
-        if host.hasSuffix(defaultPort) { host.removeLast(defaultPort.count) }
+        var host = String(authority)
+        // Browsers do not change the host of any other scheme.
+        if let defaultPort = ["https": ":443", "http": ":80"][name] {
+            host = host.lowercased()
+            if host.hasSuffix(defaultPort) { host.removeLast(defaultPort.count) }
+        }
+        // Microsoft Entra redirects to com.example.app://auth/ if com.example.app://auth is registered.
         return "\(name)://\(host)\(target.hasPrefix("/") ? "" : "/")\(target)"
     }
 
