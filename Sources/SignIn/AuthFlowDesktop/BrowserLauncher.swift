@@ -99,16 +99,26 @@ public struct BrowserLauncher: Sendable {
         return path
     }
 
-    /// Whether a browser needs a variable to find the display and the user's settings. Other variables are not
-    /// inherited, because the environment of a command-line tool may contain secrets.
+    /// Whether a browser needs a variable to find the display, its running instance, the network and the user's settings. Other variables are
+    /// not inherited, because the environment of a command-line tool may contain secrets.
     private static func isNeeded(_ name: String) -> Bool {
-        let names: Set<String> = [
-            "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "DISPLAY", "XAUTHORITY",
-            "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "DESKTOP_SESSION", "BROWSER", "WSL_DISTRO_NAME",
-            "WSL_INTEROP",
-            "WSLENV", "VSCODE_IPC_HOOK_CLI",
-        ]
-        return names.contains(name) || name.hasPrefix("XDG_") || name.hasPrefix("LC_") || name.hasPrefix("KDE_")
-            || name.hasPrefix("GNOME_")
+        names.contains(name) || proxyNames.contains(name.lowercased()) || name.hasPrefix("XDG_")
+            || name.hasPrefix("LC_") || name.hasPrefix("KDE_") || name.hasPrefix("GNOME_")
     }
+
+    private static let names: Set<String> = [
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "DISPLAY", "XAUTHORITY",
+        "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "DESKTOP_SESSION", "BROWSER",
+        // WSL and VS Code
+        "WSL_DISTRO_NAME", "WSL_INTEROP", "WSLENV", "VSCODE_IPC_HOOK_CLI",
+        // The display protocol. Firefox finds its running instance only if both use the same protocol.
+        "MOZ_ENABLE_WAYLAND", "MOZ_DBUS_REMOTE", "GDK_BACKEND", "QT_QPA_PLATFORM", "NIXOS_OZONE_WL",
+        // Input methods, without which some names cannot be entered.
+        "XMODIFIERS", "GTK_IM_MODULE", "QT_IM_MODULE",
+        // Kerberos, with which some providers sign users in (RFC 4559).
+        "KRB5CCNAME", "KRB5_CONFIG",
+    ]
+
+    /// Without a desktop's proxy settings, browsers use these variables.
+    private static let proxyNames: Set<String> = ["http_proxy", "https_proxy", "all_proxy", "no_proxy", "auto_proxy"]
 }

@@ -54,6 +54,21 @@ import Testing
         #expect(reason == "python3 exited with status 3")
     }
 
+    /// Without them, Firefox reports that it is already running, a page cannot be loaded behind a proxy, a name cannot be entered with an input
+    /// method, and a Kerberos ticket is not found.
+    @Test func aBrowserReceivesTheVariablesOfTheDisplayTheNetworkAndTheInputMethod() async throws {
+        let needed = [
+            "MOZ_ENABLE_WAYLAND", "GDK_BACKEND", "https_proxy", "HTTP_PROXY", "no_proxy", "GTK_IM_MODULE", "XMODIFIERS",
+            "KRB5CCNAME",
+        ]
+        var environment = ["PATH": "/usr/local/bin:/usr/bin:/bin", "MOZ_SECRET": "hunter2", "MY_HTTP_PROXY": "hunter2"]
+        for name in needed { environment[name] = "1" }
+        let (note, _) = try await open("https://id.example.com/", [], environment: environment)
+        let lines = Set(note.split(separator: "\n").map(String.init))
+        #expect(lines.isSuperset(of: needed))
+        #expect(lines.isDisjoint(with: ["MOZ_SECRET", "MY_HTTP_PROXY"]))
+    }
+
     @Test func replacesThePlaceholderWithTheURL() async throws {
         let environment = ["PATH": "/usr/local/bin:/usr/bin:/bin"]
         let (note, _) = try await open("https://id.example.com/", ["--new", "%s", "--last"], environment: environment)
