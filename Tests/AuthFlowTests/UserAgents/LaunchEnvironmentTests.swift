@@ -98,6 +98,22 @@ import Testing
             because: "BROWSER is set"
         ),
         Place(
+            name: "BROWSER is a path with spaces",
+            environment: ["BROWSER": "/mnt/c/Program Files (x86)/Chrome/chrome.exe --new-window %s"],
+            wsl: true,
+            programs: ["/mnt/c/Program Files (x86)/Chrome/chrome.exe": "/mnt/c/Program Files (x86)/Chrome/chrome.exe"],
+            agent: "loopback",
+            browser: "/mnt/c/Program Files (x86)/Chrome/chrome.exe --new-window %s",
+            because: "BROWSER is set"
+        ),
+        Place(
+            name: "BROWSER is a name, and a program has a name with spaces",
+            environment: ["BROWSER": "my browser"],
+            programs: ["my browser": "/opt/my browser"],
+            agent: "loopback",
+            because: "BROWSER does not name an installed program"
+        ),
+        Place(
             name: "BROWSER is a text browser",
             environment: ["BROWSER": "lynx"],
             programs: ["lynx": "/usr/bin/lynx"],
@@ -281,6 +297,14 @@ import Testing
         try await agent.withRedirectSession(options) { session in
             #expect(session.redirectURI == "com.example.other:/callback")
         }
+    }
+
+    @Test func thePathOfTheBrowserIsOneArgument() {
+        let path = "/mnt/c/Program Files/Mozilla Firefox/firefox.exe"
+        let environment = LaunchEnvironment(environment: ["BROWSER": "\(path) -new-tab"], hasTerminal: true) {
+            $0 == path ? path : nil
+        }
+        #expect(environment.browser == .command([path, "-new-tab"], because: "BROWSER is set"))
     }
 
     @Test func findsABrowserThatIsASnapUnderItsOwnName() throws {

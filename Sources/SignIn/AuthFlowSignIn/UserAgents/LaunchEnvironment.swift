@@ -155,8 +155,7 @@ public struct LaunchEnvironment: Sendable {
         guard let value = environment["BROWSER"], !value.isEmpty else { return nil }
         var reason = "BROWSER does not name an installed program"
         for command in value.split(separator: ":") {
-            let words = command.split(separator: " ").map(String.init)
-            guard let name = words.first, let path = locate(name) else { continue }
+            guard let words = installedCommand(command), let path = locate(words[0]) else { continue }
             if Self.isTextBrowser(path) {
                 reason = "BROWSER names a text browser, which would take over the terminal"
             } else if lacksDisplay(for: path) {
@@ -166,6 +165,17 @@ public struct LaunchEnvironment: Sendable {
             }
         }
         return .none(because: reason)
+    }
+
+    /// The installed program of a command in `BROWSER` and its arguments; nil when the program is not installed. A path may contain spaces, as
+    /// under WSL: `/mnt/c/Program Files/Mozilla Firefox/firefox.exe`.
+    private func installedCommand(_ command: Substring) -> [String]? {
+        let words = command.split(separator: " ").map(String.init)
+        for count in words.indices.map({ $0 + 1 }).prefix(command.hasPrefix("/") ? words.count : 1) {
+            let program = words.prefix(count).joined(separator: " ")
+            if locate(program) != nil { return [program] + words.dropFirst(count) }
+        }
+        return nil
     }
 
     /// Whether a program is a browser that needs a display, and no display is available.
