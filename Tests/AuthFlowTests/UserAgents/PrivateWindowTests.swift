@@ -49,6 +49,30 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        ("firefox_firefox.desktop", ["firefox", "--private-window"]),
+        ("org.mozilla.firefox.desktop", ["firefox", "--private-window"]),
+        ("com.google.Chrome.desktop", ["google-chrome", "--incognito"]),
+        // A different app of the snap, and an unknown browser.
+        ("firefox_geckodriver.desktop", ["chromium", "--incognito"]),
+        ("org.example.firefox.desktop", ["chromium", "--incognito"]),
+    ]) func findsTheDefaultBrowserOfASnapAndOfAReversedDomainName(_ entry: String, _ expected: [String]) throws {
+        let folder = NSTemporaryDirectory() + "authflow-mime-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let text = """
+            [Default Applications]
+            x-scheme-handler/https=\(entry)
+            """
+        try Data(text.utf8).write(to: URL(fileURLWithPath: "\(folder)/mimeapps.list"))
+        let environment = ["DISPLAY": ":0", "XDG_CONFIG_HOME": folder]
+        guard case .command(let command, _) = browser(environment, ["chromium", "firefox", "google-chrome"]) else {
+            Issue.record("No browser was opened.")
+            return
+        }
+        #expect(command == expected)
+    }
+
     @Test func prefersTheUsersConfiguredBrowser() throws {
         let folder = NSTemporaryDirectory() + "authflow-mime-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)

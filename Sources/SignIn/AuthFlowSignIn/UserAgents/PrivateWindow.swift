@@ -45,10 +45,25 @@ package enum PrivateWindow {
             if line.hasPrefix("[") { isDefaults = line == "[Default Applications]" }
             guard isDefaults, line.hasPrefix("x-scheme-handler/https=") else { continue }
             let entries = line.drop { $0 != "=" }.dropFirst().split(separator: ";")
-            return entries.lazy.map { $0.hasSuffix(".desktop") ? String($0.dropLast(8)) : "" }.first(
+            return entries.lazy.map { $0.hasSuffix(".desktop") ? program(ofEntry: $0.dropLast(8)) : "" }.first(
                 where: programs.contains
             )
         }
         return nil
     }
+
+    /// The name of the executable of a desktop entry.
+    private static func program(ofEntry name: Substring) -> String {
+        // snapd names an entry after the snap and its app, and the app that has the same name as the snap has that name as its command.
+        let parts = name.split(separator: "_")
+        if parts.count == 2, parts[0] == parts[1] { return String(parts[0]) }
+        return reversedNames[String(name)] ?? String(name)
+    }
+
+    /// The executables of entries that are named after a domain, as the Desktop Entry Specification recommends. Fedora's package of Firefox has
+    /// such an entry.
+    private static let reversedNames = [
+        "org.mozilla.firefox": "firefox", "org.chromium.Chromium": "chromium", "com.google.Chrome": "google-chrome",
+        "com.microsoft.Edge": "microsoft-edge", "com.brave.Browser": "brave-browser",
+    ]
 }
