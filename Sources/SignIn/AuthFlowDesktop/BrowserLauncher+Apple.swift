@@ -8,11 +8,14 @@ import UIKit
 extension BrowserLauncher {
     /// The user's browser, opened by an app. The redirect arrives through `AuthClient.resume(with:)`.
     public static var application: BrowserLauncher {
-        BrowserLauncher { url in
+        BrowserLauncher(opener: { url, onFailure in
             guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "The URL is not valid.") }
-            Task { @MainActor in _ = await UIApplication.shared.open(address) }
+            Task { @MainActor in
+                // The system opens no URL for an app in the background, or if a restriction disables the browser.
+                if await !UIApplication.shared.open(address) { onFailure("the system did not open the URL") }
+            }
             return "the system's browser"
-        }
+        })
     }
 }
 #endif
@@ -23,11 +26,13 @@ import AppKit
 extension BrowserLauncher {
     /// The user's browser, opened by an app. The redirect arrives through `AuthClient.resume(with:)`.
     public static var workspace: BrowserLauncher {
-        BrowserLauncher { url in
+        BrowserLauncher(opener: { url, onFailure in
             guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "The URL is not valid.") }
-            Task { @MainActor in NSWorkspace.shared.open(address) }
+            Task { @MainActor in
+                if !NSWorkspace.shared.open(address) { onFailure("the system did not open the URL") }
+            }
             return "the system's browser"
-        }
+        })
     }
 }
 #endif

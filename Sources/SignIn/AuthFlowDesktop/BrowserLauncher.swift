@@ -13,7 +13,8 @@ public struct BrowserLauncher: Sendable {
         self.opener = { url, _ in try opener(url) }
     }
 
-    private init(opener: @escaping @Sendable (_ url: String, _ onFailure: @escaping FailureHandler) throws -> String) {
+    /// Creates a launcher from a function that can also report a failure later.
+    init(opener: @escaping @Sendable (_ url: String, _ onFailure: @escaping FailureHandler) throws -> String) {
         self.opener = opener
     }
 
