@@ -14,9 +14,11 @@ public struct KeychainTokenStore: Sendable {
 
     /// Creates a store.
     /// - Parameters:
-    ///   - accessGroup: The keychain access group that several apps of one team share; nil for the app's default group.
+    ///   - accessGroup: The keychain access group that several apps of one team share; nil for the app's default group. The lock files are in the
+    ///     container of each app, so a lease does not exclude the other apps and the app's extensions: only one of them may refresh a credential.
     ///   - isSynchronizable: Whether iCloud syncs the credentials to the user's other devices. Synced credentials
-    ///     cannot be distinguished by device, or revoked for only one device.
+    ///     cannot be distinguished by device, or revoked for only one device. A lease does not exclude the other devices: if the provider rotates
+    ///     refresh tokens, a refresh on one device can end the session on all of them.
     ///   - host: Provides the clock, and the environment variables that determine the location of the lock files.
     public init(accessGroup: String? = nil, isSynchronizable: Bool = false, host: HostServices = .system) {
         self.accessGroup = accessGroup
