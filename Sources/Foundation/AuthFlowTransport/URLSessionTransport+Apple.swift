@@ -12,21 +12,10 @@ import FoundationNetworking
 
 /// Foundation's `URLSession`, with automatic features disabled: cookies, caches, stored credentials and redirects.
 public struct URLSessionTransport: HTTPTransport {
-    private let owner: SessionOwner
-    private let exchanges: Exchanges
+    private let sessions = Sessions()
 
-    /// Creates a transport with a separate session.
-    public init() {
-        let configuration = URLSessionConfiguration.ephemeral
-        configuration.httpCookieStorage = nil
-        configuration.httpShouldSetCookies = false
-        configuration.httpCookieAcceptPolicy = .never
-        configuration.urlCache = nil
-        configuration.urlCredentialStorage = nil
-        configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
-        self.exchanges = Exchanges()
-        self.owner = SessionOwner(URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil))
-    }
+    /// Creates a transport with separate sessions.
+    public init() {}
 
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
         try await exchange(call, timeout: call.timeout, body: nil)
@@ -60,9 +49,12 @@ public struct URLSessionTransport: HTTPTransport {
         if !cookies.isEmpty { request.setValue(cookies.joined(separator: "; "), forHTTPHeaderField: "Cookie") }
         if !call.body.isEmpty { request.httpBody = Data(call.body) }
 
+        let owner = sessions.owner(for: call.head.method)
+        let exchanges = owner.exchanges
         let task = owner.session.dataTask(with: request)
-        body?.onCancel { [exchanges] in exchanges.cancel(task) }
-        defer { exchanges.remove(task) }
+        body?.onCancel { exchanges.cancel(task) }
+        // Another request may replace this session, which must not be invalidated before its task has started.
+        defer { withExtendedLifetime(owner) { exchanges.remove(task) } }
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 exchanges.begin(Exchange(continuation: continuation, call: call, body: body), as: task)
@@ -73,11 +65,55 @@ public struct URLSessionTransport: HTTPTransport {
     }
 }
 
-/// The session of a transport and its copies. A session retains its delegate and its connections until it is invalidated.
+/// The sessions of a transport and its copies. Each session has separate connections.
+private final class Sessions: Sendable {
+    /// The time after which requests that are not safe no longer use the connections of the previous request, as in `CurlTransport`.
+    ///
+    /// Several servers close a connection that has been idle for 5 s, and iOS closes the connections of a suspended app. URLSession retries only
+    /// safe requests on a new connection; a code or a refresh token would be lost with the request ("The network connection was lost").
+    private static let maximumIdleTime = Duration.seconds(3)
+
+    private struct Recent: Sendable {
+        let owner: SessionOwner
+        let lastUse: ContinuousClock.Instant
+    }
+
+    private let safe = SessionOwner()
+    /// The session of the last request that was not safe; nil before the first such request.
+    private let last = Mutex<Recent?>(nil)
+
+    /// The session for a request.
+    func owner(for method: HTTPRequest.Method) -> SessionOwner {
+        // RFC 9110 section 9.2.1
+        guard method != .get, method != .head else { return safe }
+        // This clock also advances while the system is suspended.
+        let now = ContinuousClock.now
+        return last.withLock { last in
+            let recent = last.flatMap { $0.lastUse.duration(to: now) < Self.maximumIdleTime ? $0.owner : nil }
+            let owner = recent ?? SessionOwner()
+            last = Recent(owner: owner, lastUse: now)
+            return owner
+        }
+    }
+}
+
+/// A session, its delegate and its connections, which the session retains until it is invalidated.
 private final class SessionOwner: Sendable {
     let session: URLSession
+    let exchanges: Exchanges
 
-    init(_ session: URLSession) { self.session = session }
+    init() {
+        let configuration = URLSessionConfiguration.ephemeral
+        configuration.httpCookieStorage = nil
+        configuration.httpShouldSetCookies = false
+        configuration.httpCookieAcceptPolicy = .never
+        configuration.urlCache = nil
+        configuration.urlCredentialStorage = nil
+        configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
+        let exchanges = Exchanges()
+        self.exchanges = exchanges
+        self.session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
+    }
 
     /// A stream may outlive its transport, so requests in progress continue.
     deinit { session.finishTasksAndInvalidate() }
@@ -110,7 +146,7 @@ private struct Exchange {
     }
 }
 
-/// The requests in progress, by task; also the delegate of the `URLSession`.
+/// The requests of one session that are in progress, by task; also the delegate of the `URLSession`.
 private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     private struct State {
         var running: [Int: Exchange] = [:]
