@@ -11,6 +11,8 @@ public typealias OSStatus = Int32
 
 public let errSecSuccess: OSStatus = 0
 public let errSecItemNotFound: OSStatus = -25300
+public let errSecInteractionNotAllowed: OSStatus = -25308
+public let errSecMissingEntitlement: OSStatus = -34018
 
 nonisolated(unsafe) public let kSecClass: CFString = ""
 nonisolated(unsafe) public let kSecClassGenericPassword: CFString = ""

@@ -95,7 +95,17 @@ extension KeychainTokenStore: TokenStore {
     }
 
     private static func failure(_ what: String, _ status: OSStatus) -> AuthError {
-        AuthError(.storageFailed, "The credential could not be \(what) in the keychain (status \(status)).")
+        let advice =
+            switch status {
+            case errSecMissingEntitlement:
+                " The program has no entitlement for this keychain access group. Sign it with an application identifier or with the access group."
+            case errSecInteractionNotAllowed: " The keychain is available after the first unlock of the device."
+            default: ""
+            }
+        return AuthError(
+            .storageFailed,
+            "The credential could not be \(what) in the keychain (status \(status)).\(advice)"
+        )
     }
 }
 #endif
