@@ -11,7 +11,7 @@ public typealias ASPresentationAnchor = ASPresentationWindow
     func presentationAnchor(for session: ASWebAuthenticationSession) -> ASPresentationAnchor
 }
 
-public struct ASWebAuthenticationSessionError: Error {
+public struct ASWebAuthenticationSessionError: CustomNSError {
     public enum Code: Int { case canceledLogin = 1, presentationContextNotProvided, presentationContextInvalid }
     public let code: Code
 }

@@ -4,7 +4,8 @@ public import AuthenticationServices
 import Foundation
 
 /// Shows the provider's pages in the system's sign-in window, which by default shares the browser's cookies, and
-/// receives redirects to a private-use scheme or to an https URI that the app has claimed (RFC 8252 sections 7.1 and 7.2).
+/// receives redirects to a private-use scheme or to an https URI that the app has claimed (RFC 8252 sections 7.1 and 7.2). For an https URI, the
+/// app's associated domains must include the host for the service `webcredentials`; `applinks` is not sufficient.
 ///
 /// This file is type-checked on Linux against hand-written interfaces, but is not run there.
 public struct WebAuthenticationSessionUserAgent: Sendable {
@@ -127,6 +128,16 @@ extension UserAgentFactory {
     ) -> Result<String, any Error> {
         if let url { return .success(url.absoluteString) }
         if let error = error as? ASWebAuthenticationSessionError, error.code == .canceledLogin {
+            // The system also reports this code, but with a reason, if the app is not associated with the host of an https redirect URI.
+            if let reason = error.errorUserInfo[NSLocalizedFailureReasonErrorKey] as? String {
+                return .failure(
+                    AuthError(
+                        .userAgentFailed,
+                        "The system's sign-in window could not be opened: \(DisplayText.sanitized(reason, limit: 400))",
+                        underlyingError: error
+                    )
+                )
+            }
             // A user may be signed in already: with another account, or before a step-up.
             return .failure(
                 AuthError(
