@@ -66,6 +66,9 @@ struct Backoff: Sendable {
     static let initialDelay: TimeInterval = 5
     /// The maximum delay before jitter, in seconds, unless the provider requests a longer delay.
     static let maximumDelay: TimeInterval = 300
+    /// The maximum delay before jitter after a request that received no response, in seconds. The cause may be this machine's network, and
+    /// the tokens are needed as soon as the machine is online again.
+    static let maximumDelayWithoutResponse: TimeInterval = 60
     /// The maximum delay that a provider can request, in seconds.
     static let maximumRetryAfter: TimeInterval = 3600
 
@@ -81,7 +84,8 @@ struct Backoff: Sendable {
     ///   - random: Random jitter, so that the clients of one provider do not all retry at the same time.
     init(after previous: Backoff?, error: AuthError, now: Date, random: UInt8) {
         let failures = (previous?.failures ?? 0) + 1
-        let doubled = min(Self.maximumDelay, Self.initialDelay * Double(1 << (min(failures, 20) - 1)))
+        let maximum = error.hasNoResponse ? Self.maximumDelayWithoutResponse : Self.maximumDelay
+        let doubled = min(maximum, Self.initialDelay * Double(1 << (min(failures, 20) - 1)))
         let jittered = doubled * (0.75 + 0.5 * Double(random) / 255)
         let retryAfter = error.retryAfter.map { min($0.seconds, Self.maximumRetryAfter) } ?? 0
         self.failure = error

@@ -569,6 +569,24 @@ import Testing
         #expect(machine.backoffError(for: alice, at: Self.start - 1) == nil)
     }
 
+    /// A machine that has been offline for a long time refreshes its tokens soon after it is online again.
+    @Test(arguments: [
+        (AuthError(.networkFailed, "Offline."), 60.0), (AuthError(.timedOut, "No response."), 60.0),
+        (AuthError(.temporarilyUnavailable, "Overloaded.", status: 503), 300.0),
+    ]) func theBackoffAfterMissingResponsesIsShort(_ error: AuthError, _ maximum: TimeInterval) {
+        var machine = machine(.checked)
+        let alice = Backoffs.Subject(Self.credential("old"))
+        var now = Self.start
+        for _ in 0..<20 {
+            machine.failed(alice, error, at: now, random: 255)
+            now += TimeInterval(machine.backoffError(for: alice, at: now)?.retryAfter?.components.seconds ?? 0)
+        }
+        machine.failed(alice, error, at: now, random: 255)
+        // The jitter is at most a quarter of the delay.
+        #expect(machine.backoffError(for: alice, at: now + maximum * 1.25 - 1) != nil)
+        #expect(machine.backoffError(for: alice, at: now + maximum * 1.25) == nil)
+    }
+
     @Test(arguments: State.allCases) func aChangeOfUserClearsTheCacheAndBackoff(_ state: State) {
         var machine = machine(state)
         machine.failed(
