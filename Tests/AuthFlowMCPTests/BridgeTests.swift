@@ -473,6 +473,105 @@ import Glibc
         #expect(seen == [nil, "e1", "e2"])
     }
 
+    /// The responses to the listening streams after the first, which ends immediately.
+    private static func listener(
+        _ status: Int,
+        _ body: String,
+        isFirst: Bool,
+        isRejected: Bool,
+        last: String
+    ) -> ResponseStream {
+        guard isFirst || !isRejected else {
+            let head = HTTPResponse(status: HTTPResponse.Status(code: status))
+            return ResponseStream(head: head, body: ResponseBody(Array(body.utf8)))
+        }
+        let stream = ResponseBody(limit: 1000)
+        stream.append(Array("data: {\"jsonrpc\":\"2.0\",\"method\":\"\(isFirst ? "first" : last)\"}\n\n".utf8))
+        if isFirst { stream.finish() }
+        return ResponseStream(
+            head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+            body: stream
+        )
+    }
+
+    /// After the connection of a stream has broken, a server with one stream for each session rejects the next stream until it detects the break.
+    @Test(
+        .timeLimit(.minutes(1)),
+        arguments: [
+            (409, "Conflict: Only one SSE stream is allowed per session"),
+            (400, "Session registration failed: session already exists"),
+        ]
+    )
+    func theListeningStreamIsRequestedAgainUntilTheServerDetectsTheEndOfThePreviousStream(
+        _ status: Int,
+        _ body: String
+    ) async throws {
+        let (lines, line) = AsyncStream<[UInt8]>.makeStream()
+        let counts = Mutex((sessions: 0, listeners: 0))
+        let transport = StreamTransport { request in
+            guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
+                let message = (try? JSON(parsing: request.body)) ?? .null
+                if message["method"]?.string == "initialize" { counts.withLock { $0.sessions += 1 } }
+                let response = try Self.answer(message["id"] ?? .null, session: 1)
+                return ResponseStream(head: response.head, body: ResponseBody(response.body))
+            }
+            let number = counts.withLock { counts in
+                counts.listeners += 1
+                return counts.listeners
+            }
+            return Self.listener(status, body, isFirst: number == 1, isRejected: number < 4, last: "last")
+        }
+        let clock = ShortSleepClock(limit: .seconds(5))
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: clock) {
+            line.yield($0)
+        }
+        bridge.receive(Self.initialize)
+        var written = lines.makeAsyncIterator()
+        _ = await written.next()
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        while let message = await written.next(), try JSON(parsing: message)["method"]?.string != "last" {}
+        await bridge.close()
+        #expect(counts.withLock { $0.sessions } == 1)
+    }
+
+    /// Until the host's next request, which may be a long time later, the server would have no session in which to send a message.
+    @Test(.timeLimit(.minutes(1)), arguments: [(404, ""), (400, "Unknown session")])
+    func aSessionWhoseLossTheListeningStreamDetectsIsReplaced(_ status: Int, _ body: String) async throws {
+        let (lines, line) = AsyncStream<[UInt8]>.makeStream()
+        let counts = Mutex((sessions: 0, listeners: 0))
+        let transport = StreamTransport { request in
+            guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
+                let message = (try? JSON(parsing: request.body)) ?? .null
+                var session: Int?
+                if message["method"]?.string == "initialize" {
+                    session = counts.withLock { counts in
+                        counts.sessions += 1
+                        return counts.sessions
+                    }
+                }
+                let response = try Self.answer(message["id"] ?? .null, session: session)
+                return ResponseStream(head: response.head, body: ResponseBody(response.body))
+            }
+            let isFirst = counts.withLock { counts in
+                counts.listeners += 1
+                return counts.listeners == 1
+            }
+            let isLost = request.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] == "session1"
+            return Self.listener(status, body, isFirst: isFirst, isRejected: isLost, last: "last")
+        }
+        let clock = ShortSleepClock(limit: .seconds(5))
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: clock) {
+            line.yield($0)
+        }
+        bridge.receive(Self.initialize)
+        var written = lines.makeAsyncIterator()
+        _ = await written.next()
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        while let message = await written.next(), try JSON(parsing: message)["method"]?.string != "last" {}
+        await bridge.close()
+        #expect(counts.withLock { $0.sessions } == 2)
+    }
+
     @Test(arguments: [HTTPResponse.Status.found, .methodNotAllowed])
     func aListeningStreamThatTheServerDoesNotOfferIsNotRequestedAgain(_ status: HTTPResponse.Status) async throws {
         let count = Mutex(0)
@@ -1548,10 +1647,12 @@ private final class SkippingClock: Clock {
 /// A clock whose short sleeps, such as the delays between attempts, return immediately. Its long sleeps, such as
 /// timeouts, end only when they are cancelled.
 private struct ShortSleepClock: Clock {
+    /// The duration of the longest short sleep.
+    var limit = Duration.seconds(100)
     var now: ContinuousClock.Instant { .now }
     var minimumResolution: Duration { .zero }
     func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
-        if now.duration(to: deadline) > .seconds(100) { try await Task<Never, Never>.never() }
+        if now.duration(to: deadline) > limit { try await Task<Never, Never>.never() }
         try Task.checkCancellation()
     }
 }

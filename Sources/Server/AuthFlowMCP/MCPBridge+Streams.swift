@@ -193,12 +193,28 @@ extension MCPBridge {
         listenAfterRejection()
     }
 
+    /// The maximum number of consecutive rejections of a stream that the server has offered before: with the delays between them, about five minutes.
+    private static let maximumRejections = 10
+
+    /// Whether a rejection of the listening stream indicates that the server has lost the session.
+    /// - Throws: `CancellationError`.
+    private func isLost(_ session: MCPSession, _ response: ResponseStream) async throws -> Bool {
+        let status = response.head.status.code
+        guard session.id != nil, status != 409 else { return false }
+        let isLost = Self.isLostSession(status, await endpoint.errorBody(of: response))
+        // The bridge may have been closed, or the host may have started another session.
+        try Task.checkCancellation()
+        return isLost
+    }
+
     private func listen(in session: MCPSession) async {
         var fields = session.fields
         fields[.accept] = "text/event-stream"
         fields[MirroredHeaders.lastEventID] = session.lastEventID
         var backoff = Duration.seconds(1)
         var retry = Duration.zero
+        var wasOpen = session.lastEventID != nil
+        var rejections = 0
         while !Task.isCancelled {
             var reader = ServerSentEventReader()
             var isOpen = false
@@ -215,6 +231,7 @@ extension MCPBridge {
                 let status = response.head.status.code
                 if status == 200, Self.isEventStream(response.head) {
                     isOpen = true
+                    (wasOpen, rejections) = (true, 0)
                     elapsed = clock.stopwatch()
                     _ = try await readMessages(of: response.body, &reader, idleTimeout: nil) { message in
                         // MCP 2025-11-25, "Listening for Messages from the Server": "The server MUST NOT send a
@@ -226,9 +243,20 @@ extension MCPBridge {
                     }
                 } else if [401, 403].contains(status) {
                     return rejectListener(of: session, after: fields[MirroredHeaders.lastEventID])
-                } else if 400..<500 ~= status, status != 429, fields[MirroredHeaders.lastEventID] != nil {
+                } else if 400..<500 ~= status, ![409, 429].contains(status),
+                    fields[MirroredHeaders.lastEventID] != nil
+                {
                     // The server may no longer have the event.
                     fields[MirroredHeaders.lastEventID] = nil
+                } else if wasOpen, [400, 404, 409].contains(status) {
+                    if try await isLost(session, response) {
+                        // Until the host's next request, the server would have no session in which to send a message.
+                        _ = await replaceSession(session.number)
+                        return
+                    }
+                    // A server with one stream for each session may not have detected the end of the previous stream yet.
+                    rejections += 1
+                    guard rejections < Self.maximumRejections else { return }
                 } else if !Self.isTransient(status) {
                     return
                 }
