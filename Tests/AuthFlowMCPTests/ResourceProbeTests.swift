@@ -109,6 +109,33 @@ import Testing
         #expect(environment.emulator.registrations == 2)
     }
 
+    /// RFC 7591 section 2: `scope` is optional. Keycloak rejects a registration with a scope that its policy does not allow (`insufficient_scope`), and
+    /// other servers a registration with a scope that they do not know.
+    @Test(
+        arguments: [
+            ("insufficient_scope", 403), ("invalid_scope", 400), ("invalid_client_metadata", 400), (nil, 400),
+        ] as [(String?, Int)]
+    )
+    func aClientWhoseScopesTheServerRejectsIsRegisteredWithoutScopes(_ error: String?, _ status: Int) async throws {
+        interceptor.respond { call in
+            guard call.head.path == "/register", (try? JSON(parsing: call.body))?["scope"] != nil else { return nil }
+            let members: [String: JSON] = error.map { ["error": .string($0)] } ?? [:]
+            return jsonResponse(HTTPResponse.Status(code: status), .object(members))
+        }
+        _ = try await client().signIn()
+        #expect(interceptor.requests(to: "/register").count == 2)
+        #expect(environment.emulator.authorizations == [["mcp:basic"]])
+    }
+
+    @Test func aRegistrationThatIsRejectedForAnotherReasonIsNotRepeatedWithoutScopes() async throws {
+        interceptor.respond { call in
+            guard call.head.path == "/register" else { return nil }
+            return jsonResponse(.badRequest, ["error": "invalid_redirect_uri"])
+        }
+        await expectError(.providerRejected) { _ = try await client().signIn() }
+        #expect(interceptor.requests(to: "/register").count == 1)
+    }
+
     /// A POST request could have side effects at a resource that responds to GET.
     @Test(arguments: [(200, 0), (204, 0), (500, 0), (403, 0), (405, 1), (404, 1)])
     func probesWithPostOnlyAfterGetReturns404Or405(_ status: Int, _ posts: Int) async throws {

@@ -275,21 +275,14 @@ extension ResourceClient {
         let redirectURIs = registeredRedirectURIs(at: found.server.issuer)
         // Some servers grant only the scopes that a client was registered with, so the scopes that may be needed later are also included.
         let later = (found.metadata?.scopes ?? []).filter { !scopes.contains($0) }
-        var request = DynamicRegistration.Request(
-            redirectURIs: redirectURIs,
-            name: options.clientName,
-            scopes: scopes + later
-        )
+        var request = DynamicRegistration.Request(redirectURIs: redirectURIs, name: options.clientName)
         // Includes refresh_token even if the server's metadata does not list it, because some servers list only authorization_code.
         request.grantTypes = ["authorization_code", "refresh_token"]
-        let registration = DynamicRegistration(server: found.server)
-        let registered: DynamicRegistration.Registered
-        do {
-            registered = try await registration.register(request)
-        } catch let error as AuthError where error.code == .providerRejected && !later.isEmpty {
-            request.scopes = scopes
-            registered = try await registration.register(request)
-        }
+        var choices = [scopes + later]
+        if !later.isEmpty { choices.append(scopes) }
+        // RFC 7591 section 2: without `scope`, the server "MAY register a client with a default set of scopes".
+        if !scopes.isEmpty { choices.append([]) }
+        let registered = try await Self.register(&request, withFirstOf: choices, at: found.server)
         return StoredRegistration(
             registered,
             issuer: found.server.issuer,
@@ -297,6 +290,32 @@ extension ResourceClient {
             scopes: request.scopes,
             at: host.wholeSecond
         )
+    }
+
+    /// Registers the client with the first scopes that the server accepts. Some servers reject a registration with a scope that they do not allow for
+    /// dynamically registered clients, instead of registering the client without that scope.
+    /// - Parameters:
+    ///   - request: The request, without scopes; afterwards, with the registered scopes.
+    ///   - choices: The scopes to try; an empty element for a registration without `scope`.
+    private static func register(
+        _ request: inout DynamicRegistration.Request,
+        withFirstOf choices: [[String]],
+        at server: AuthorizationServer
+    ) async throws -> DynamicRegistration.Registered {
+        let registration = DynamicRegistration(server: server)
+        for (scopes, next) in zip(choices, choices.dropFirst()) {
+            request.scopes = scopes
+            do {
+                return try await registration.register(request)
+            } catch let error as AuthError where error.code == .providerRejected {
+                // Without `scope`, a client may be registered with fewer scopes than it needs, so the error must be about the scopes.
+                let errors = ["invalid_scope", "insufficient_scope", "invalid_client_metadata"]
+                let mayConcernScopes = error.providerError.map { errors.contains($0.error) } ?? (error.status == 400)
+                guard !next.isEmpty || mayConcernScopes else { throw error }
+            }
+        }
+        request.scopes = choices.last ?? []
+        return try await registration.register(request)
     }
 
     /// Many servers compare the port of a loopback redirect URI, although RFC 8252 section 7.3 requires them to allow
