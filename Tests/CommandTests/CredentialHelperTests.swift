@@ -100,6 +100,29 @@ import Testing
         }
     }
 
+    /// The programs pass the port of the URL even if it is the default.
+    @Test(
+        arguments: [
+            (["git", "get"], #"protocol=https\nhost=git.example.com:443\n"#, true),
+            (["git", "get"], #"protocol=https\nhost=other.example.com\n"#, true),
+            (["git", "get"], #"protocol=https\nhost=git.example.com:80\n"#, false),
+            (["git", "get"], #"protocol=https\nhost=git.example.com:1443\n"#, false),
+            (["git", "get"], #"protocol=http\nhost=git.example.com:443\n"#, false),
+            (["docker", "get"], "r.example.com:443", true), (["docker", "get"], "https://r.example.com:443/v1/", true),
+            (["docker", "get"], "r.example.com:80", false),
+        ] as [([String], String, Bool)]
+    )
+    func theDefaultPortMayBeOmitted(_ arguments: [String], _ input: String, _ isGiven: Bool) async throws {
+        let git = #"{"hosts": ["git.example.com", "other.example.com:443"]}"#
+        let helpers = #"{"git": \#(git), "docker": {"registries": ["r.example.com"]}}"#
+        try await signedIn(["helpers": helpers]) { _, tool in
+            _ = try await tool(["login"], "", [:])
+            let token = try await tool(["token"], "", [:]).output.dropLast()
+            let outcome = try await tool(["credential"] + arguments, input, [:])
+            #expect(!token.isEmpty && outcome.output.contains(token) == isGiven, "\(outcome)")
+        }
+    }
+
     @Test func aProfileWithoutHelpersReturnsNoCredentials() async throws {
         try await signedIn { _, tool in
             _ = try await tool(["login"], "", [:])

@@ -25,3 +25,11 @@ extension ProfileChoice {
         return nil
     }
 }
+
+extension String {
+    /// A host without its port, if that is the default port of the scheme.
+    func withoutPort(_ port: Int) -> String {
+        let suffix = ":\(port)"
+        return hasSuffix(suffix) ? String(dropLast(suffix.count)) : self
+    }
+}

@@ -91,7 +91,7 @@ extension CredentialCommand {
             let text = registry.lowercased()
             let name = text.hasPrefix("https://") ? String(text.dropFirst(8)) : text
             // A URL with a different scheme is not a registry.
-            return name.contains("://") ? [] : [String(name.prefix { $0 != "/" })]
+            return name.contains("://") ? [] : [String(name.prefix { $0 != "/" }).withoutPort(443)]
         }
 
         /// The error message for a missing credential, after which the calling programs continue without credentials.

@@ -61,10 +61,13 @@ extension CredentialCommand {
                 // A token is sent only over TLS, or to the loopback interface.
                 scheme == "https" || scheme == "http" && (try? Endpoint("http://\(host)/")) != nil
             else { return nil }
+            // Git includes the port whenever the URL contains it.
+            let port = scheme == "https" ? 443 : 80
+            let name = host.withoutPort(port)
             return try options.helperChoice.first { settings in
                 settings.git.flatMap { git in
                     let isAsked = asked["username"].map { $0 == git.username } ?? true
-                    return git.hosts.contains(host) && isAsked ? git : nil
+                    return git.hosts.contains { $0.withoutPort(port) == name } && isAsked ? git : nil
                 }
             }.map { ($0.choice, $0.found) }
         }
