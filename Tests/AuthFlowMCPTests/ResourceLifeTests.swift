@@ -847,10 +847,23 @@ import Testing
         }
     }
 
-    /// One request contains at most 100 scopes.
+    /// Some servers list all scopes of a large API in every challenge.
+    @Test func aChallengeMayContainMoreThanAHundredScopes() async throws {
+        let scopes = (0..<130).map { "scope-\($0)" }
+        let settings = refreshing {
+            ($0.challengeScopes, $0.supportedScopes) = (scopes, scopes)
+            $0.serverScopes = scopes + ["offline_access"]
+        }
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            try await environment.client().signIn()
+            #expect(environment.emulator.authorizations == [scopes + ["offline_access"]])
+        }
+    }
+
+    /// One request contains at most 300 scopes.
     @Test func configuredScopesTakePrecedenceIfScopesExceedTheRequestLimit() async throws {
         let settings = refreshing {
-            ($0.challengeScopes, $0.supportedScopes) = (nil, (0..<120).map { "scope-\($0)" })
+            ($0.challengeScopes, $0.supportedScopes) = (nil, (0..<320).map { "scope-\($0)" })
         }
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             var options = ResourceClient.Options()
@@ -859,11 +872,11 @@ import Testing
             try await client.signIn()
             let requested = try #require(environment.emulator.authorizations.last)
             #expect(requested.contains("important"))
-            #expect(requested.filter { $0 != "offline_access" }.count == 100)
+            #expect(requested.filter { $0 != "offline_access" }.count == 300)
         }
         try await ResourceEnvironment.with(.inProcess, settings) { environment in
             var options = ResourceClient.Options()
-            options.scopes = (0..<101).map { "scope-\($0)" }
+            options.scopes = (0..<301).map { "scope-\($0)" }
             let client = try environment.client(options: options)
             await expectError(.unsupported) { _ = try await client.signIn() }
             #expect(environment.emulator.authorizations.isEmpty)

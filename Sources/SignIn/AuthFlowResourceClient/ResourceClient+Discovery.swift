@@ -121,8 +121,8 @@ extension ResourceClient {
         issuers.prefix(3).map { Redaction.url($0) }.joined(separator: ", ")
     }
 
-    /// The maximum number of scopes in one request.
-    private static let maximumScopes = 100
+    /// The maximum number of scopes in one request. Some servers list more than a hundred scopes, in their metadata or in every challenge.
+    private static let maximumScopes = 300
 
     /// The scopes to request.
     ///
