@@ -41,10 +41,31 @@ import Testing
         return try await client.send(request).status
     }
 
-    /// Only an error page with status 400 or 401 indicates that the server does not recognize the client, because a sign-in page may
+    /// Only an error page with status 400, 401 or 422 indicates that the server does not recognize the client, because a sign-in page may
     /// also contain the client ID.
-    @Test(arguments: [(200, 1), (403, 1), (500, 1), (503, 1), (400, 2), (401, 2)])
-    func onlyAnErrorPageWithStatus400Or401CausesANewRegistration(_ status: Int, _ registrations: Int) async throws {
+    @Test(arguments: [(200, 1), (403, 1), (500, 1), (503, 1), (400, 2), (401, 2), (422, 2)])
+    func onlyAnErrorPageWithOneOfTheseStatusesCausesANewRegistration(_ status: Int, _ registrations: Int) async throws {
+        let response = page(HTTPResponse.Status(code: status))
+        #expect(try await registrationsAfterProbe(response) == registrations)
+    }
+
+    /// Some servers redirect to an error page, because the redirect URI of an unknown client cannot be verified.
+    @Test(arguments: [
+        ("https://api.example.com/error?error=invalid_client&error_description=client+not+found", 2),
+        ("/error?error=invalid_client#top", 2), ("/error?error=server_error", 1),
+        ("/login?client_id=x&next=%3Ferror%3Dinvalid_client", 1), ("/login#?error=invalid_client", 1), ("/login", 1),
+    ])
+    func aRedirectToAnErrorPageForAnUnknownClientCausesANewRegistration(
+        _ location: String,
+        _ registrations: Int
+    ) async throws {
+        let head = HTTPResponse(status: .found, headerFields: [.location: location])
+        #expect(try await registrationsAfterProbe(TransportResponse(head: head)) == registrations)
+    }
+
+    /// Signs in a second time, with this response to the request before the authorization page is opened.
+    /// - Returns: The number of registrations.
+    private func registrationsAfterProbe(_ response: TransportResponse) async throws -> Int {
         let client = try client()
         _ = try await client.signIn()
         _ = try await client.signOut()
@@ -57,10 +78,10 @@ import Testing
                     return isFirst
                 })
             else { return nil }
-            return page(HTTPResponse.Status(code: status))
+            return response
         }
         _ = try await client.signIn()
-        #expect(environment.emulator.registrations == registrations)
+        return environment.emulator.registrations
     }
 
     @Test func aRecentRegistrationIsNotProbedBeforeASignIn() async throws {

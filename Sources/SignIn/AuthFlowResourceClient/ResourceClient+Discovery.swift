@@ -356,14 +356,31 @@ extension ResourceClient {
             timeout: .seconds(10),
             maximumResponseSize: 64 * 1024
         )
-        guard let response = try? await ExchangeLimits.send(probe, by: transport, clock: host.clock),
-            response.status == 400 || response.status == 401
-        else { return false }
+        // Unlike other requests, this one may be answered with a redirect, which is not followed.
+        let received = try? await withDeadline(probe.timeout, clock: host.clock) {
+            AuthError(.timedOut, "The authorization server did not respond in time.")
+        } _: { [transport] in
+            try await transport.send(probe)
+        }
+        guard let response = received else { return false }
+        switch response.status {
+        // RFC 6749 section 4.1.2.1 forbids a redirect to the unverified redirect URI. Some servers redirect to an error page.
+        case 300..<400: return Self.isUnknownClient(Self.errorInRedirect(response))
+        case 400, 401, 422: break
+        default: return false
+        }
         switch (try? response.parsed())?["error"]?.string {
         case "invalid_client": return true
         case nil, "invalid_request": return Self.namesClient(response.body)
         default: return false
         }
+    }
+
+    /// The `error` parameter in the target of a redirect.
+    private static func errorInRedirect(_ response: TransportResponse) -> String? {
+        let location = (response.head.headerFields[.location] ?? "").prefix { $0 != "#" }
+        guard let start = location.firstIndex(of: "?") else { return nil }
+        return FormURLEncoding.decode(location[location.index(after: start)...])?["error"]
     }
 
     /// Whether an error means that the server does not recognize the client.
