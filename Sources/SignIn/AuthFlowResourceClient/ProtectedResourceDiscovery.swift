@@ -12,7 +12,8 @@ struct ProtectedResourceDiscovery: Sendable {
     /// The maximum size of a document, in bytes.
     private static let maximumSize = 256 * 1024
 
-    /// Finds the document: at the URL in the resource's challenge, or else at the well-known URLs.
+    /// Finds the document: at the URL in the resource's challenge, or at the well-known URLs if the challenge contains no URL or, at the resource's
+    /// origin, a URL without a document.
     /// - Parameter named: The `resource_metadata` parameter of the challenge; nil when absent.
     /// - Returns: The metadata; nil when the challenge contains no URL and no document exists at the well-known URLs.
     /// - Throws: ``AuthError`` with `discovery_failed` when a document must not be used, `invalid_response` for a redirect from the URL in the
@@ -33,22 +34,37 @@ struct ProtectedResourceDiscovery: Sendable {
                     "\(address.origin) advertises protected resource metadata at \(url.origin), a loopback or private address. A server must not refer to an address that is more local than its own, or from https to http."
                 )
             }
-            guard let metadata = try await document(at: url) else {
-                throw AuthError(
-                    .discoveryFailed,
-                    "\(address.origin) advertises the resource metadata URL \(url), which returns no metadata."
-                )
+            switch try await document(at: url) {
+            case .found(let metadata): return metadata
+            // Some servers derive the URL incorrectly, for example with a duplicate path, but have a document at the URL that RFC 9728 defines.
+            case .absent(status: 404) where url.origin == address.origin:
+                if let metadata = try await wellKnownMetadata() { return metadata }
+            case .absent: break
             }
-            return metadata
+            throw AuthError(
+                .discoveryFailed,
+                "\(address.origin) advertises the resource metadata URL \(url), which returns no metadata."
+            )
         }
+        return try await wellKnownMetadata()
+    }
+
+    /// The metadata at the well-known URLs; nil when there is none.
+    private func wellKnownMetadata() async throws -> ProtectedResourceMetadata? {
         for url in try wellKnownURLs() {
             do {
-                if let metadata = try await document(at: url) { return metadata }
+                if case .found(let metadata) = try await document(at: url) { return metadata }
             } catch let error as AuthError where error.code == .invalidResponse && 300..<400 ~= error.status ?? 0 {
                 // A server that redirects unknown paths to its home page has no document at this URL.
             }
         }
         return nil
+    }
+
+    /// The result of a request for a document.
+    private enum Lookup {
+        case found(ProtectedResourceMetadata)
+        case absent(status: Int)
     }
 
     /// The well-known URL for the resource, and the well-known URL for its host, which MCP clients try next.
@@ -57,7 +73,7 @@ struct ProtectedResourceDiscovery: Sendable {
         return try own == hosts ? [Endpoint(hosts)] : [Endpoint(own), Endpoint(hosts)]
     }
 
-    private func document(at url: Endpoint) async throws -> ProtectedResourceMetadata? {
+    private func document(at url: Endpoint) async throws -> Lookup {
         // No credential is sent, because the document is public, and the server chose its URL.
         let request = TransportRequest(
             .get,
@@ -67,7 +83,7 @@ struct ProtectedResourceDiscovery: Sendable {
         )
         let response = try await ExchangeLimits.send(request, by: transport, clock: host.clock)
         try response.requireAvailable(from: url.host, now: host.now())
-        if (400..<500).contains(response.status) { return nil }
+        if (400..<500).contains(response.status) { return .absent(status: response.status) }
         guard response.status == 200 else {
             throw AuthError(
                 .discoveryFailed,
@@ -77,7 +93,9 @@ struct ProtectedResourceDiscovery: Sendable {
         }
         // Section 3.2: a successful response "MUST use the 200 OK HTTP status code and return a JSON object using the
         // application/json content type". Applications that serve a page for every path have no document there.
-        guard response.mediaType == "application/json" || response.mediaType.hasSuffix("+json") else { return nil }
+        guard response.mediaType == "application/json" || response.mediaType.hasSuffix("+json") else {
+            return .absent(status: response.status)
+        }
         let json: JSON
         do {
             json = try response.parsed()
@@ -89,6 +107,6 @@ struct ProtectedResourceDiscovery: Sendable {
                 underlyingError: error
             )
         }
-        return try ProtectedResourceMetadata(json, of: address, at: url)
+        return .found(try ProtectedResourceMetadata(json, of: address, at: url))
     }
 }

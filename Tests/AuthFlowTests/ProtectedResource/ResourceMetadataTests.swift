@@ -15,6 +15,12 @@ import Testing
         var testDescription: String { address }
     }
 
+    /// A transport for every origin.
+    private struct StubTransport: HTTPTransport {
+        let response: @Sendable (TransportRequest) -> TransportResponse
+        func send(_ call: TransportRequest) async throws -> TransportResponse { response(call) }
+    }
+
     /// RFC 9728 section 3.1.
     static let places: [Place] = [
         Place(
@@ -49,6 +55,47 @@ import Testing
         )
         #expect(try await discovery.metadata(named: nil) == nil)
         #expect(urls.withLock { $0 } == place.places)
+    }
+
+    /// A server that doubles the path in the URL of its challenge has a document at the URL that RFC 9728 defines.
+    @Test(arguments: [
+        ("https://a.example/.well-known/oauth-protected-resource/mcp/mcp", 404, true),
+        ("https://a.example/.well-known/oauth-protected-resource/mcp/mcp", 403, false),
+        ("https://b.example/.well-known/oauth-protected-resource/mcp", 404, false),
+    ])
+    func aMissingDocumentInTheChallengeIsLookedUpAtTheWellKnownURLs(
+        _ named: String,
+        _ status: Int,
+        _ isFound: Bool
+    ) async throws {
+        let transport = StubTransport { request in
+            guard request.url == "https://a.example/.well-known/oauth-protected-resource/mcp" else {
+                return TransportResponse(head: HTTPResponse(status: HTTPResponse.Status(code: status)))
+            }
+            let body = #"{"resource": "https://a.example/mcp", "authorization_servers": ["https://id.example"]}"#
+            let head = HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"])
+            return TransportResponse(head: head, body: Array(body.utf8))
+        }
+        let discovery = ProtectedResourceDiscovery(
+            address: Endpoint("https://a.example/mcp"),
+            transport: transport,
+            host: .system
+        )
+        guard isFound else {
+            return await expectError(.discoveryFailed) { _ = try await discovery.metadata(named: named) }
+        }
+        #expect(try await discovery.metadata(named: named)?.authorizationServers == ["https://id.example"])
+    }
+
+    /// Without a document anywhere, the URL in the challenge must not be treated as absent.
+    @Test func aMissingDocumentInTheChallengeIsAnError() async throws {
+        let transport = StubTransport { _ in TransportResponse(head: HTTPResponse(status: .notFound)) }
+        let discovery = ProtectedResourceDiscovery(
+            address: Endpoint("https://a.example/mcp"),
+            transport: transport,
+            host: .system
+        )
+        await expectError(.discoveryFailed) { _ = try await discovery.metadata(named: "https://a.example/prm") }
     }
 
     /// The host's metadata document describes a broader resource.
