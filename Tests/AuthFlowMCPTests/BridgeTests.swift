@@ -779,6 +779,27 @@ import Glibc
         #expect(answer["result"] != nil)
     }
 
+    /// A server behind a proxy that terminates TLS may not know that the request was sent with https.
+    @Test(arguments: [
+        ("http://mcp.example.com/mcp/", true), ("http://mcp.example.com:80/mcp/", false),
+        ("http://a.example/mcp/", false),
+    ])
+    func aRedirectToHTTPAtTheSameHostIsFollowedWithTLS(_ location: String, _ isFollowed: Bool) async throws {
+        let urls = Mutex<[String]>([])
+        let transport = StreamTransport { request in
+            urls.withLock { $0.append(request.url) }
+            guard request.url == "https://mcp.example.com/mcp/" else {
+                let head = HTTPResponse(status: .temporaryRedirect, headerFields: [.location: location])
+                return ResponseStream(head: head, body: ResponseBody([]))
+            }
+            let response = Self.json(#"{"jsonrpc":"2.0","id":1,"result":{}}"#)
+            return ResponseStream(head: response.head, body: ResponseBody(response.body))
+        }
+        let answer = try await Self.answer(to: #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, transport)
+        #expect((answer["result"] != nil) == isFollowed)
+        #expect(urls.withLock { $0.allSatisfy { $0.hasPrefix("https://mcp.example.com/") } })
+    }
+
     /// Only redirects with status 307 or 308 are followed, and at most three per request.
     @Test(arguments: [302, 307]) func anErrorNamesTheTargetOfARedirectThatIsNotFollowed(_ status: Int) async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in

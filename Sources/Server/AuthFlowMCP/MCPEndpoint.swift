@@ -134,14 +134,13 @@ final class MCPEndpoint: Sendable {
     private func redirect(_ head: HTTPResponse, from endpoint: Endpoint) throws(AuthError) -> Endpoint {
         // RFC 9110 section 10.2.2: a relative reference is resolved against the target URI of the request.
         let location = head.headerFields[.location] ?? ""
-        let target = try Endpoint(
+        let resolved =
             URL(
                 string: URLReference.percentEncoded(location),
                 relativeTo: URL(string: URLReference.percentEncoded(endpoint.url))
             )?
-            .absoluteString ?? location,
-            name: "redirect"
-        )
+            .absoluteString ?? location
+        let target = try Endpoint(Self.withTLS(resolved, at: endpoint), name: "redirect")
         guard target.origin == endpoint.origin else {
             throw AuthError(
                 .invalidResponse,
@@ -150,6 +149,15 @@ final class MCPEndpoint: Sendable {
             )
         }
         return target
+    }
+
+    /// A server behind a proxy that terminates TLS may redirect to an `http` URL, because it does not know the scheme of the request. The same URL
+    /// with `https` is used if it is within the origin, so that nothing is sent without TLS.
+    private static func withTLS(_ target: String, at endpoint: Endpoint) -> String {
+        let scheme = "http://"
+        guard endpoint.scheme == "https", target.lowercased().hasPrefix(scheme) else { return target }
+        let secure = "https://\(target.dropFirst(scheme.count))"
+        return (try? Endpoint(secure, name: "redirect"))?.origin == endpoint.origin ? secure : target
     }
 
     /// Reads the body of an error response completely, because the connection can then be reused, and the body is needed twice.
