@@ -847,6 +847,44 @@ import Testing
         }
     }
 
+    /// A server in front of an OpenID Provider may list that provider's scopes, and return no ID Token.
+    @Test func aServerThatIsNotAnOpenIDProviderMayOmitTheIDToken() async throws {
+        let settings = refreshing { ($0.challengeScopes, $0.toolScopes) = (["openid", "mcp:basic"], ["openid"]) }
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let client = try environment.client()
+            let credential = try await client.signIn()
+            #expect(credential.identity == nil && credential.tokens.idToken == nil)
+            #expect(environment.emulator.authorizations == [["openid", "mcp:basic"]])
+            #expect(try await callTool(client) == 200)
+            // The refreshed tokens have no ID Token, either.
+            environment.emulator.revokeAccessTokens()
+            #expect(try await callTool(client) == 200)
+            #expect(environment.emulator.authorizations.count == 1)
+        }
+    }
+
+    /// OpenID Connect Core section 3.1.3.3.
+    @Test func anOpenIDProviderMustReturnAnIDToken() async throws {
+        let (interceptor, environment) = Interceptor.environment()
+        environment.emulator.settings.challengeScopes = ["openid"]
+        interceptor.respond { [environment] call in
+            guard call.head.path == "/.well-known/oauth-authorization-server" else { return nil }
+            let origin = environment.emulator.origin
+            return jsonResponse(
+                .ok,
+                [
+                    "issuer": .string(origin), "authorization_endpoint": .string(origin + "/authorize"),
+                    "token_endpoint": .string(origin + "/token"),
+                    "registration_endpoint": .string(origin + "/register"), "jwks_uri": .string(origin + "/jwks"),
+                    "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"],
+                    "token_endpoint_auth_methods_supported": ["none"],
+                    "id_token_signing_alg_values_supported": ["RS256"],
+                ]
+            )
+        }
+        await expectError(.invalidIDToken) { _ = try await environment.client().signIn() }
+    }
+
     /// Some servers list all scopes of a large API in every challenge.
     @Test func aChallengeMayContainMoreThanAHundredScopes() async throws {
         let scopes = (0..<130).map { "scope-\($0)" }

@@ -5,7 +5,7 @@ import Crypto
 ///
 /// RFC 8414 metadata is tried before OpenID Connect Discovery, and PKCE with S256 must be advertised, which is optional for a
 /// configured provider.
-struct ResourceAuthorizationServer: MixUpDefending {
+struct ResourceAuthorizationServer: MixUpDefending, IDTokenOptional {
     let issuer: String
 
     /// Whether the issuer is only assumed to be an authorization server, as in MCP revision 2025-03-26.
@@ -23,6 +23,11 @@ struct ResourceAuthorizationServer: MixUpDefending {
             return try Self.assumedMetadata(of: issuer)
         }
     }
+
+    /// Whether the server is not an OpenID Provider: OpenID Connect Discovery section 3 requires `id_token_signing_alg_values_supported`. Its `openid` is a scope
+    /// like any other, which the resource may require: servers in front of another provider (FastMCP) list that provider's scopes, and return no ID Token. The
+    /// user of a resource is not identified. An ID Token that is returned anyway is validated if the metadata has `jwks_uri`, and otherwise discarded.
+    package func mayOmitIDToken(_ metadata: ProviderMetadata) -> Bool { metadata.idTokenSigningAlgorithms == nil }
 
     /// Requires that the response to a request can be distinguished from another server's response.
     ///

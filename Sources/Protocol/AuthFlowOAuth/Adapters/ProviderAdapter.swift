@@ -167,6 +167,12 @@ package protocol MixUpDefending: ProviderAdapter {
     func requireMixUpDefense(_ metadata: ProviderMetadata, redirectURI: String) throws(AuthError)
 }
 
+/// A provider that need not identify the user, so that a server without ID Tokens can be used even if `openid` is one of its scopes.
+package protocol IDTokenOptional: ProviderAdapter {
+    /// Whether the response to a request with the scope `openid` may lack an ID Token.
+    func mayOmitIDToken(_ metadata: ProviderMetadata) -> Bool
+}
+
 extension ProviderAdapter {
     /// The parameters of a response, parsed by the adapter if the provider uses a non-standard format.
     func responseParameters(_ response: ProviderResponse) throws -> JSON {

@@ -74,7 +74,9 @@ extension OAuthClient {
         try await revokingRejectedTokens(response.tokens) {
             var tokens = try requireUsable(response)
             // OIDC Core section 3.1.3.3: id_token is REQUIRED in the token response to an OpenID request.
-            let isOpenID = (authorizedScopes + response.requestedScopes).contains("openid")
+            let isOpenID =
+                (authorizedScopes + response.requestedScopes).contains("openid")
+                && (adapter as? any IDTokenOptional)?.mayOmitIDToken(metadata) != true
             if !isOpenID, !canVerifyIDTokens(metadata) { tokens.idToken = nil }
             if tokens.idToken != nil || isOpenID && !mayLackIDToken {
                 (tokens.idToken, tokens.verifiedIDToken) = try await reporter.step(.idTokenValidation) {
