@@ -885,6 +885,44 @@ import Testing
         await expectError(.invalidIDToken) { _ = try await environment.client().signIn() }
     }
 
+    /// Some resources list scopes that their authorization server does not recognize.
+    @Test func scopesThatOnlyTheResourceListsAreOmittedAfterTheServerHasRejectedThem() async throws {
+        let settings = refreshing {
+            ($0.challengeScopes, $0.supportedScopes, $0.serverScopes) = (nil, ["a", "odd", "b"], ["a", "b"])
+            $0.unknownScopes = ["odd"]
+        }
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let store = MemoryTokenStore()
+            let client = try environment.client(store: store)
+            try await client.signIn()
+            #expect(environment.emulator.authorizations == [["a", "odd", "b"], ["a", "b"]])
+            #expect(try await listTools(client) == 200)
+            // The next sign-in, in any process, does not request them again.
+            try await environment.client(store: store).signIn()
+            #expect(environment.emulator.authorizations.dropFirst(2) == [["a", "b"]])
+            #expect(environment.emulator.registrations == 1)
+        }
+    }
+
+    /// A scope that the user has configured is not omitted silently, and without the server's list, it is unknown which scope was rejected.
+    @Test(arguments: [(["odd"], ["a"]), ([], nil)] as [([String], [String]?)])
+    func requiredScopesAreNotOmittedAfterTheServerHasRejectedThem(
+        _ scopes: [String],
+        _ listed: [String]?
+    ) async throws {
+        let settings = refreshing {
+            ($0.challengeScopes, $0.supportedScopes, $0.serverScopes) = (nil, ["a", "odd"], listed)
+            $0.unknownScopes = ["odd"]
+        }
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            var options = ResourceClient.Options()
+            options.scopes = scopes
+            let client = try environment.client(options: options)
+            await expectError(.providerRejected) { _ = try await client.signIn() }
+            #expect(environment.emulator.authorizations == [["a", "odd"]])
+        }
+    }
+
     /// Some servers list all scopes of a large API in every challenge.
     @Test func aChallengeMayContainMoreThanAHundredScopes() async throws {
         let scopes = (0..<130).map { "scope-\($0)" }

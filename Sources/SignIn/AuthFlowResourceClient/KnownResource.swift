@@ -21,6 +21,8 @@ struct KnownResource: Sendable, Hashable {
     var isAssumed = false
     /// Whether the resource identifier is a prefix of the URL, not the URL itself, according to the host's protected resource metadata.
     var coversHost = false
+    /// The scopes in the resource's metadata that the authorization server has rejected.
+    var rejectedScopes: [String] = []
 }
 
 extension KnownResource {
@@ -44,6 +46,7 @@ extension KnownResource {
         }
         isAssumed = json["assumed"]?.bool ?? false
         coversHost = json["covers_host"]?.bool ?? false
+        rejectedScopes = json["rejected_scopes"]?.strings ?? []
     }
 
     /// The store record.
@@ -55,6 +58,7 @@ extension KnownResource {
         ]
         if !authentication.acrValues.isEmpty { json["acr_values"] = .array(authentication.acrValues.map(JSON.string)) }
         json["max_age"] = authentication.maxAge.map { .integer(Int64($0)) }
+        if !rejectedScopes.isEmpty { json["rejected_scopes"] = .array(rejectedScopes.map(JSON.string)) }
         return .object(json)
     }
 

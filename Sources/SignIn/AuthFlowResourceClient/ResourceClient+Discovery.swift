@@ -150,8 +150,9 @@ extension ResourceClient {
         let configured = options.scopes + (registered?.registration.scopes.filter { $0 != "openid" } ?? [])
         var scopes: [String] = []
         var room = Self.maximumScopes - required.count
+        let rejected = isSame ? known?.rejectedScopes ?? [] : []
         for scope in before + demanded + configured
-        where !scopes.contains(scope) && (required.contains(scope) || room > 0) {
+        where !scopes.contains(scope) && (required.contains(scope) || room > 0 && !rejected.contains(scope)) {
             scopes.append(scope)
             if !required.contains(scope) { room -= 1 }
         }
@@ -165,6 +166,22 @@ extension ResourceClient {
             scopes.append("offline_access")
         }
         return scopes
+    }
+
+    /// The requested scopes that only the resource's metadata lists, after the authorization server has rejected the request with `invalid_scope`.
+    ///
+    /// RFC 8414 section 2 allows a server to support scopes that it does not list, so all scopes are requested first. Scopes that a challenge or the
+    /// configuration requires, or that were requested successfully before, are not included.
+    func unlistedScopes(
+        among scopes: [String],
+        for challenge: ResourceChallenge?,
+        _ found: FoundServer
+    ) async throws -> [String] {
+        guard let listed = found.serverMetadata.scopes, !listed.isEmpty else { return [] }
+        let before = try await known()?.scopes ?? []
+        let required = (challenge?.scopes ?? []) + options.scopes + (registered?.registration.scopes ?? [])
+        let kept = Set(listed + required + before)
+        return scopes.filter { !kept.contains($0) }
     }
 
     /// Whether tokens are DPoP-bound: as the options specify; by default, true if the last token was bound, if the registration or the resource

@@ -242,6 +242,7 @@ extension ResourceClient {
 
     // MARK: One sign-in
 
+    /// Signs in; if the authorization server rejects scopes that only the resource's metadata lists, once more without them.
     private func signIn(
         _ found: FoundServer,
         _ challenge: ResourceChallenge?,
@@ -249,8 +250,33 @@ extension ResourceClient {
         _ cause: SignInHistory.Cause,
         _ willShow: @escaping @Sendable () async throws -> Void
     ) async throws {
+        do {
+            try await signIn(found, challenge, scopes, rejected: [], cause, willShow)
+        } catch let error as AuthError
+            where error.code == .providerRejected && error.providerError?.error == "invalid_scope"
+        {
+            let rejected = try await unlistedScopes(among: scopes, for: challenge, found)
+            let rest = scopes.filter { !rejected.contains($0) }
+            guard !rejected.isEmpty, rest.contains(where: { $0 != "offline_access" }) else { throw error }
+            try await signIn(found, challenge, rest, rejected: rejected, cause, willShow)
+        }
+    }
+
+    private func signIn(
+        _ found: FoundServer,
+        _ challenge: ResourceChallenge?,
+        _ scopes: [String],
+        rejected: [String],
+        _ cause: SignInHistory.Cause,
+        _ willShow: @escaping @Sendable () async throws -> Void
+    ) async throws {
         let usesDPoP = usesDPoP(challenge, found)
-        let known = try await identify(found, scopes: scopes, usesDPoP: usesDPoP, isForSignIn: true)
+        var identified = try await identify(found, scopes: scopes, usesDPoP: usesDPoP, isForSignIn: true)
+        if let before = try await self.known(), before.resource == found.resource, before.issuer == identified.issuer {
+            identified.rejectedScopes = before.rejectedScopes.filter { !scopes.contains($0) }
+        }
+        identified.rejectedScopes += rejected
+        let known = identified
         guard let client = try await client(of: known) else {
             throw AuthError(.storageFailed, "The registration with \(known.issuer) was not stored.")
         }

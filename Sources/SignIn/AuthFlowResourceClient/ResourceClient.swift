@@ -287,6 +287,7 @@ public final class ResourceClient: Sendable {
     /// the key, because changing them must not discard the tokens that a client has cached.
     func cacheKey(_ known: KnownResource) -> KnownResource {
         var key = known
+        key.rejectedScopes = []
         if !isWithoutUser { (key.scopes, key.authentication) = ([], RequiredAuthentication()) }
         return key
     }
