@@ -46,6 +46,11 @@ class Backends(http.server.BaseHTTPRequestHandler):
 
     def respond(self):
         if self.path.startswith("/wiki/"):
+            if self.path == "/wiki/long-redirect":
+                self.send_response(303)
+                self.send_header("Location", "https://id.example.com/logout?id_token_hint=" + "a" * 24 * 1024)
+                self.send_header("Content-Length", "0")
+                return self.end_headers()
             if self.headers.get("Upgrade") == "websocket":
                 return self.open_socket()
             if self.headers.get("Upgrade"):
