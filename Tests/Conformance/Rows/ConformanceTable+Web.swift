@@ -454,6 +454,9 @@ extension ConformanceTable {
             for (sent, returned) in [
                 (nil, "private, no-cache"), ("public, s-maxage=60, max-age=5", "private, max-age=5"),
                 ("no-store", "private, no-store"),
+                // A reverse proxy must not compress, and thereby delay, an event stream.
+                ("no-cache, No-Transform", "private, no-cache, no-transform"),
+                ("no-transform", "private, no-cache, no-transform"),
             ] {
                 control.withLock { $0 = sent }
                 response = await proxy.response(to: browser.request(.get, "/api/x", fields))

@@ -82,6 +82,9 @@ extension ResourceProxy {
             let name = String(directive.prefix { $0 != "=" })
             return ["immutable", "must-revalidate", "no-cache", "no-store"].contains(name) ? name : nil
         }
-        return (["private"] + (kept.isEmpty ? ["no-cache"] : kept)).joined(separator: ", ")
+        // RFC 9111 section 5.2.2.6: an intermediary "MUST NOT transform the content". A reverse proxy that compresses an event stream may delay the
+        // events until its buffer is full.
+        let transformation = directives.contains("no-transform") ? ["no-transform"] : []
+        return (["private"] + (kept.isEmpty ? ["no-cache"] : kept) + transformation).joined(separator: ", ")
     }
 }
