@@ -82,6 +82,30 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        (nil, "/login"), ("/", "/login"),
+        ("/orders?page=2&sort=date", "/login?return_to=%2Forders%3Fpage%3D2%26sort%3Ddate"),
+    ]) func theSignInLinkAfterAFailedSignInReturnsToTheRequestedPage(_ page: String?, _ link: String) async throws {
+        try await WebEnvironment.run { web in
+            for isRefused in [true, false] {
+                let server = try web.process { options in
+                    options.hooks.onSignIn = { _ in
+                        guard isRefused else { throw AuthError(.networkFailed, "The users cannot be read.") }
+                        return .refuse("Ask the administrator.")
+                    }
+                }
+                let response = try await WebBrowser().signIn(web, at: server, returnTo: page)
+                #expect(response.status == (isRefused ? 403 : 500))
+                #expect(String(decoding: response.body, as: UTF8.self).contains("href=\"\(link)\""))
+            }
+            let server = try web.process(transport: DeadTransport())
+            let target = "/login" + (page.map { "?\(FormURLEncoding.encodeQuery(["return_to": $0]))" } ?? "")
+            let response = try await WebBrowser().send(.get, target, to: server)
+            #expect(response.status == 502)
+            #expect(String(decoding: response.body, as: UTF8.self).contains("href=\"\(link)\""))
+        }
+    }
+
     // MARK: Front-channel logout
 
     private static let frontChannel = "/frontchannel-logout"

@@ -77,6 +77,8 @@ extension SessionServer {
                 .setting(removal)
             } catch  where pending.isSilent {
                 return silentFailure(pending.returnPath, request).setting(removal)
+            } catch {
+                return failure(error, request, returningTo: pending.returnPath).setting(removal)
             }
         } catch {
             return failure(error, request).setting(removal)
@@ -135,7 +137,13 @@ extension SessionServer {
         case .refused(let message):
             reject()
             guard !pending.isSilent else { return silentFailure(pending.returnPath, request) }
-            return options.pages.page(.refused, .forbidden, to: request, message: message, links: failureLinks)
+            return options.pages.page(
+                .refused,
+                .forbidden,
+                to: request,
+                message: message,
+                links: failureLinks(returningTo: pending.returnPath)
+            )
         case .redirected(let url):
             reject()
             return ServerResponse.redirect(to: url)
@@ -171,8 +179,12 @@ extension SessionServer {
     }
 
     /// The links on a page about a failed sign-in.
-    func failureLinks(_ texts: PageTexts) -> [(text: String, url: String)] {
-        [(texts.retryLink, options.loginPath), (texts.startLink, options.startPath)]
+    /// - Parameter path: The page to which the user returns after another sign-in; default: the start page.
+    func failureLinks(returningTo path: String? = nil) -> (PageTexts) -> [(text: String, url: String)] {
+        let path = path == options.startPath ? nil : path
+        let query = path.map { "?\(FormURLEncoding.encodeQuery(["return_to": $0]))" } ?? ""
+        let (retry, start) = (options.loginPath + query, options.startPath)
+        return { [($0.retryLink, retry), ($0.startLink, start)] }
     }
 
     /// An error thrown by the application's hook, or the hook's timeout. The application must log its errors itself; no part of an error is displayed.
@@ -380,7 +392,8 @@ extension SessionServer {
     }
 
     /// The page for an error. It displays no values from the request; the events contain the details for the operator.
-    func failure(_ error: any Error, _ request: HTTPRequest) -> TransportResponse {
+    /// - Parameter path: The page to which the user returns after another sign-in; default: the start page.
+    func failure(_ error: any Error, _ request: HTTPRequest, returningTo path: String? = nil) -> TransportResponse {
         let (reason, status): (SessionPage.Reason, HTTPResponse.Status) =
             switch (error as? AuthError)?.code {
             case .accessDenied: (.denied, .badRequest)
@@ -394,6 +407,6 @@ extension SessionServer {
             case nil: (.failed, .internalServerError)
             default: (.failed, .badGateway)
             }
-        return options.pages.page(reason, status, to: request, links: failureLinks)
+        return options.pages.page(reason, status, to: request, links: failureLinks(returningTo: path))
     }
 }

@@ -143,7 +143,8 @@ extension SessionServer {
                 .reduce(ServerResponse.redirect(to: pendingRequest.url).setting(cookie)) { $0.setting($1) }
         } catch {
             // The user has not started a silent sign-in, so no page about it is displayed.
-            return isSilent ? silentFailure(returnPath, request) : failure(error, request)
+            return isSilent
+                ? silentFailure(returnPath, request) : failure(error, request, returningTo: returnPath)
         }
     }
 

@@ -245,7 +245,7 @@ extension SessionServer {
                     .signOutNeedsSession,
                     .unauthorized,
                     to: request,
-                    links: failureLinks
+                    links: failureLinks()
                 ).setting(cookie)
             }
             var targets: [RecordKey: Credential?] = [:]
