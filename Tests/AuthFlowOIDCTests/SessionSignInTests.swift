@@ -192,6 +192,34 @@ import Testing
         }
     }
 
+    /// The session continues, so the page would fail until the session times out.
+    @Test func aPageWhoseAccessTokenCannotBeRefreshedRedirectsToTheProviderAndBack() async throws {
+        try await WebEnvironment.run { web in
+            let server = try web.process(registration: { $0.scopes = ["openid", "profile"] })
+            let later = try web.process(
+                host: HostServices(now: { Date() + 7200 }),
+                registration: { $0.scopes = ["openid", "profile"] }
+            )
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let session = try #require(try await browser.session(at: later))
+            await #expect(throws: AuthError.self) { try await later.freshTokens(for: session) }
+            #expect(try await browser.session(at: later) != nil)
+            let error = AuthError(.loginRequired, "The access token has expired.")
+            let page = browser.request(.get, "/orders?of=may", Self.navigation)
+            let script = browser.request(.get, "/orders", WebBrowser.ownPage)
+            #expect(await later.response(for: error, to: script, session)?.status == 401)
+            #expect(await later.response(for: error, to: page, nil)?.status == 401)
+            // The user has just signed in.
+            #expect(await server.response(for: error, to: page, session)?.status == 401)
+            let response = try #require(await later.response(for: error, to: page, session))
+            #expect(response.status == 303)
+            let finished = try await finish(response, browser, web, at: server)
+            #expect(String(decoding: finished.body, as: UTF8.self).contains("url=/orders?of=may\""))
+            #expect(try await browser.session(at: server)?.name != session.name)
+        }
+    }
+
     @Test func aStepUpForAScriptReturnsInsufficientUserAuthentication() async throws {
         try await WebEnvironment.run { web in
             let (server, browser) = (try web.process(), WebBrowser())

@@ -31,8 +31,8 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
     }
 
     /// Responds to the request, or forwards it with its session. An ``/AuthFlow/AuthError`` that a handler throws is
-    /// converted to a response if possible: 401 for an ended session, 503 for an outage. These errors are logged, except
-    /// those for ended sessions.
+    /// converted to a response if possible: for an ended session or an access token that cannot be refreshed, a redirect to the sign-in and back
+    /// for a navigation, and 401 for a script; 503 for an outage. These errors are logged, except those for ended sessions.
     @concurrent public func handle(
         _ request: Request,
         context: Context,
@@ -58,9 +58,11 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
                 return Response(response)
             }
         }
+        var session: Session?
         do {
+            session = try await server.session(of: request.head)
             var context = context
-            context.session = try await server.session(of: request.head)
+            context.session = session
             return try await next(request, context)
         } catch let error as AuthError {
             // Log the error, because Hummingbird responds to a thrown error with an empty 500 and logs nothing.
@@ -68,7 +70,7 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
                 let message = error.code.hasPublicMessage ? error.message : "omitted, because it may identify the user"
                 context.logger.error("AuthFlow: \(error.code.rawValue)", metadata: ["message": "\(message)"])
             }
-            guard let response = SessionServer.response(for: error) else { throw error }
+            guard let response = await server.response(for: error, to: request.head, session) else { throw error }
             return Response(response)
         }
     }

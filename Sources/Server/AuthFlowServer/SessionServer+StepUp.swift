@@ -1,4 +1,5 @@
 public import AuthFlow
+import AuthFlowEssentials
 
 extension SessionServer {
     /// Whether the user of a session has authenticated as a page requires.
@@ -26,8 +27,47 @@ extension SessionServer {
         returnPath: String? = nil
     ) async -> TransportResponse? {
         let response = await response(to: request, session, requiring: requirement, returnPath: returnPath)
-        // RFC 9110 section 9.3.2: "the server MUST NOT send content in the response" to HEAD.
-        return request.method == .head ? response.map { TransportResponse(head: $0.head) } : response
+        return response.map { Self.answer($0, to: request) }
+    }
+
+    /// RFC 9110 section 9.3.2: "the server MUST NOT send content in the response" to HEAD.
+    private static func answer(_ response: TransportResponse, to request: HTTPRequest) -> TransportResponse {
+        request.method == .head ? TransportResponse(head: response.head) : response
+    }
+
+    /// The minimum time between two sign-ins without user interaction, in seconds.
+    private static let minimumSignInInterval: TimeInterval = 60
+
+    /// Returns the response to a request whose handler has thrown an error; nil if there is none, as with ``response(for:)``.
+    ///
+    /// A navigation is redirected to the provider, and then returns to the page, if the session has ended, or if its access token has expired and
+    /// cannot be refreshed: in the second case the session continues, so the same error would occur again and again. If the user has just
+    /// signed in, another sign-in would not help, and the browser would be redirected without end.
+    /// - Parameters:
+    ///   - error: The error.
+    ///   - request: The request.
+    ///   - session: The session of the request; nil when no user is signed in.
+    package func response(
+        for error: AuthError,
+        to request: HTTPRequest,
+        _ session: Session?
+    ) async -> TransportResponse? {
+        guard error.code == .loginRequired, let session, isPage(request),
+            host.now().timeIntervalSince(session.signedInAt) > Self.minimumSignInInterval
+        else { return Self.response(for: error) }
+        let options = SessionSignInOptions(provider: session.provider, returnPath: page(of: request))
+        return Self.answer(await signIn(request, options), to: request)
+    }
+
+    /// Whether a request is for a page rather than from a script, so that the browser follows a redirect to the provider.
+    private func isPage(_ request: HTTPRequest) -> Bool {
+        isNavigation(request) && request.headerFields[headerName] == nil
+            && [.get, .head, .post].contains(request.method)
+    }
+
+    /// The page that a request is for; nil for methods other than GET.
+    private func page(of request: HTTPRequest) -> String? {
+        request.method == .get ? ReturnAddress(request.path ?? "", prefixes: nil)?.path : nil
     }
 
     private func response(
@@ -36,10 +76,8 @@ extension SessionServer {
         requiring requirement: AuthenticationRequirement,
         returnPath: String?
     ) async -> TransportResponse? {
-        let own = request.method == .get ? ReturnAddress(request.path ?? "", prefixes: nil)?.path : nil
-        let isPage =
-            isNavigation(request) && request.headerFields[headerName] == nil
-            && [.get, .head, .post].contains(request.method)
+        let own = page(of: request)
+        let isPage = isPage(request)
         guard let session else {
             guard isPage else { return ServerResponse.plain(.unauthorized) }
             // Do not redirect directly to the provider: a visit through a link on another site lacks the cookie of an existing session, and with several
