@@ -52,6 +52,43 @@ import Testing
         #expect(outcome.standardError.contains("The limit on open files is too low"), "\(outcome.standardError)")
     }
 
+    /// A user who has forgotten the input presses Ctrl-C.
+    @Test(
+        "a signal cancels a command that waits for its input",
+        arguments: [
+            ["credential", "git", "get"], ["credential", "docker", "get"], ["handle-redirect"],
+            ["access-token", "check", "--config", "authflow.json"],
+            ["curl", "--config", "authflow.json", "--data", "@-", "https://127.0.0.1:1/"],
+            ["curl", "--config", "authflow.json", "--data", "@input", "https://127.0.0.1:1/"],
+            ["client-metadata", "check", "--file", "input", "https://app.example.com/client"],
+        ]
+    ) func aSignalCancelsACommandThatWaitsForItsInput(_ arguments: [String]) async throws {
+        let api = """
+            {"resource_server": {"resource": "https://api.example.com/", "issuers": ["https://127.0.0.1:1"]}}
+            """
+        // The pipe has a writer, this script, that writes nothing. The signal is sent once the program handles it: SIGTERM is bit 14 of the
+        // mask (proc(5)).
+        let script = #"""
+            mkfifo input && exec 3<> input || exit 99
+            "$0" "$@" < input 3<&- &
+            until grep -q '^SigCgt:.*[4567cdef]...$' "/proc/$!/status"; do :; done
+            kill -s TERM $!
+            wait $!
+            """#
+        try await CommandHarness.withConfiguration(api) { _, folder in
+            let program = CommandHarness.folder.appendingPathComponent("authflow").path
+            let outcome = try await CommandHarness.run(
+                ["-c", script, program] + arguments,
+                program: "/bin/sh",
+                environment: ["HOME": folder, "XDG_RUNTIME_DIR": folder],
+                folder: folder
+            )
+            #expect(outcome.status == 130 && outcome.output.isEmpty, "\(outcome)")
+            // Without the cancellation, the program exits without a message when the time limit for cancelled work is reached.
+            #expect(outcome.standardError.hasSuffix("Cancelled.\n"), "\(outcome)")
+        }
+    }
+
     /// An emulator with a delayed token endpoint.
     private struct HoldingEmulator: ProviderEmulator {
         let base: OIDCEmulator

@@ -61,7 +61,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
             )
             let api = try ResourceServer(configuration: file, host: ToolEnvironment.host)
             let report = await api.report(
-                on: try Self.token(),
+                on: try await Self.token(),
                 requiring: Requirement(scopes: scope, acrValues: acr, maximumAge: maxAge.map { .seconds($0) }),
                 introspects: introspect
             )
@@ -70,8 +70,11 @@ struct AccessTokenCommand: AsyncParsableCommand {
         }
 
         /// The API accepts tokens of up to 32 KiB.
-        private static func token() throws -> Secret {
-            guard let bytes = BoundedFile.contents(of: STDIN_FILENO, maximumSize: 64 * 1024) else {
+        private static func token() async throws -> Secret {
+            let input = try await BlockingInput.read {
+                BoundedFile.contents(of: STDIN_FILENO, maximumSize: 64 * 1024)
+            }
+            guard let bytes = input else {
                 throw AuthError(.invalidConfiguration, "Standard input cannot be read, or is larger than 64 KiB.")
             }
             let text = String(decoding: bytes, as: UTF8.self).trimmingWhitespace()

@@ -56,9 +56,11 @@ struct ClientMetadataCommand: AsyncParsableCommand {
 
         func run() async throws {
             if let file {
-                guard let bytes = BoundedFile.contents(atPath: file, maximumSize: 1024 * 1024),
-                    let json = try? JSON(parsing: bytes)
-                else {
+                // The file may be a pipe, such as <(command) in a shell.
+                let bytes = try await BlockingInput.read {
+                    BoundedFile.contents(atPath: file, maximumSize: 1024 * 1024)
+                }
+                guard let bytes, let json = try? JSON(parsing: bytes) else {
                     throw AuthError(.invalidConfiguration, "\(file) is not a readable JSON file of at most 1 MiB.")
                 }
                 _ = try ClientMetadataDocument(checking: json, at: url)

@@ -56,7 +56,7 @@ struct CurlCommand: AsyncParsableCommand {
         if signIn { UnfinishedClients.note(.signIn) }
         let target = try Endpoint(choice.address, name: "address")
         let sender = try await sender(choice, target)
-        let response = try await sender.send(try request(to: target))
+        let response = try await sender.send(try await request(to: target))
         if include {
             Terminal.result("HTTP \(response.status)")
             for field in response.head.headerFields {
@@ -233,7 +233,7 @@ struct CurlCommand: AsyncParsableCommand {
         "connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
     ]
 
-    private func request(to target: Endpoint) throws -> TransportRequest {
+    private func request(to target: Endpoint) async throws -> TransportRequest {
         var fields: HTTPFields = [:]
         for header in headers {
             guard let colon = header.firstIndex(of: ":"), let name = HTTPField.Name(String(header[..<colon])) else {
@@ -244,7 +244,7 @@ struct CurlCommand: AsyncParsableCommand {
             }
             fields.append(HTTPField(name: name, value: header[header.index(after: colon)...].trimmingSpaces()))
         }
-        let body = try body()
+        let body = try await body()
         guard let method = HTTPRequest.Method(self.method ?? (body == nil ? "GET" : "POST")) else {
             throw ValidationError("\"\(self.method ?? "")\" is not an HTTP method.")
         }
@@ -259,14 +259,16 @@ struct CurlCommand: AsyncParsableCommand {
         )
     }
 
-    private func body() throws -> [UInt8]? {
+    private func body() async throws -> [UInt8]? {
         guard let data else { return nil }
         guard data.hasPrefix("@") else { return Array(data.utf8) }
         let (path, limit) = (String(data.dropFirst()), 64 * 1024 * 1024)
-        let contents =
+        // The file may be a pipe, such as <(command) in a shell.
+        let contents = try await BlockingInput.read {
             path == "-"
-            ? BoundedFile.contents(of: STDIN_FILENO, maximumSize: limit)
-            : BoundedFile.contents(atPath: path, maximumSize: limit)
+                ? BoundedFile.contents(of: STDIN_FILENO, maximumSize: limit)
+                : BoundedFile.contents(atPath: path, maximumSize: limit)
+        }
         guard let contents else {
             throw AuthError(
                 .invalidConfiguration,

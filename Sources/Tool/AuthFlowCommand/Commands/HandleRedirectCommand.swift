@@ -15,7 +15,7 @@ struct HandleRedirectCommand: AsyncParsableCommand {
 
     func run() async throws {
         // A pasted URL may be surrounded by spaces.
-        let url = try (url ?? Self.line()).trimmingWhitespace()
+        let url = if let url = self.url { url.trimmingWhitespace() } else { try await Self.line().trimmingWhitespace() }
         let outcome = try RedirectHandoff().deliver(url)
         guard outcome != .taken else { return Notification.show("Return to the program that started the sign-in.") }
         let reason =
@@ -27,9 +27,9 @@ struct HandleRedirectCommand: AsyncParsableCommand {
         throw AuthError(.invalidCallback, reason)
     }
 
-    private static func line() throws -> String {
+    private static func line() async throws -> String {
         let newline = UInt8(ascii: "\n")
-        let bytes = try HelperInput.all { $0.contains(newline) }
+        let bytes = try await HelperInput.all { $0.contains(newline) }
         let line = String(decoding: bytes.prefix { $0 != newline }, as: UTF8.self)
         guard !line.trimmingWhitespace().isEmpty else { throw AuthError(.invalidCallback, "No URL was given.") }
         return line

@@ -21,12 +21,12 @@ extension CredentialCommand {
         func run() async throws {
             do {
                 switch operation {
-                case "get": try await get(input())
+                case "get": try await get(try await input())
                 case "list": try list()
                 // Requested after a rejection or by "docker logout": the access token is refreshed, and the user stays signed in.
-                case "erase": try await erase(input())
+                case "erase": try await erase(try await input())
                 case "store":
-                    _ = try input()
+                    _ = try await input()
                     try refuse(
                         "authflow does not store passwords: sign in with authflow login, and list the registry in \"helpers\"."
                     )
@@ -41,8 +41,8 @@ extension CredentialCommand {
             }
         }
 
-        private func input() throws -> String {
-            String(decoding: try HelperInput.all(), as: UTF8.self).trimmingWhitespace()
+        private func input() async throws -> String {
+            String(decoding: try await HelperInput.all(), as: UTF8.self).trimmingWhitespace()
         }
 
         private func get(_ server: String) async throws {

@@ -20,8 +20,8 @@ extension CredentialCommand {
 
         func run() async throws {
             switch operation {
-            case "get": try await get(try GitCredential.read())
-            case "erase": try await erase(try GitCredential.read())
+            case "get": try await get(try await GitCredential.read())
+            case "erase": try await erase(try await GitCredential.read())
             case "capability": Terminal.result("version 0\ncapability authtype")
             // "store" reports that the credential was accepted. gitcredentials(7): a helper should ignore operations that it does not support.
             default: break
@@ -79,9 +79,9 @@ private struct GitCredential {
     private let attributes: [String: String]
     private let capabilities: [String]
 
-    static func read() throws(AuthError) -> GitCredential {
+    static func read() async throws -> GitCredential {
         try GitCredential(
-            HelperInput.all { bytes in bytes.starts(with: [0x0A]) || bytes.suffix(2).elementsEqual([0x0A, 0x0A]) }
+            await HelperInput.all { bytes in bytes.starts(with: [0x0A]) || bytes.suffix(2).elementsEqual([0x0A, 0x0A]) }
         )
     }
 

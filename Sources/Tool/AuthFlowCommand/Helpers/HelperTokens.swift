@@ -96,7 +96,21 @@ enum HelperInput {
     private static let limit = 256 * 1024
 
     /// - Parameter isComplete: Whether the input is complete, even if the calling program leaves the pipe open.
-    static func all(until isComplete: ([UInt8]) -> Bool = { _ in false }) throws(AuthError) -> [UInt8] {
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` if the input is too large; `CancellationError` if the task is cancelled.
+    static func all(
+        until isComplete: @escaping @Sendable ([UInt8]) -> Bool = { _ in false }
+    ) async throws -> [UInt8] {
+        let input = try await BlockingInput.read { () -> Result<[UInt8], AuthError> in
+            do throws(AuthError) {
+                return .success(try bytes(until: isComplete))
+            } catch {
+                return .failure(error)
+            }
+        }
+        return try input.get()
+    }
+
+    private static func bytes(until isComplete: ([UInt8]) -> Bool) throws(AuthError) -> [UInt8] {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)
         while true {
