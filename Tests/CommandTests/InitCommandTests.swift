@@ -357,6 +357,32 @@ import Testing
         }
     }
 
+    /// A relative path would be a path in the root directory.
+    @Test(
+        "no file is written if the working directory was removed",
+        arguments: [["init", "--register", "--no-login", "--issuer"], ["register"]]
+    ) func noFileIsWrittenIfTheWorkingDirectoryWasRemoved(_ command: [String]) async throws {
+        try await newcomer { emulator, folder, _ in
+            let name = "authflow-\(UUID().uuidString).json"
+            let outcome = try await CommandHarness.run(
+                [
+                    "-c", #"mkdir gone && cd gone && rmdir ../gone && exec "$0" "$@""#,
+                    CommandHarness.folder.appendingPathComponent("authflow").path,
+                ] + command + [emulator.issuer, "--output", name],
+                program: "/bin/sh",
+                environment: ["HOME": folder],
+                folder: folder
+            )
+            let written = ["", ".default.registration", ".registration"].map { "/\(name)\($0)" }
+                .filter { FileManager.default.fileExists(atPath: $0) }
+            for path in written { try FileManager.default.removeItem(atPath: path) }
+            #expect(written.isEmpty)
+            #expect(outcome.status == 8, "\(outcome)")
+            #expect(outcome.standardError.contains("the working directory was removed"), "\(outcome)")
+            #expect(!emulator.requests.contains("POST /register"))
+        }
+    }
+
     /// The client remains registered at the provider. Here, another command writes a profile with the same name during the registration.
     @Test(arguments: [["init", "--register", "--no-login", "--issuer"], ["register"]])
     func theErrorNamesTheRegisteredClientIfTheProfileCannotBeWritten(_ command: [String]) async throws {

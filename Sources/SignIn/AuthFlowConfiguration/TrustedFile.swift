@@ -29,7 +29,9 @@ struct TrustedFile {
         guard descriptor >= 0 else {
             let reason = errno
             let directory = FileManager.default.currentDirectoryPath
-            let shown = path.hasPrefix("/") ? path : directory == "/" ? "/\(path)" : "\(directory)/\(path)"
+            // Empty if the working directory was removed.
+            let isComplete = path.hasPrefix("/") || directory.isEmpty
+            let shown = isComplete ? path : directory == "/" ? "/\(path)" : "\(directory)/\(path)"
             throw reason == ENOENT
                 ? refusal("There is no \(kind) at \(shown).")
                 : refusal("The \(kind) \(shown) cannot be read: \(unsafe String(cString: strerror(reason))).")

@@ -92,7 +92,7 @@ struct InitCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let writer = ConfigurationWriter(output ?? ConfigurationChoice.userPath(ToolEnvironment.host.environment))
+        let writer = try ConfigurationWriter(output ?? ConfigurationChoice.userPath(ToolEnvironment.host.environment))
         // Only the default directory is created, because a missing directory in --output is probably a typo. An existing directory may be a symbolic
         // link, for example to a repository of configuration files.
         let directory = ConfigurationFile.directory(of: writer.path)
@@ -186,10 +186,7 @@ struct InitCommand: AsyncParsableCommand {
             if let clientSecretFile {
                 // The path is absolute: a relative path in the configuration file would be relative to that file. Symbolic links are not
                 // resolved: a secret manager replaces the file that the link names when it updates the secret.
-                let path =
-                    clientSecretFile.hasPrefix("/")
-                    ? clientSecretFile : "\(FileManager.default.currentDirectoryPath)/\(clientSecretFile)"
-                members["client_secret"] = ["file": .string(path)]
+                members["client_secret"] = ["file": .string(try WorkingDirectory.absolute(clientSecretFile))]
             }
             return (members, nil)
         }

@@ -78,7 +78,7 @@ extension RegisterCommand {
                     "--scope: \"\(DisplayText.sanitized(scope, limit: 60))\" is not a scope (RFC 6749 section 3.3). Repeat the option for each scope."
                 )
             }
-            let writer = ConfigurationWriter(output)
+            let writer = try ConfigurationWriter(output)
             try writer.requirePlace(for: profile)
             let token = try initialAccessTokenFile.map { path in
                 guard let text = try? String(contentsOfFile: path, encoding: .utf8) else {
@@ -138,13 +138,9 @@ extension RegisterCommand {
 
         /// Creates a file, and throws if another process has created it in the meantime.
         private func create(_ path: String, _ bytes: [UInt8]) throws {
-            guard try PrivateFile(absolute(path)).create(with: bytes) else {
+            guard try PrivateFile(WorkingDirectory.absolute(path)).create(with: bytes) else {
                 throw AuthError(.storageFailed, "\(path) was created in the meantime, and was not changed.")
             }
-        }
-
-        private func absolute(_ path: String) -> String {
-            path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
         }
     }
 }

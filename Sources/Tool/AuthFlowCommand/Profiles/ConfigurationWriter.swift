@@ -11,8 +11,9 @@ struct ConfigurationWriter {
     private static let requiredSpace = 64 * 1024
 
     /// - Parameter path: The file, relative to the working directory or absolute.
-    init(_ path: String) {
-        let absolute = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
+    /// - Throws: ``AuthFlow/AuthError`` with `storage_failed` if the path is relative and the working directory was removed.
+    init(_ path: String) throws(AuthError) {
+        let absolute = try WorkingDirectory.absolute(path)
         // A symbolic link is preserved.
         self.path = URL(fileURLWithPath: absolute).resolvingSymlinksInPath().path
     }
