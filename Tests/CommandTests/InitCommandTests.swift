@@ -357,6 +357,24 @@ import Testing
         }
     }
 
+    /// The provider sends its response only once.
+    @Test("no client is registered if the configuration file is a symbolic link to a missing file")
+    func noClientIsRegisteredIfTheConfigurationFileIsALinkToAMissingFile() async throws {
+        try await newcomer { emulator, folder, tool in
+            try FileManager.default.createSymbolicLink(
+                atPath: "\(folder)/new.json",
+                withDestinationPath: "missing.json"
+            )
+            let outcome = try await tool([
+                "init", "--issuer", emulator.issuer, "--register", "--output", "new.json", "--no-login",
+            ])
+            #expect(outcome.status == 8, "\(outcome)")
+            #expect(outcome.standardError.contains("symbolic link to a file that does not exist"), "\(outcome)")
+            #expect(!emulator.requests.contains("POST /register"))
+            #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == ["new.json"])
+        }
+    }
+
     /// A relative path would be a path in the root directory.
     @Test(
         "no file is written if the working directory was removed",

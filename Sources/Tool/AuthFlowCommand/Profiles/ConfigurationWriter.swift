@@ -37,6 +37,13 @@ struct ConfigurationWriter {
                 "\(DisplayText.sanitized(path)) cannot be written: its directory does not exist, or you do not have write permission."
             )
         }
+        // A link to an existing file was resolved.
+        guard FileManager.default.fileExists(atPath: path) || !PrivateFile(path).exists else {
+            throw AuthError(
+                .storageFailed,
+                "\(DisplayText.sanitized(path)) cannot be written: it is a symbolic link to a file that does not exist."
+            )
+        }
         // The provider sends the response to a registration only once, so a full disk must be detected before the request.
         let probe = PrivateFile("\(path).probe-\(UUID().uuidString)")
         guard try probe.create(with: [UInt8](repeating: UInt8(ascii: " "), count: Self.requiredSpace)) else {
