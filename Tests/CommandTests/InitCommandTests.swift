@@ -588,6 +588,32 @@ import Testing
         }
     }
 
+    /// As a separate word, the parser would parse the value as another option.
+    @Test("a suggested command contains a value that begins with a hyphen, and can be run")
+    func aSuggestedCommandContainsAValueThatBeginsWithAHyphen() async throws {
+        try await newcomer { emulator, folder, tool in
+            let written = try await tool([
+                "init", "--issuer", emulator.issuer, "--client-id", "authflow-demo", "--profile=-work", "--no-login",
+            ])
+            #expect(written.standardError.hasSuffix("Sign in: authflow login --profile=-work\n"), "\(written)")
+            // A base64url-encoded subject may begin with a hyphen.
+            let advice = "Run: authflow login --profile=-work --account=-subject\n"
+            for arguments in [["--profile=-work", "--account=-subject"], ["--account=-subject"]] {
+                let status = try await tool(["status"] + arguments)
+                #expect(status.status == 4 && status.standardError.hasSuffix(advice), "\(status)")
+            }
+            let untrusted = "\(folder)/-other"
+            try FileManager.default.createDirectory(atPath: untrusted, withIntermediateDirectories: false)
+            try FileManager.default.copyItem(
+                atPath: "\(folder)/.config/authflow/config.json",
+                toPath: "\(untrusted)/authflow.json"
+            )
+            let check = try await tool(["config", "check", "--", "-other/authflow.json"])
+            let command = "run: authflow config trust ./-other/authflow.json\n"
+            #expect(check.status == 2 && check.standardError.hasSuffix(command), "\(check)")
+        }
+    }
+
     @Test func aClientConfiguredByOptionsNeedsNoConfigurationFile() async throws {
         try await newcomer { emulator, _, tool in
             let client = ["--issuer", emulator.issuer, "--client-id", "authflow-demo"]

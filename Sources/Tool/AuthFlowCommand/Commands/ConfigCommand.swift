@@ -154,7 +154,7 @@ struct ConfigCommand: AsyncParsableCommand {
         try checkKeys(of: try file(path, with: content))
         throw AuthError(
             .invalidConfiguration,
-            "\(DisplayText.sanitized(path, limit: 1000)) is not trusted. Its keys are valid, but the programs that it names, if any, were not run. Review it, then run: authflow config trust \(ShellWord.quoted(path))"
+            "\(DisplayText.sanitized(path, limit: 1000)) is not trusted. Its keys are valid, but the programs that it names, if any, were not run. Review it, then run: authflow config trust \(ShellWord.path(path))"
         )
     }
 

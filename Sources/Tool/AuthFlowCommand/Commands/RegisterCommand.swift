@@ -112,7 +112,8 @@ extension RegisterCommand {
             Terminal.printMessage(
                 "Warning: secrets are stored in \(secrets.joined(separator: " and ")). Never commit them."
             )
-            Terminal.printMessage("Sign in: \(ShellWord.line(["authflow", "login", "--config", output]))")
+            let command = ShellWord.line(["authflow", "login"] + OptionWords.of("--config", output))
+            Terminal.printMessage("Sign in: \(command)")
             try Terminal.result(["profiles": .object([profile: members])])
         }
 

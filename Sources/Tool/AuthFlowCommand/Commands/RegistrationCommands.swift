@@ -140,7 +140,7 @@ enum RegistrationCommands {
             endpoint.path.hasSuffix("/") ? String(endpoint.path.dropLast()) : endpoint.path
         }
 
-        private static func option(_ config: String?) -> [String] { config.map { ["--config", $0] } ?? [] }
+        private static func option(_ config: String?) -> [String] { OptionWords.of("--config", config) }
 
         /// The advice when the registrations for an origin are not those of a resource.
         static func others(of address: String, _ config: String?) -> String {

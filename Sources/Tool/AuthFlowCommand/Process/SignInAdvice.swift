@@ -35,8 +35,11 @@ enum SignInAdvice {
         guard let other = causes(of: error).compactMap({ $0 as? OtherSignInRequired }).first else {
             return command.flatMap { extended($0, for: error) }
         }
-        // The other profile is in the same file. The last of these options is the name of the profile.
-        return chosen.withLock { $0?.profile }.map { line("login", Array($0.dropLast()) + [other.name]) }
+        // The other profile is in the same file. The option that names the profile is the last of these options.
+        return chosen.withLock { $0?.profile }.map { options in
+            let others = Array(options.prefix { !$0.hasPrefix("--profile") })
+            return line("login", others + OptionWords.of("--profile", other.name))
+        }
     }
 
     /// The error and its underlying errors.

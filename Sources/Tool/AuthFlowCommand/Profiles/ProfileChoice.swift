@@ -75,8 +75,10 @@ struct ProfileChoice: Hashable {
 
     /// The options that choose the same profile.
     var arguments: [String] {
-        if let withoutFile { return ["--issuer", withoutFile.issuer, "--client-id", withoutFile.clientID] }
-        return (config.map { ["--config", $0] } ?? []) + (profile.map { ["--profile", $0] } ?? [])
+        if let withoutFile {
+            return OptionWords.of("--issuer", withoutFile.issuer) + OptionWords.of("--client-id", withoutFile.clientID)
+        }
+        return OptionWords.of("--config", config) + OptionWords.of("--profile", profile)
     }
 
     /// The profile in a file.
@@ -108,7 +110,7 @@ struct ProfileChoice: Hashable {
         let scopes = withoutFile?.scopes ?? []
         SignInAdvice.choose(
             chosen.arguments,
-            signIn: (account.map { ["--account", $0] } ?? []) + scopes.flatMap { ["--scope", $0] }
+            signIn: OptionWords.of("--account", account) + scopes.flatMap { OptionWords.of("--scope", $0) }
         )
         var overrides = AuthClient.Overrides(flows: flows, userAgent: userAgent, account: account)
         overrides.launchEnvironment = launchEnvironment

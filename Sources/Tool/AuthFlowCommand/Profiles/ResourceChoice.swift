@@ -173,11 +173,11 @@ struct ResourceChoice: Hashable {
     private var shownAddress: String { address.contains("?") ? "URL" : address }
 
     private var profileArguments: [String] {
-        (choice.config.map { ["--config", $0] } ?? []) + (choice.profile.map { ["--profile", $0] } ?? [])
+        OptionWords.of("--config", choice.config) + OptionWords.of("--profile", choice.profile)
     }
 
     private var signInArguments: [String] {
-        scopes.flatMap { ["--scope", $0] } + (resource.map { ["--resource", $0] } ?? [])
+        scopes.flatMap { OptionWords.of("--scope", $0) } + OptionWords.of("--resource", resource)
             + (assumesOrigin ? ["--assume-origin"] : []) + authentication.arguments
     }
 
