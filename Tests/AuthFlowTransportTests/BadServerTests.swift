@@ -60,6 +60,22 @@ import Testing
         }
     }
 
+    @Test(
+        "the error states how the connection ended",
+        arguments: [
+            ([], "closed the connection without a response"), ([.reset], "was lost"),
+            ([.send(Array(BadServerTests.response.utf8.dropLast()))], "is incomplete"),
+            ([.send(Array(BadServerTests.response.utf8.prefix(40)))], "is incomplete"),
+        ] as [([ScriptedServer.Step], String)]
+    ) func theErrorStatesHowTheConnectionEnded(_ steps: [ScriptedServer.Step], _ words: String) async throws {
+        try await ScriptedServer.run([.receive] + steps) { server in
+            let error = await #expect(throws: AuthError.self) { try await get(server) }
+            #expect(error?.code == .networkFailed)
+            #expect(error?.message.contains(words) == true, "\(error as Any)")
+            #expect(error?.message.contains("certificate") == false, "\(error as Any)")
+        }
+    }
+
     @Test(arguments: [
         #"Basic realm="id""#, "Basic", #"Digest realm="id", nonce="n", qop="auth""#, "Negotiate", "Negotiate YII=",
         "NTLM",

@@ -22,6 +22,7 @@ struct CurlFailure {
         waited: Duration,
         isConnected: Bool,
         presentsCertificate: Bool,
+        hasResponse: Bool,
         easy: CurlEasy?
     ) {
         let place = call.place
@@ -66,7 +67,7 @@ struct CurlFailure {
                 "The client certificate for \(place) cannot be used. The certificate and its private key must be in PEM format, and the key must match the certificate and be unencrypted."
             )
         // With TLS 1.3 a server rejects a client certificate after the client has completed the handshake (RFC 8446 section 4.4.2.4).
-        case _ where presentsCertificate && Self.rejections.contains(result):
+        case _ where presentsCertificate && !hasResponse && Self.rejections.contains(result):
             error = failure(
                 "\(place) closed the connection before it responded. It may have rejected the client certificate: is it the registered certificate, was it issued by a CA that the server trusts, and is it still valid?"
             )
@@ -91,6 +92,15 @@ struct CurlFailure {
             error = AuthError(.invalidConfiguration, "\"\(Redaction.url(call.url))\" is not a URL.")
         case AUTHFLOW_CURL_GOT_NOTHING:
             error = failure("\(place) closed the connection without a response. Try again.")
+        // libcurl reports success if the connection was closed in the middle of the header fields.
+        case AUTHFLOW_CURL_PARTIAL, AUTHFLOW_CURL_OK:
+            error = failure("The response from \(place) is incomplete: the connection was closed too early. Try again.")
+        case AUTHFLOW_CURL_SEND_ERROR, AUTHFLOW_CURL_RECEIVE_ERROR:
+            let route = proxy == nil ? "" : " through \(peer)"
+            // With TLS 1.3, a server rejects a missing client certificate, too, after the client has completed the handshake.
+            let mayRequireCertificate = !hasResponse && call.url.hasPrefix("https:")
+            let remark = mayRequireCertificate ? " The server may require a client certificate." : ""
+            error = failure("The connection to \(place)\(route) was lost. Try again.\(remark)")
         default:
             error = failure("The request to \(place) failed (libcurl error \(result.rawValue)). Try again.")
         }

@@ -187,7 +187,8 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
                     through: proxy,
                     waited: waited,
                     isConnected: attempts > 0,
-                    presentsCertificate: settings.clientCertificate != nil && head.isEmpty,
+                    presentsCertificate: settings.clientCertificate != nil,
+                    hasResponse: !head.isEmpty,
                     easy: easy
                 ).error
             )
