@@ -190,11 +190,14 @@ import Testing
     /// XDG Base Directory Specification: a relative path must be ignored.
     @Test func theTokenFileIsOnlyInARuntimeDirectoryThatOtherUsersCannotChange() async throws {
         try await signedIn { _, folder, exec in
-            for (name, mode) in [("private", 0o700), ("shared", 0o777)] {
+            for (name, mode) in [("private", 0o700), ("shared", 0o777), ("locked", 0o500)] {
                 try makeDirectory("\(folder)/\(name)", mode)
             }
+            // A directory of this user that is not writable. Root can write to all of its directories except those in /proc/sys.
+            let locked = geteuid() == 0 ? "/proc/sys" : "\(folder)/locked"
             for (directory, expected) in [
                 ("\(folder)/private", "\(folder)/private"), ("\(folder)/shared", "/tmp"), ("private", "/tmp"),
+                (locked, "/tmp"),
             ] {
                 let script = #"dirname "$(dirname "$F")""#
                 let outcome = try await exec(["--file", "F"], script, ["XDG_RUNTIME_DIR": directory])

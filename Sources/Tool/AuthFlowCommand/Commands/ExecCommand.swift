@@ -129,11 +129,15 @@ struct ExecCommand: AsyncParsableCommand {
         _ = fcntl(descriptor, F_SETFD, 0)
     }
 
-    /// Whether a path names a directory that belongs to this user, and to which no other user can write.
+    /// Whether a path names a directory that belongs to this user, and to which this user and no other user can write.
     private static func isOwnDirectory(_ path: String) -> Bool {
         var status = stat()
         guard path.hasPrefix("/"), unsafe stat(path, &status) == 0 else { return false }
-        return status.st_mode & S_IFMT == S_IFDIR && status.st_uid == geteuid() && status.st_mode & 0o022 == 0
+        guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
+            return false
+        }
+        // In a service, the directory may be on a read-only file system (systemd.exec(5), ProtectSystem=strict).
+        return FileManager.default.isWritableFile(atPath: path)
     }
 
     /// Runs the program as a child process, while this process keeps the file up to date.
