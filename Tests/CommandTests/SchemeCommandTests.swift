@@ -37,6 +37,12 @@ import Testing
             // Another program has taken over the scheme, but the entry still exists.
             try setHandler("other.desktop")
             try await expectFailure("opens with other.desktop")
+            let taken = try await scheme("install")
+            let advice = "from other.desktop, run: authflow scheme install com.example.app --replace\n"
+            #expect(taken.status == 2 && taken.standardError.contains(advice), "\(taken.standardError)")
+            // With --replace, this scheme would be rejected, too.
+            let invalid = try await scheme("install", "https")
+            #expect(invalid.status == 2 && !invalid.standardError.contains("--replace"), "\(invalid.standardError)")
 
             // The program has been removed.
             try setHandler("authflow-com.example.app.desktop")

@@ -80,7 +80,8 @@ public struct SchemeHandler: Sendable {
         if !replacing, let handler = try currentHandler(), handler != entryName {
             throw AuthError(
                 .invalidConfiguration,
-                "The scheme \(scheme) is already handled by \(DisplayText.sanitized(handler)), which is replaced only on request."
+                "The scheme \(scheme) is already handled by \(DisplayText.sanitized(handler)), which is replaced only on request.",
+                underlyingError: OtherHandler(entryName: handler)
             )
         }
         do {
@@ -194,6 +195,14 @@ public struct SchemeHandler: Sendable {
         #else
         throw AuthError(.unsupported, "On this system, only apps can handle URI schemes.")
         #endif
+    }
+}
+
+extension SchemeHandler {
+    /// Another program handles the scheme.
+    package struct OtherHandler: Error {
+        /// The file name of that program's desktop entry.
+        package let entryName: String
     }
 }
 

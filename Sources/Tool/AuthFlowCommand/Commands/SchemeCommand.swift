@@ -26,10 +26,11 @@ struct SchemeCommand: AsyncParsableCommand {
             let program = try ToolEnvironment.program()
             do {
                 try handler.install(program: program, replacing: replace)
-            } catch {
-                if !replace, let other = handler.handler, other != handler.entryName {
+            } catch let error as AuthError {
+                // Other errors, such as an invalid scheme, also occur with --replace.
+                if let other = error.underlyingError as? SchemeHandler.OtherHandler {
                     Terminal.printMessage(
-                        "To take over the scheme from \(DisplayText.sanitized(other)), run: \(handler.installCommand) --replace"
+                        "To take over the scheme from \(DisplayText.sanitized(other.entryName)), run: \(handler.installCommand) --replace"
                     )
                 }
                 throw error
