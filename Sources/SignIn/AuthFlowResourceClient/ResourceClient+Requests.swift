@@ -73,10 +73,12 @@ extension ResourceClient {
     ///   the URL.
     public func authorize(_ attempt: inout ResourceAttempt) async throws -> HTTPFields {
         attempt.round.end = nil
-        attempt.credential = try await usableCredential(for: &attempt)
-        guard let credential = attempt.credential, let client = try await client() else { return HTTPFields() }
-        attempt.round.clockCorrection = client.client.clockCorrection(at: attempt.endpoint, nonces: nonces)
-        return try await client.client.authorizationFields(
+        // Nothing waits between the lookup of the credential and the request, because the user may sign out in another process in the meantime.
+        let usable = try await usableCredential(for: &attempt)
+        attempt.credential = usable?.credential
+        guard let (credential, client) = usable else { return HTTPFields() }
+        attempt.round.clockCorrection = client.clockCorrection(at: attempt.endpoint, nonces: nonces)
+        return try await client.authorizationFields(
             method: attempt.method,
             endpoint: attempt.endpoint,
             tokens: credential.tokens,
@@ -137,12 +139,12 @@ extension ResourceClient {
             || ProtectedResourceMetadata.fit(of: known.resource, to: address) == .identical
     }
 
-    /// The credential to send, refreshed when necessary; nil when there is none, so that the resource sends a challenge.
+    /// The credential to send, refreshed when necessary, and its client; nil when there is none, so that the resource sends a challenge.
     /// - Parameter ended: A sign-in that was tried before and whose session has ended; nil for none.
     private func usableCredential(
         for attempt: inout ResourceAttempt,
         after ended: KnownResource? = nil
-    ) async throws -> Credential? {
+    ) async throws -> (credential: Credential, client: OAuthClient)? {
         let endpoint = attempt.endpoint
         guard let (known, client) = try await knownClient(), known != ended else { return nil }
         // A token for one resource of a server must not be used for its other resources.
@@ -159,7 +161,7 @@ extension ResourceClient {
         // A token that must not be used here is not sent, so that the resource sends a new challenge.
         guard isUsableHere(known) else { return nil }
         do {
-            return try await client.freshCredential(lasting: .zero)
+            return (try await client.freshCredential(lasting: .zero), client.client)
         } catch let error as AuthError where error.code == .loginRequired {
             // Another process may have signed in again in the meantime, with another server or client.
             if ended == nil, let newer = try await self.known(reading: true), newer != known {
