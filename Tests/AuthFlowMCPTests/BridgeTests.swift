@@ -572,6 +572,44 @@ import Glibc
         #expect(counts.withLock { $0.sessions } == 2)
     }
 
+    /// A server that opens a stream in every session, and then loses the session.
+    @Test(.timeLimit(.minutes(1))) func theDelayDoublesBeforeEachReplacementOfASessionThatIsSoonLost() async throws {
+        let counts = Mutex((sessions: 0, listeners: 0))
+        let transport = StreamTransport { request in
+            guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
+                let message = (try? JSON(parsing: request.body)) ?? .null
+                var session: Int?
+                if message["method"]?.string == "initialize" {
+                    session = counts.withLock { counts in
+                        counts.sessions += 1
+                        return counts.sessions
+                    }
+                }
+                let response = try Self.answer(message["id"] ?? .null, session: session)
+                return ResponseStream(head: response.head, body: ResponseBody(response.body))
+            }
+            let number = counts.withLock { counts in
+                counts.listeners += 1
+                return counts.listeners
+            }
+            let isFirst = number % 2 == 1
+            return Self.listener(404, "", isFirst: isFirst, isRejected: !isFirst, last: "last")
+        }
+        let (sleeps, sleep) = AsyncStream<Duration>.makeStream()
+        let clock = ShortSleepClock(limit: .seconds(5)) { sleep.yield($0) }
+        let (lines, line) = AsyncStream<[UInt8]>.makeStream()
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: clock) {
+            line.yield($0)
+        }
+        bridge.receive(Self.initialize)
+        for await _ in lines { break }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        // The delay after those of 1, 2 and 4 s; the timeouts are longer.
+        for await duration in sleeps where (Duration.seconds(5)...Duration.seconds(9)).contains(duration) { break }
+        #expect(counts.withLock { $0.sessions } == 4)
+        await bridge.close()
+    }
+
     @Test(arguments: [HTTPResponse.Status.found, .methodNotAllowed])
     func aListeningStreamThatTheServerDoesNotOfferIsNotRequestedAgain(_ status: HTTPResponse.Status) async throws {
         let count = Mutex(0)
@@ -1670,10 +1708,16 @@ private final class SkippingClock: Clock {
 private struct ShortSleepClock: Clock {
     /// The duration of the longest short sleep.
     var limit = Duration.seconds(100)
+    /// Called before each long sleep.
+    var onLongSleep: @Sendable (Duration) -> Void = { _ in }
     var now: ContinuousClock.Instant { .now }
     var minimumResolution: Duration { .zero }
     func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
-        if now.duration(to: deadline) > limit { try await Task<Never, Never>.never() }
+        let duration = now.duration(to: deadline)
+        if duration > limit {
+            onLongSleep(duration)
+            try await Task<Never, Never>.never()
+        }
         try Task.checkCancellation()
     }
 }

@@ -207,6 +207,20 @@ extension MCPBridge {
         return isLost
     }
 
+    /// Waits before a session is replaced without a request from the host. A server that loses every session must not receive an `initialize` request
+    /// every second, so the delay doubles with each session that is lost within a minute, up to a minute.
+    /// - Parameter age: The time for which the bridge has listened in the session.
+    /// - Throws: `CancellationError`.
+    private func delayReplacement(of session: MCPSession, after age: Duration) async throws {
+        let delay = age < .seconds(60) ? session.replacementDelay : .seconds(1)
+        try await clock.sleep(for: delay)
+        state.withLock { state in
+            guard state.session.number == session.number else { return }
+            // The new session inherits the value.
+            state.session.replacementDelay = min(delay * 2, .seconds(60))
+        }
+    }
+
     private func listen(in session: MCPSession) async {
         var fields = session.fields
         fields[.accept] = "text/event-stream"
@@ -215,6 +229,7 @@ extension MCPBridge {
         var retry = Duration.zero
         var wasOpen = session.lastEventID != nil
         var rejections = 0
+        let age = clock.stopwatch()
         while !Task.isCancelled {
             var reader = ServerSentEventReader()
             var isOpen = false
@@ -251,6 +266,7 @@ extension MCPBridge {
                 } else if wasOpen, [400, 404, 409].contains(status) {
                     if try await isLost(session, response) {
                         // Until the host's next request, the server would have no session in which to send a message.
+                        try await delayReplacement(of: session, after: age())
                         _ = await replaceSession(session.number)
                         return
                     }
