@@ -904,6 +904,28 @@ import Testing
         }
     }
 
+    @Test func aRejectedScopeIsRequestedAgainAfterItHasBeenConfigured() async throws {
+        let settings = refreshing {
+            ($0.challengeScopes, $0.supportedScopes, $0.serverScopes) = (nil, ["a", "odd"], ["a"])
+            ($0.unknownScopes, $0.registeredClients) = (["odd"], ["pre-registered": "secret"])
+        }
+        try await ResourceEnvironment.with(.inProcess, settings) { environment in
+            let store = MemoryTokenStore()
+            func signIn(_ scopes: [String]) async throws {
+                let registered = try environment.registered("pre-registered") {
+                    $0.authentication = .clientSecretBasic(Secret("secret"))
+                    $0.scopes = scopes
+                }
+                try await environment.client(registered: registered, store: store).signIn()
+            }
+            try await signIn([])
+            #expect(environment.emulator.authorizations == [["a", "odd"], ["a"]])
+            environment.emulator.settings.unknownScopes = []
+            try await signIn(["odd"])
+            #expect(environment.emulator.authorizations.last == ["a", "odd"])
+        }
+    }
+
     /// A scope that the user has configured is not omitted silently, and without the server's list, it is unknown which scope was rejected.
     @Test(arguments: [(["odd"], ["a"]), ([], nil)] as [([String], [String]?)])
     func requiredScopesAreNotOmittedAfterTheServerHasRejectedThem(

@@ -148,6 +148,18 @@ import Testing
         #expect(environment.emulator.authorizations == [["mcp:basic"]])
     }
 
+    /// Another registration without scopes would remain at the server, and the user would see the same error twice.
+    @Test func aClientIsNotRegisteredAgainIfTheServerRejectsItsScopesInBothRequests() async throws {
+        interceptor.respond { call in
+            guard call.head.path == "/register", (try? JSON(parsing: call.body))?["scope"] != nil else { return nil }
+            return jsonResponse(.forbidden, ["error": "insufficient_scope"])
+        }
+        environment.emulator.settings.unknownScopes = ["mcp:basic"]
+        await expectError(.providerRejected) { _ = try await client().signIn() }
+        #expect(environment.emulator.registrations == 1)
+        #expect(environment.emulator.authorizations == [["mcp:basic"]])
+    }
+
     @Test func aRegistrationThatIsRejectedForAnotherReasonIsNotRepeatedWithoutScopes() async throws {
         interceptor.respond { call in
             guard call.head.path == "/register" else { return nil }

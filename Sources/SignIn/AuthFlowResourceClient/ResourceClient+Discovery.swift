@@ -150,7 +150,8 @@ extension ResourceClient {
         let configured = options.scopes + (registered?.registration.scopes.filter { $0 != "openid" } ?? [])
         var scopes: [String] = []
         var room = Self.maximumScopes - required.count
-        let rejected = isSame ? known?.rejectedScopes ?? [] : []
+        // A scope that was configured after its rejection is requested again.
+        let rejected = Set(isSame ? known?.rejectedScopes ?? [] : []).subtracting(configured)
         for scope in before + demanded + configured
         where !scopes.contains(scope) && (required.contains(scope) || room > 0 && !rejected.contains(scope)) {
             scopes.append(scope)
@@ -288,7 +289,12 @@ extension ResourceClient {
     }
 
     /// Registers the client (RFC 7591).
-    func register(_ found: FoundServer, scopes: [String]) async throws -> StoredRegistration {
+    /// - Parameter mayOmitScopes: Whether a registration without scopes is also useful.
+    func register(
+        _ found: FoundServer,
+        scopes: [String],
+        mayOmitScopes: Bool = true
+    ) async throws -> StoredRegistration {
         let redirectURIs = registeredRedirectURIs(at: found.server.issuer)
         // Some servers grant only the scopes that a client was registered with, so the scopes that may be needed later are also included.
         let later = (found.metadata?.scopes ?? []).filter { !scopes.contains($0) }
@@ -298,7 +304,7 @@ extension ResourceClient {
         var choices = [scopes + later]
         if !later.isEmpty { choices.append(scopes) }
         // RFC 7591 section 2: without `scope`, the server "MAY register a client with a default set of scopes".
-        if !scopes.isEmpty { choices.append([]) }
+        if !scopes.isEmpty, mayOmitScopes { choices.append([]) }
         let registered = try await Self.register(&request, withFirstOf: choices, at: found.server)
         return StoredRegistration(
             registered,

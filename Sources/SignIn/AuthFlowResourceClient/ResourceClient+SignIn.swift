@@ -309,6 +309,7 @@ extension ResourceClient {
                 found,
                 challenge,
                 isUnregistered: isUnregistered,
+                rejection: error.providerError?.error == "invalid_scope" ? error : nil,
                 portAttempts: error.code == .portBusy ? 3 : 0,
                 willShow
             )
@@ -418,13 +419,18 @@ extension ResourceClient {
 
     /// Registers the client again, and signs in with the new registration. A registration
     /// that the server still recognizes is not replaced until that sign-in has succeeded, unless all its ports are in use.
-    /// - Parameter portAttempts: The maximum number of registrations to try while the ports of each registration are in use; 0 if the new
-    ///   registration is required for another reason.
+    /// - Parameters:
+    ///   - rejection: The error of a request with scopes that the old registration may lack; nil if the new registration is required for another
+    ///     reason.
+    ///   - portAttempts: The maximum number of registrations to try while the ports of each registration are in use; 0 if the new registration
+    ///     is required for another reason.
+    /// - Throws: `rejection` when the server rejects a registration with the scopes, too.
     private func signInWithNewRegistration(
         _ old: KnownResource,
         _ found: FoundServer,
         _ challenge: ResourceChallenge?,
         isUnregistered: Bool,
+        rejection: AuthError? = nil,
         portAttempts: Int = 0,
         _ willShow: @escaping @Sendable () async throws -> Void
     ) async throws {
@@ -436,6 +442,13 @@ extension ResourceClient {
                     && ($0.scopes.isEmpty || Set($0.scopes).isSuperset(of: old.scopes))
             } orElse: {
                 try await register(found, scopes: old.scopes)
+            }
+        } else if let rejection {
+            do {
+                // A registration without the scopes would not help, and would remain at the server.
+                made = try await register(found, scopes: old.scopes, mayOmitScopes: false)
+            } catch let error as AuthError where error.code == .providerRejected {
+                throw rejection
             }
         } else {
             made = try await register(found, scopes: old.scopes)
