@@ -142,7 +142,7 @@ struct MCPCommand: AsyncParsableCommand {
                     entry["error"] = failure.map { .string($0.code.rawValue) }
                     all.append(.object(entry))
                 } else {
-                    let options = config.map { ["--config", $0] } ?? []
+                    let options = OptionWords.of("--config", config)
                     let details = ShellWord.line(["authflow", "status"] + options + [address])
                     let state =
                         if failure != nil {
