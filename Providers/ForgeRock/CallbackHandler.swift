@@ -6,8 +6,8 @@ public import AuthFlow
 /// the device's hardware, or to present the callbacks in your own user interface.
 public protocol CallbackHandler: Sendable {
     /// Whether the handler can give a different answer to a repeated callback, as a user can and a configuration
-    /// cannot. If the server asks the same questions again and the handler can only repeat its answer, the sign-in ends, unless the answer is not
-    /// secret and the user has answered another question in the meantime.
+    /// cannot. If the server asks the same questions again and the handler can only repeat its answer, the sign-in ends, unless the answer is a user
+    /// name, and the user has answered another question in the meantime.
     var canChangeAnswer: Bool { get }
 
     /// Answers a callback.

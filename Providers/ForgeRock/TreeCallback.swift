@@ -49,6 +49,11 @@ public struct TreeCallback: Sendable {
         return !others.contains(type)
     }
 
+    /// Whether the callback asks for a user name.
+    var asksForUserName: Bool {
+        ["NameCallback", "ValidatedCreateUsernameCallback"].contains(type) && !asksForCode
+    }
+
     /// Whether the prompt mentions a one-time code, or this is a `PasswordCallback` whose input is echoed, as a password's
     /// never is.
     var asksForCode: Bool {

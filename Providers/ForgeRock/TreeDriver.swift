@@ -42,19 +42,19 @@ public struct TreeDriver: Sendable {
 
 /// The answers that a handler can only repeat. They are not submitted again, because an account may be locked after several attempts.
 private struct SubmittedAnswers {
-    private var withSecrets: Set<[String]> = []
-    private var withoutSecrets: Set<[String]> = []
+    private var userNames: Set<[String]> = []
+    private var others: Set<[String]> = []
 
     /// Adds the fixed answers of a step. A configured user name may be submitted again after the user has typed another answer, because the user may
-    /// have mistyped the password.
+    /// have mistyped the password. Any other answer may be a secret, such as the answer to a security question.
     /// - Parameter isAnsweredByUser: Whether a handler that can change its answers has answered a question of the step.
     /// - Returns: Whether the answers may be submitted.
     mutating func insert(_ fixed: [TreeCallback], isAnsweredByUser: Bool) -> Bool {
         let submission = fixed.map(\.submission)
         let isNew =
-            fixed.allSatisfy(\.secrets.isEmpty)
-            ? withoutSecrets.insert(submission).inserted : withSecrets.insert(submission).inserted
-        if isAnsweredByUser { withoutSecrets = [] }
+            fixed.allSatisfy(\.asksForUserName)
+            ? userNames.insert(submission).inserted : others.insert(submission).inserted
+        if isAnsweredByUser { userNames = [] }
         return fixed.isEmpty || isNew
     }
 }

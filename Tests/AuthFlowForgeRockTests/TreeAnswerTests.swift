@@ -640,6 +640,30 @@ import Testing
         }
     }
 
+    /// A callback for text may ask for a secret, too.
+    @Test func aConfiguredAnswerToASecurityQuestionIsNotSubmittedAgainWithATypedPassword() async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            let attempts = Mutex(0)
+            let callbacks = [
+                Callback("PasswordCallback", [("prompt", "Password")]),
+                Callback("TextInputCallback", [("prompt", "Your first pet")]),
+            ]
+            environment.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(stage: "All", callbacks) { _ in
+                    attempts.withLock { $0 += 1 }
+                    return .repeatNode
+                }
+            ])
+            let configured = ConfiguredCallbackHandler(answers: ["Your first pet": Secret("Rex")])
+            let interactive = InteractiveCallbackHandler { _, _ in "wonderland" }
+            let error = await #expect(throws: AuthError.self) {
+                try await environment.client(handlers: [configured, interactive]).signIn()
+            }
+            #expect(error?.code == .accessDenied)
+            #expect(attempts.withLock { $0 } == 1)
+        }
+    }
+
     @Test func printingAStepDoesNotRevealAnswers() async throws {
         struct Looking: CallbackHandler {
             let canChangeAnswer = false
