@@ -96,7 +96,7 @@ extension MCPBridge {
     static func isLostSession(_ status: Int, _ body: [UInt8]) -> Bool {
         guard status == 400 else { return status == 404 }
         let text = String(decoding: body.prefix(4096), as: UTF8.self).lowercased()
-        // The response to a second listening stream: "session already exists".
+        // Some servers reject a second listening stream with "session already exists".
         guard !text.contains("already exists") else { return false }
         let phrases = ["session id", "session-id", "sessionid", "server not initialized", "server is not initialized"]
         if phrases.contains(where: { text.contains($0) }) { return true }

@@ -41,8 +41,8 @@ extension SessionServer {
     /// Returns the response to a request whose handler has thrown an error; nil if there is none, as with ``response(for:)``.
     ///
     /// A navigation is redirected to the provider, and then returns to the page, if the session has ended, or if its access token has expired and
-    /// cannot be refreshed: in the second case the session continues, so the same error would occur again and again. If the user has just
-    /// signed in, another sign-in would not help, and the browser would be redirected without end.
+    /// cannot be refreshed. In the second case, the session continues, so every request would fail with the same error. If the user has just
+    /// signed in, another sign-in would not help, and the browser would enter a redirect loop.
     /// - Parameters:
     ///   - error: The error.
     ///   - request: The request.

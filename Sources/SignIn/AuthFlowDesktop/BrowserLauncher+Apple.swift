@@ -11,7 +11,7 @@ extension BrowserLauncher {
         BrowserLauncher(opener: { url, onFailure in
             guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "The URL is not valid.") }
             Task { @MainActor in
-                // The system opens no URL for an app in the background, or if a restriction disables the browser.
+                // The system does not open a URL for an app in the background, or if a restriction disables the browser.
                 if await !UIApplication.shared.open(address) { onFailure("the system did not open the URL") }
             }
             return "the system's browser"

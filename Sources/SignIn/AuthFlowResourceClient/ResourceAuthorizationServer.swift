@@ -24,9 +24,10 @@ struct ResourceAuthorizationServer: MixUpDefending, IDTokenOptional {
         }
     }
 
-    /// Whether the server is not an OpenID Provider: OpenID Connect Discovery section 3 requires `id_token_signing_alg_values_supported`. Its `openid` is a scope
-    /// like any other, which the resource may require: servers in front of another provider (FastMCP) list that provider's scopes, and return no ID Token. The
-    /// user of a resource is not identified. An ID Token that is returned anyway is validated if the metadata has `jwks_uri`, and otherwise discarded.
+    /// Whether the server is not an OpenID Provider, whose metadata must contain `id_token_signing_alg_values_supported` (OpenID Connect Discovery
+    /// section 3). For such a server, `openid` is a scope like any other: servers in front of another provider (FastMCP) list that provider's scopes,
+    /// and return no ID Token. A resource client does not identify the user. If an ID Token is returned anyway, it is validated if the metadata has
+    /// `jwks_uri`, and otherwise discarded.
     package func mayOmitIDToken(_ metadata: ProviderMetadata) -> Bool { metadata.idTokenSigningAlgorithms == nil }
 
     /// Requires that the response to a request can be distinguished from another server's response.

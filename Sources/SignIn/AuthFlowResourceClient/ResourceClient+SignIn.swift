@@ -242,7 +242,7 @@ extension ResourceClient {
 
     // MARK: One sign-in
 
-    /// Signs in; if the authorization server rejects scopes that only the resource's metadata lists, once more without them.
+    /// Signs in. If the authorization server rejects scopes that only the resource's metadata lists, the sign-in is repeated once without them.
     private func signIn(
         _ found: FoundServer,
         _ challenge: ResourceChallenge?,

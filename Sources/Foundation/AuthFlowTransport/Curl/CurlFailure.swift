@@ -97,7 +97,7 @@ struct CurlFailure {
             error = failure("The response from \(place) is incomplete: the connection was closed too early. Try again.")
         case AUTHFLOW_CURL_SEND_ERROR, AUTHFLOW_CURL_RECEIVE_ERROR:
             let route = proxy == nil ? "" : " through \(peer)"
-            // With TLS 1.3, a server rejects a missing client certificate, too, after the client has completed the handshake.
+            // With TLS 1.3, a server also rejects a missing client certificate only after the client has completed the handshake.
             let mayRequireCertificate = !hasResponse && call.url.hasPrefix("https:")
             let remark = mayRequireCertificate ? " The server may require a client certificate." : ""
             error = failure("The connection to \(place)\(route) was lost. Try again.\(remark)")

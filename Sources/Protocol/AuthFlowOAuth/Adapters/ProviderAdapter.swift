@@ -167,7 +167,7 @@ package protocol MixUpDefending: ProviderAdapter {
     func requireMixUpDefense(_ metadata: ProviderMetadata, redirectURI: String) throws(AuthError)
 }
 
-/// A provider that need not identify the user, so that a server without ID Tokens can be used even if `openid` is one of its scopes.
+/// A provider whose response may lack an ID Token even if `openid` was requested, because the user need not be identified.
 package protocol IDTokenOptional: ProviderAdapter {
     /// Whether the response to a request with the scope `openid` may lack an ID Token.
     func mayOmitIDToken(_ metadata: ProviderMetadata) -> Bool

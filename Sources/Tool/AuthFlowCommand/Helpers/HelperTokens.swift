@@ -8,8 +8,8 @@ enum HelperTokens {
     /// The minimum remaining lifetime of a returned token.
     static let margin = Duration.seconds(60)
 
-    /// Whether stored tokens remain valid in spite of an error: the server is unavailable, or the store cannot be written, or another process that
-    /// waits for the server holds the lease.
+    /// Whether stored tokens can still be used after an error, because the server is unavailable, the store cannot be written, or another process
+    /// holds the lease while it waits for the server.
     static func isOutage(_ error: AuthError) -> Bool {
         error.isTransient || [.leaseBusy, .storageFailed].contains(error.code)
     }

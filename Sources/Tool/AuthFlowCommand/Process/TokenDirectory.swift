@@ -36,7 +36,7 @@ struct TokenDirectory {
         lock?.release()
     }
 
-    /// The minimum age, in seconds, of a directory with a hidden name that is removed. A younger one may not be locked yet.
+    /// The minimum age of a hidden directory that is removed, in seconds. A newer directory may not be locked yet.
     private static let minimumHiddenAge: TimeInterval = 3600
 
     private static func removeLeftovers(in parent: String) {

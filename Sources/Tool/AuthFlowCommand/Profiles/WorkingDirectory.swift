@@ -8,7 +8,7 @@ enum WorkingDirectory {
     /// - Throws: ``AuthFlow/AuthError`` with `storage_failed` if the path is relative and the working directory was removed.
     static func absolute(_ path: String) throws(AuthError) -> String {
         guard !path.hasPrefix("/") else { return path }
-        // Empty if the working directory was removed. The path would then be a path in the root directory.
+        // This path is empty if the directory was removed, and the result would then be a path in the root directory.
         let directory = FileManager.default.currentDirectoryPath
         guard !directory.isEmpty else {
             throw AuthError(
