@@ -572,6 +572,60 @@ import Glibc
         #expect(counts.withLock { $0.sessions } == 2)
     }
 
+    /// A server that was restarted may have lost the session and the tokens. The user has not started a request.
+    @Test(.timeLimit(.minutes(1))) func theListeningStreamOpensNoSignInPageToReplaceASession() async throws {
+        let counts = Mutex((sessions: 0, listeners: 0))
+        let (events, event) = AsyncStream<String>.makeStream()
+        let transport = StreamTransport { request in
+            let head = request.head
+            if head.path?.hasPrefix("/.well-known") == true {
+                event.yield("discovery")
+                return ResponseStream(head: HTTPResponse(status: .notFound), body: ResponseBody([]))
+            }
+            if head.method == .delete {
+                event.yield("DELETE \(head.headerFields[HTTPField.Name("Mcp-Session-Id")!] ?? "")")
+                return ResponseStream(head: HTTPResponse(status: .noContent), body: ResponseBody([]))
+            }
+            guard head.method == .post else {
+                let isFirst = counts.withLock { counts in
+                    counts.listeners += 1
+                    return counts.listeners == 1
+                }
+                return Self.listener(404, "", isFirst: isFirst, isRejected: true, last: "")
+            }
+            let message = (try? JSON(parsing: request.body)) ?? .null
+            guard message["method"]?.string == "initialize" else {
+                return ResponseStream(head: HTTPResponse(status: .accepted), body: ResponseBody([]))
+            }
+            let session = counts.withLock { counts in
+                counts.sessions += 1
+                return counts.sessions
+            }
+            var response = try Self.answer(message["id"] ?? .null, session: session)
+            if session > 1 {
+                response.head.status = .unauthorized
+                response.head.headerFields[.wwwAuthenticate] = "Bearer"
+                response.body = []
+            }
+            return ResponseStream(head: response.head, body: ResponseBody(response.body))
+        }
+        let (lines, line) = AsyncStream<[UInt8]>.makeStream()
+        // The time limit for a DELETE request is longer.
+        let clock = ShortSleepClock(limit: .milliseconds(1500))
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: clock) {
+            line.yield($0)
+        }
+        bridge.receive(Self.initialize)
+        for await _ in lines { break }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        // The session of the rejected attempt.
+        for await first in events {
+            #expect(first == "DELETE session2")
+            break
+        }
+        await bridge.close()
+    }
+
     /// A server that opens a stream in every session, and then loses the session.
     @Test(.timeLimit(.minutes(1))) func theDelayDoublesBeforeEachReplacementOfASessionThatIsSoonLost() async throws {
         let counts = Mutex((sessions: 0, listeners: 0))

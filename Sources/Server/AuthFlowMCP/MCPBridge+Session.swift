@@ -143,38 +143,51 @@ extension MCPBridge {
 
     /// Starts a new session to replace a session that the server has lost. Only one new session is started, however
     /// many requests detect the loss.
-    /// - Parameter number: The number of the lost session.
-    func replaceSession(_ number: Int) async -> Bool {
-        let task = state.withLock { state -> Task<Bool, Never>? in
+    /// - Parameters:
+    ///   - number: The number of the lost session.
+    ///   - signsIn: Whether the user may be asked to sign in.
+    func replaceSession(_ number: Int, signsIn: Bool = true) async -> Bool {
+        let attempt = state.withLock { state -> (task: Task<Bool, Never>, signsIn: Bool)? in
             // Another request has already replaced the session.
             guard state.session.number == number else { return nil }
-            if let replacement = state.sessionReplacement, replacement.number == number { return replacement.task }
+            if let replacement = state.sessionReplacement, replacement.number == number {
+                return (replacement.task, replacement.signsIn)
+            }
             let task = Task { [clock] in
                 // A server that sends only SSE comments would block every request.
                 let isReplaced = try? await withDeadline(.seconds(60), clock: clock) {
                     AuthError(.timedOut, "The server did not start a new session.")
                 } _: {
-                    await self.initializeAgain()
+                    await self.initializeAgain(signsIn: signsIn)
                 }
                 return isReplaced ?? false
             }
-            state.sessionReplacement = (number, task)
-            return task
+            state.sessionReplacement = (number, signsIn, task)
+            return (task, signsIn)
         }
-        guard let task else { return true }
+        guard let attempt else { return true }
+        let task = attempt.task
         let isReplaced = await task.value
         // A server that is still starting may accept a session later, so the next request starts another attempt. A request that also waited for
         // this attempt may already have started it.
         if !isReplaced { state.withLock { if $0.sessionReplacement?.task == task { $0.sessionReplacement = nil } } }
+        // The server may have required a sign-in that the attempt of the listening stream could not start.
+        if !isReplaced, signsIn, !attempt.signsIn { return await replaceSession(number) }
         return isReplaced
     }
 
-    private func initializeAgain() async -> Bool {
+    /// - Parameter signsIn: Whether the user may be asked to sign in.
+    private func initializeAgain(signsIn: Bool) async -> Bool {
         let (session, id) = state.withLock { state in (state.session, Self.ownID(&state)) }
         guard let initialize = session.initialize?.replacingID(by: id) else { return false }
         var opened = MCPSession()
         do {
-            let response = try await endpoint.send(.post, fields(of: initialize, opened), body: initialize.bytes)
+            let response = try await endpoint.send(
+                .post,
+                fields(of: initialize, opened),
+                body: initialize.bytes,
+                signsIn: signsIn
+            )
             opened.begin(response.head)
             guard let answer = try await read(response, for: initialize, id, opened),
                 // The host continues with the revision that it has negotiated.
@@ -189,7 +202,8 @@ extension MCPBridge {
                 let initializedResponse = try await endpoint.send(
                     .post,
                     fields(of: initialized, begun),
-                    body: initialized.bytes
+                    body: initialized.bytes,
+                    signsIn: signsIn
                 )
                 // If the server immediately loses the new session, no further session is requested.
                 let status = initializedResponse.head.status.code

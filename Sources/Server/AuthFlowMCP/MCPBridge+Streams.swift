@@ -267,7 +267,8 @@ extension MCPBridge {
                     if try await isLost(session, response) {
                         // Until the host's next request, the server would have no session in which to send a message.
                         try await delayReplacement(of: session, after: age())
-                        _ = await replaceSession(session.number)
+                        // The user has not started a request, so no sign-in page is opened.
+                        _ = await replaceSession(session.number, signsIn: false)
                         return
                     }
                     // A server with one stream for each session may not have detected the end of the previous stream yet.

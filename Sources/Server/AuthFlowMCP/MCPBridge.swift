@@ -45,7 +45,7 @@ public final class MCPBridge: Sendable {
         /// The notifications and responses being delivered.
         var deliveries: [Int: Task<Void, Never>] = [:]
         var lastDelivery = 0
-        var sessionReplacement: (number: Int, task: Task<Bool, Never>)?
+        var sessionReplacement: (number: Int, signsIn: Bool, task: Task<Bool, Never>)?
         var listener: Task<Void, Never>?
         /// Whether the server rejected the listening stream; only a new token can resolve this.
         var isListenerRejected = false
