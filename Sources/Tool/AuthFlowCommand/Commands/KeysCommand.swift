@@ -154,7 +154,7 @@ struct KeysCommand: AsyncParsableCommand {
                 }
                 : try paths.map { try token.source($0, keyID: kid).key().publicJWK }
             guard algorithm == nil || keys.allSatisfy({ $0["alg"]?.string == algorithm?.rawValue }) else {
-                throw AuthError(.invalidConfiguration, "The file of a key specifies another algorithm (alg).")
+                throw AuthError(.invalidConfiguration, "A key file specifies a different algorithm (alg).")
             }
             let names = keys.compactMap { $0["kid"]?.string }
             guard Set(names).count == keys.count else {
