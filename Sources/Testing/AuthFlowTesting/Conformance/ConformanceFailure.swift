@@ -2,8 +2,8 @@
 public struct ConformanceFailure: Error, Sendable, CustomStringConvertible {
     /// The violated rule, with details of the violation if there are any.
     public let description: String
+}
 
-    static func require(_ condition: Bool, _ rule: String) throws(ConformanceFailure) {
-        guard condition else { throw ConformanceFailure(description: rule) }
-    }
+func require(_ condition: Bool, _ rule: String) throws(ConformanceFailure) {
+    guard condition else { throw ConformanceFailure(description: rule) }
 }

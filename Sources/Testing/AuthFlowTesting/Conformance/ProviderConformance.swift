@@ -335,10 +335,6 @@ public struct ProviderConformance: Sendable {
             )
         }
     }
-
-    private func require(_ condition: Bool, _ rule: String) throws(ConformanceFailure) {
-        try ConformanceFailure.require(condition, rule)
-    }
 }
 
 extension AuthClient {

@@ -33,10 +33,7 @@ public struct SessionStoreConformance: Sendable {
     private func listsKeys() async throws {
         let keys = (1...7).map { key("listed \($0)") }
         for key in keys { try await write([1], RecordAttributes(), for: key) }
-        try ConformanceFailure.require(
-            try await listed().isSuperset(of: keys),
-            "Every key must be listed exactly once."
-        )
+        try require(try await listed().isSuperset(of: keys), "Every key must be listed exactly once.")
         _ = try await store.remove(keys)
     }
 
@@ -46,10 +43,10 @@ public struct SessionStoreConformance: Sendable {
         while true {
             let next = try await store.keys(after: last, limit: 3)
             guard let end = next.last else { return found }
-            try ConformanceFailure.require(next.count <= 3, "A list must not contain more keys than requested.")
+            try require(next.count <= 3, "A list must not contain more keys than requested.")
             // Without this order, the list might never end.
             let digests = (last.map { [$0] } ?? []) + next.map(\.digest)
-            try ConformanceFailure.require(
+            try require(
                 zip(digests, digests.dropFirst()).allSatisfy { $0.lexicographicallyPrecedes($1) },
                 "Keys must be listed in the order of their digests, and only those after the given digest."
             )
@@ -78,34 +75,28 @@ public struct SessionStoreConformance: Sendable {
         try await write([2], RecordAttributes(idleTime: .milliseconds(300)), for: keys.1)
         try await write([3], RecordAttributes(), for: keys.2)
         let found = try await [store.bytes(for: keys.0), store.bytes(for: keys.1)]
-        try ConformanceFailure.require(
+        try require(
             found == [[1], [2]] || Self.hasPassed(.milliseconds(300), since: start),
             "A record must exist until it expires."
         )
         try await wait(.milliseconds(350))
         for key in [keys.0, keys.1] {
-            try ConformanceFailure.require(
-                try await store.bytes(for: key) == nil,
-                "A record must cease to exist when it expires."
-            )
-            try ConformanceFailure.require(try await !store.touch(key), "Touching an expired record must fail.")
+            try require(try await store.bytes(for: key) == nil, "A record must cease to exist when it expires.")
+            try require(try await !store.touch(key), "Touching an expired record must fail.")
             try await store.withLease(on: key) { lease in
-                try ConformanceFailure.require(
+                try require(
                     try await store.bytes(for: key) == nil,
                     "The holder of a lease must not be able to read an expired record."
                 )
                 try await store.write([9], under: lease)
             }
             try await wait(.milliseconds(350))
-            try ConformanceFailure.require(
+            try require(
                 try await store.bytes(for: key) == [9],
                 "A record that replaces an expired record must not inherit its expiry."
             )
         }
-        try ConformanceFailure.require(
-            try await store.bytes(for: keys.2) == [3],
-            "A record without an expiry must not be removed."
-        )
+        try require(try await store.bytes(for: keys.2) == [3], "A record without an expiry must not be removed.")
         _ = try await store.remove([keys.0, keys.1, keys.2])
     }
 
@@ -115,7 +106,7 @@ public struct SessionStoreConformance: Sendable {
         try await write([1], RecordAttributes(lifetime: .milliseconds(300)), for: key)
         try await wait(.milliseconds(350))
         try await store.withLease(on: key) { lease in try await store.write([2], under: lease) }
-        try ConformanceFailure.require(
+        try require(
             try await store.bytes(for: key) == [2],
             "A record that replaces an expired record must not inherit its expiry."
         )
@@ -134,7 +125,7 @@ public struct SessionStoreConformance: Sendable {
             return hasExpiredEarlier
         }
         let found = try await store.bytes(for: key)
-        try ConformanceFailure.require(
+        try require(
             found == nil || hasExpiredEarlier,
             "A record that expires while a lease on it is held must stay expired, regardless of what the holder writes."
         )
@@ -150,17 +141,14 @@ public struct SessionStoreConformance: Sendable {
             try await wait(.milliseconds(300))
             let exists = try await store.touch(key)
             // The record was written or last used slightly before `start`.
-            try ConformanceFailure.require(
+            try require(
                 exists || Self.hasPassed(.milliseconds(450), since: start)
                     || Self.hasPassed(.milliseconds(850), since: begin),
                 "A record in use must not expire because of its idle timeout."
             )
         }
         try await wait(.milliseconds(400))
-        try ConformanceFailure.require(
-            try await store.bytes(for: key) == nil,
-            "Use must not extend a record beyond its lifetime."
-        )
+        try require(try await store.bytes(for: key) == nil, "Use must not extend a record beyond its lifetime.")
     }
 
     private func preservesExpiryAndTagsAcrossWrites() async throws {
@@ -174,19 +162,10 @@ public struct SessionStoreConformance: Sendable {
             _ = try await store.remove([key])
             return
         }
-        try ConformanceFailure.require(
-            found == [[2]],
-            "A write without attributes must preserve the tags."
-        )
+        try require(found == [[2]], "A write without attributes must preserve the tags.")
         try await wait(.milliseconds(450))
-        try ConformanceFailure.require(
-            try await store.bytes(for: key) == nil,
-            "A write without attributes must preserve the expiry."
-        )
-        try ConformanceFailure.require(
-            try await store.records(tagged: tag).isEmpty,
-            "An expired record must not be found by its tags."
-        )
+        try require(try await store.bytes(for: key) == nil, "A write without attributes must preserve the expiry.")
+        try require(try await store.records(tagged: tag).isEmpty, "An expired record must not be found by its tags.")
     }
 
     private func findsRecordsByTag() async throws {
@@ -199,33 +178,24 @@ public struct SessionStoreConformance: Sendable {
         try await write([3], RecordAttributes(tags: [other]), for: keys[2])
         try await write([4], RecordAttributes(), for: keys[3])
         let found = try await store.records(tagged: user)
-        try ConformanceFailure.require(
+        try require(
             Set(found.map(\.key)) == Set(keys.prefix(2)) && Set(found.map(\.bytes)) == [[1], [2]],
             "A search for a tag must return all records that have it, with their keys and bytes."
         )
-        try ConformanceFailure.require(
+        try require(
             try await store.records(tagged: session).map(\.key) == [keys[0]],
             "A record must be able to have two tags."
         )
         try await write([5], RecordAttributes(tags: [other]), for: keys[1])
-        try ConformanceFailure.require(
+        try require(
             try await store.records(tagged: user).map(\.key) == [keys[0]],
             "New attributes must replace the old attributes."
         )
         let removed = try await store.remove(Array(keys.prefix(3)))
-        try ConformanceFailure.require(
-            Set(removed.map(\.bytes)) == [[1], [5], [3]],
-            "Removed records must be returned."
-        )
-        try ConformanceFailure.require(
-            try await store.remove(keys).map(\.key) == [keys[3]],
-            "Absent records must not be returned."
-        )
+        try require(Set(removed.map(\.bytes)) == [[1], [5], [3]], "Removed records must be returned.")
+        try require(try await store.remove(keys).map(\.key) == [keys[3]], "Absent records must not be returned.")
         for tag in [user, other, session] {
-            try ConformanceFailure.require(
-                try await store.records(tagged: tag).isEmpty,
-                "A removed record must not be found by its tags."
-            )
+            try require(try await store.records(tagged: tag).isEmpty, "A removed record must not be found by its tags.")
         }
     }
 
@@ -233,7 +203,7 @@ public struct SessionStoreConformance: Sendable {
         let key = key("removed")
         try await write([1], RecordAttributes(), for: key)
         try await store.withLease(on: key) { lease in
-            try ConformanceFailure.require(try await store.bytes(under: lease) == [1], "A lease must permit reads.")
+            try require(try await store.bytes(under: lease) == [1], "A lease must permit reads.")
             _ = try await store.remove([key])
             do {
                 _ = try await store.bytes(under: lease)
@@ -249,7 +219,7 @@ public struct SessionStoreConformance: Sendable {
                 )
             } catch let error as AuthError where error.code == .leaseLost {}
         }
-        try ConformanceFailure.require(try await store.bytes(for: key) == nil, "A removed record must stay removed.")
+        try require(try await store.bytes(for: key) == nil, "A removed record must stay removed.")
     }
 
     private func claimsOnce() async throws {
@@ -259,12 +229,12 @@ public struct SessionStoreConformance: Sendable {
             for _ in 0..<20 { group.addTask { try await store.claim(key, for: .milliseconds(500)) } }
             return try await group.reduce(0) { $1 ? $0 + 1 : $0 }
         }
-        try ConformanceFailure.require(
+        try require(
             claims == 1 || claims > 1 && Self.hasPassed(.milliseconds(500), since: start),
             "Exactly one of 20 callers must claim a record (\(claims) did)."
         )
         try await wait(.milliseconds(550))
-        try ConformanceFailure.require(try await store.claim(key, for: .milliseconds(100)), "A claim must expire.")
+        try require(try await store.claim(key, for: .milliseconds(100)), "A claim must expire.")
         _ = try await store.remove([key])
     }
 
@@ -275,14 +245,8 @@ public struct SessionStoreConformance: Sendable {
         try await write([2], RecordAttributes(lifetime: .seconds(60)), for: kept)
         try await wait(.milliseconds(150))
         while try await store.removeEnded() > 0 {}
-        try ConformanceFailure.require(
-            try await listed().isDisjoint(with: keys),
-            "Expired records must be removed."
-        )
-        try ConformanceFailure.require(
-            try await store.bytes(for: kept) == [2],
-            "A record that has not expired must not be removed."
-        )
+        try require(try await listed().isDisjoint(with: keys), "Expired records must be removed.")
+        try require(try await store.bytes(for: kept) == [2], "A record that has not expired must not be removed.")
         _ = try await store.remove([kept])
     }
 }

@@ -138,10 +138,6 @@ struct TokenHandling {
     }
 
     private func reveals(_ text: String) -> Bool { tokens.contains { $0.isRevealed(by: text) } }
-
-    private func require(_ condition: Bool, _ rule: String) throws(ConformanceFailure) {
-        try ConformanceFailure.require(condition, rule)
-    }
 }
 
 /// The state that lets the first request wait for the second.

@@ -34,16 +34,16 @@ public struct TokenStoreConformance: Sendable {
 
     private func storesRecords() async throws {
         let key = key("keeps")
-        try ConformanceFailure.require(try await store.bytes(for: key) == nil, "An unknown key must not have bytes.")
+        try require(try await store.bytes(for: key) == nil, "An unknown key must not have bytes.")
         for bytes in [[], [0], Array(UInt8.min...UInt8.max), [UInt8](repeating: 7, count: 100_000)] {
             try await write(bytes, for: key)
-            try ConformanceFailure.require(
+            try require(
                 try await store.bytes(for: key) == bytes,
                 "Bytes must be returned as they were stored (\(bytes.count) bytes)."
             )
         }
         try await write(nil, for: key)
-        try ConformanceFailure.require(try await store.bytes(for: key) == nil, "Removed bytes must not be returned.")
+        try require(try await store.bytes(for: key) == nil, "Removed bytes must not be returned.")
         try await write(nil, for: key)
     }
 
@@ -52,10 +52,7 @@ public struct TokenStoreConformance: Sendable {
         try await write([1], for: key)
         try await store.withLease(on: key) { lease in
             try await store.reserve(1000, under: lease)
-            try ConformanceFailure.require(
-                try await store.bytes(under: lease) == [1],
-                "A reservation must not change the record."
-            )
+            try require(try await store.bytes(under: lease) == [1], "A reservation must not change the record.")
         }
         // Fewer bytes than were reserved, and then more.
         for bytes in [[2], [UInt8](repeating: 3, count: 2000)] {
@@ -63,7 +60,7 @@ public struct TokenStoreConformance: Sendable {
                 try await store.reserve(1000, under: lease)
                 try await store.write(bytes, under: lease)
             }
-            try ConformanceFailure.require(
+            try require(
                 try await store.bytes(for: key) == bytes,
                 "Bytes must be returned as they were stored after a reservation."
             )
@@ -83,7 +80,7 @@ public struct TokenStoreConformance: Sendable {
         ]
         for (index, key) in keys.enumerated() { try await write([UInt8(index)], for: key) }
         for (index, key) in keys.enumerated() {
-            try ConformanceFailure.require(
+            try require(
                 try await store.bytes(for: key) == [UInt8(index)],
                 "Two keys must never share their bytes, regardless of their names."
             )
@@ -107,7 +104,7 @@ public struct TokenStoreConformance: Sendable {
             }
             try await group.waitForAll()
         }
-        try ConformanceFailure.require(
+        try require(
             try await store.bytes(for: key) == [20],
             "No other holder may write between a read and a write under a lease."
         )
@@ -143,11 +140,8 @@ public struct TokenStoreConformance: Sendable {
             } catch let error as AuthError where error.code == .leaseLost {}
         }
         let fences = try await [store.withLease(on: key) { $0.fence }, store.withLease(on: key) { $0.fence }]
-        try ConformanceFailure.require(fences[0] != fences[1], "Two leases must not have the same fence.")
-        try ConformanceFailure.require(
-            try await store.bytes(for: key) == [1],
-            "A rejected write must not change the record."
-        )
+        try require(fences[0] != fences[1], "Two leases must not have the same fence.")
+        try require(try await store.bytes(for: key) == [1], "A rejected write must not change the record.")
         try await write(nil, for: key)
     }
 }

@@ -65,7 +65,7 @@ public struct UserAgentConformance: Sendable {
         // A new state each time, as in production.
         let state = Base64URL.encode(HostServices.systemRandomBytes(16))
         let (response, expected) = try await agent.withRedirectSession(options(state)) { session in
-            try ConformanceFailure.require(
+            try require(
                 isSame(session.redirectURI),
                 "The redirect URI in the request must be the configured URI, plus the chosen port if that URI has none."
             )
@@ -88,7 +88,7 @@ public struct UserAgentConformance: Sendable {
             let response = try await arrival.value(begin: {})
             return (response, expected)
         }
-        try ConformanceFailure.require(response == expected, "The authorization response must be returned unchanged.")
+        try require(response == expected, "The authorization response must be returned unchanged.")
     }
 
     private func isSame(_ uri: String) -> Bool {
