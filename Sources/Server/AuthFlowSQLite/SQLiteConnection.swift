@@ -79,6 +79,11 @@ enum SQLiteValue: Sendable, Hashable {
     /// - Returns: Its rows.
     @discardableResult
     func run(_ text: String, _ values: SQLiteValue...) throws(DatabaseFailure) -> [[SQLiteValue]] {
+        try run(text, values)
+    }
+
+    @discardableResult
+    func run(_ text: String, _ values: [SQLiteValue]) throws(DatabaseFailure) -> [[SQLiteValue]] {
         let statement = try prepared(text)
         defer { statement.reset() }
         for (index, value) in values.enumerated() {

@@ -37,13 +37,8 @@ final class SQLiteRecords: RecordTable {
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? {
         try await executor.run { [self] connection throws(DatabaseFailure) in
-            let now = now
-            return try connection.run(
-                "SELECT sealed FROM records WHERE id = ?2 AND \(Self.isAlive)",
-                now,
-                .bytes(digest)
-            )
-            .first?[0].bytes
+            try connection.run("SELECT sealed FROM records WHERE id = ?2 AND \(Self.isAlive)", now, .bytes(digest))
+                .first?[0].bytes
         }
     }
 
@@ -103,14 +98,16 @@ final class SQLiteRecords: RecordTable {
     /// another holder acquires it.
     private static let isHeld = "id = ?2 AND fence = ?3 AND lease_owner = ?4"
 
+    /// The parameters of a statement with this condition.
+    private static func values(_ now: SQLiteValue, _ lease: HeldLease, _ others: SQLiteValue...) -> [SQLiteValue] {
+        [now, .bytes(lease.digest), .integer(Int64(lease.fence)), .bytes(lease.owner)] + others
+    }
+
     func bytes(under lease: HeldLease) async throws -> [UInt8]? {
         let found = try await executor.run { [self] connection throws(DatabaseFailure) in
             try connection.run(
                 "SELECT CASE WHEN \(Self.isAlive) THEN sealed END FROM records WHERE \(Self.isHeld)",
-                now,
-                .bytes(lease.digest),
-                .integer(Int64(lease.fence)),
-                .bytes(lease.owner)
+                Self.values(now, lease)
             )
             .first
         }
@@ -123,11 +120,7 @@ final class SQLiteRecords: RecordTable {
             try connection.setDurable(false)
             return try !connection.run(
                 "UPDATE records SET lease_until = ?1 + ?5 WHERE \(Self.isHeld) RETURNING 1",
-                .integer(leases.now()),
-                .bytes(lease.digest),
-                .integer(Int64(lease.fence)),
-                .bytes(lease.owner),
-                .integer(duration.milliseconds)
+                Self.values(.integer(leases.now()), lease, .integer(duration.milliseconds))
             ).isEmpty
         }
     }
@@ -139,13 +132,7 @@ final class SQLiteRecords: RecordTable {
             try connection.setDurable(false)
             return try connection.transaction { () throws(DatabaseFailure) in
                 func run(_ change: String) throws(DatabaseFailure) -> [[SQLiteValue]] {
-                    try connection.run(
-                        "\(change) RETURNING is_awaited",
-                        now,
-                        .bytes(lease.digest),
-                        .integer(Int64(lease.fence)),
-                        .bytes(lease.owner)
-                    )
+                    try connection.run("\(change) RETURNING is_awaited", Self.values(now, lease))
                 }
                 let kept = try run(
                     "UPDATE records SET lease_owner = NULL, lease_until = NULL WHERE \(Self.isHeld) AND sealed IS NOT NULL"
@@ -163,35 +150,18 @@ final class SQLiteRecords: RecordTable {
 
     func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
         try await executor.run(isEssential: true) { [self] connection throws(DatabaseFailure) in
-            let now = now
+            var values = Self.values(now, lease, .bytes(bytes))
             try connection.setDurable(true)
-            let change = "UPDATE records SET sealed = ?5, is_after_unfinished = 0, has_written = 1"
-            let (fence, owner) = (SQLiteValue.integer(Int64(lease.fence)), SQLiteValue.bytes(lease.owner))
-            guard let attributes else {
-                return try !connection.run(
-                    "\(change) WHERE \(Self.isHeld) RETURNING 1",
-                    now,
-                    .bytes(lease.digest),
-                    fence,
-                    owner,
-                    .bytes(bytes)
-                ).isEmpty
+            var change = "UPDATE records SET sealed = ?5, is_after_unfinished = 0, has_written = 1"
+            if let attributes {
+                change +=
+                    ", used_at = ?1, expires_at = ?1 + ?6, idle_time = ?7, idle_until = ?1 + ?7, tag_1 = ?8, tag_2 = ?9"
+                values += [
+                    .integer(attributes.lifetime?.milliseconds), .integer(attributes.idleTime?.milliseconds),
+                    .bytes(attributes.tags.first?.bytes), .bytes(attributes.tags.dropFirst().first?.bytes),
+                ]
             }
-            return try !connection.run(
-                """
-                \(change), used_at = ?1, expires_at = ?1 + ?6, idle_time = ?7, idle_until = ?1 + ?7, tag_1 = ?8, tag_2 = ?9 \
-                WHERE \(Self.isHeld) RETURNING 1
-                """,
-                now,
-                .bytes(lease.digest),
-                fence,
-                owner,
-                .bytes(bytes),
-                .integer(attributes.lifetime?.milliseconds),
-                .integer(attributes.idleTime?.milliseconds),
-                .bytes(attributes.tags.first?.bytes),
-                .bytes(attributes.tags.dropFirst().first?.bytes)
-            ).isEmpty
+            return try !connection.run("\(change) WHERE \(Self.isHeld) RETURNING 1", values).isEmpty
         }
     }
 
@@ -231,8 +201,7 @@ final class SQLiteRecords: RecordTable {
 
     func records(tagged tag: [UInt8]) async throws -> [TaggedRecord] {
         try await executor.run { [self] connection throws(DatabaseFailure) in
-            let now = now
-            return Self.records(
+            Self.records(
                 in: try connection.run(
                     "SELECT \(Self.found) FROM records WHERE (tag_1 = ?2 OR tag_2 = ?2) AND sealed IS NOT NULL AND \(Self.isAlive)",
                     now,
@@ -270,7 +239,6 @@ final class SQLiteRecords: RecordTable {
 
     func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
         try await executor.run { [self] connection throws(DatabaseFailure) in
-            let now = now
             try connection.setDurable(true)
             return try !connection.run(
                 """
