@@ -20,12 +20,6 @@ typealias PostgreSQLRows = [[[UInt8]?]]
 
     /// Connects, and blocks until the connection is established.
     init(_ settings: PostgreSQLSettings) throws(DatabaseFailure) {
-        guard authflow_pq_open() else {
-            throw DatabaseFailure(
-                .unusable,
-                "PostgreSQL's client library, libpq 5, is not installed. On Debian, install the package libpq5."
-            )
-        }
         guard let connection = unsafe Self.connect(settings.keywords) else {
             throw DatabaseFailure(.unreachable, "Out of memory while connecting to PostgreSQL.")
         }
