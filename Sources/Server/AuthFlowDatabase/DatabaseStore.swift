@@ -44,7 +44,7 @@ extension DatabaseStore {
         base.observeRemovals(observer)
     }
 
-    /// `authflow_leases_held`, `authflow_lease_waiters` (tasks waiting for a lease), `authflow_writes_unfinished`
+    /// `authflow_leases_held` (including those with an unwritten result), `authflow_lease_waiters` (tasks waiting for a lease), `authflow_writes_unfinished`
     /// (retryable writes that failed or have an unknown outcome) and `authflow_store_statements` (in progress, or waiting for a connection).
     public var gauges: [FlowGauge] { base.gauges }
 }

@@ -91,14 +91,7 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
 }
 
 extension LeasedRecords {
-    /// The current metrics of this process, for monitoring:
-    ///
-    /// | gauge | |
-    /// |---|---|
-    /// | `authflow_leases_held` | leases that this process holds, including those with an unwritten result |
-    /// | `authflow_lease_waiters` | tasks that wait for a lease |
-    /// | `authflow_writes_unfinished` | failed writes, or writes of unknown outcome, that the lease holder may still retry |
-    /// | `authflow_store_statements` | statements in progress, or waiting for a connection |
+    /// The current metrics of this process, which ``DatabaseStore/gauges`` describes.
     package var gauges: [FlowGauge] {
         let (leases, unwritten) = held.withLock { held in
             held = held.filter { !$0.value.isAbandoned }
