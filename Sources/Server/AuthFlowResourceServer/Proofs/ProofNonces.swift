@@ -56,33 +56,20 @@ struct ProofNonces: Sendable {
 
     private func nonce(at time: Int64) -> String {
         let bytes = (0..<8).map { UInt8(truncatingIfNeeded: time >> (56 - 8 * $0)) }
-        return Base64URL.encode(bytes + code(bytes))
-    }
-
-    private func code(_ bytes: [UInt8]) -> [UInt8] {
-        Array(HMAC<SHA256>.authenticationCode(for: Array("AuthFlow DPoP nonce".utf8) + bytes, using: key)).prefix(
-            Self.codeSize
-        )
-        .map { $0 }
+        let code = Array(HMAC<SHA256>.authenticationCode(for: Array("AuthFlow DPoP nonce".utf8) + bytes, using: key))
+        return Base64URL.encode(bytes + code.prefix(Self.codeSize))
     }
 
     /// Checks the nonce of a proof.
     /// - Returns: The nonce for the next proof, when this nonce is in the second half of its lifetime (section 8.2).
     /// - Throws: ``TokenFailure/requiresNonce`` if the nonce is missing, has expired, or was not issued by the API.
     func check(_ nonce: String?, at now: Date) throws(TokenFailure) -> String? {
-        guard let bytes = nonce.flatMap({ Base64URL.decode($0) }), bytes.count == 8 + Self.codeSize else {
-            throw .requiresNonce
-        }
-        let time = Array(bytes.prefix(8))
-        guard Self.isEqual(code(time), Array(bytes.dropFirst(8))) else { throw .requiresNonce }
-        let issued = Double(time.reduce(Int64(0)) { $0 << 8 | Int64($1) })
-        let age = now.timeIntervalSince1970 - issued
+        let nonce = nonce ?? ""
+        let issued = (Base64URL.decode(nonce) ?? []).prefix(8).reduce(Int64(0)) { $0 << 8 | Int64($1) }
+        // ``Secret`` compares in constant time.
+        guard Secret(nonce) == Secret(self.nonce(at: issued)) else { throw .requiresNonce }
+        let age = now.timeIntervalSince1970 - Double(issued)
         guard age >= -Self.leeway, age < lifetime else { throw .requiresNonce }
         return age > lifetime / 2 ? next() : nil
-    }
-
-    /// Compares two message authentication codes (MACs) in constant time.
-    private static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
-        left.count == right.count && zip(left, right).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
     }
 }
