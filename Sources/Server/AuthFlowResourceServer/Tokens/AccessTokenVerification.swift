@@ -67,7 +67,7 @@ struct AccessTokenVerification {
             }
         } else {
             if rules["iat"] != nil { _ = try rules.requireIssuedAt(within: nil) }
-            try rejectIDToken(rules, audience)
+            try rejectIDToken(rules)
         }
         // The names of this claim on servers that predate RFC 9068.
         let client =
@@ -78,7 +78,7 @@ struct AccessTokenVerification {
 
     /// RFC 8725 section 2.8: "cross-JWT confusion". Without a distinct type, an access token can be distinguished from
     /// an ID Token only by its claims.
-    private func rejectIDToken(_ rules: JWTClaims, _ audience: [String]) throws(AuthError) {
+    private func rejectIDToken(_ rules: JWTClaims) throws(AuthError) {
         let claims = rules.json
         // Keycloak indicates the kind of a token in its `typ` claim, and some installations add the nonce to access tokens.
         let isMarked = ["bearer", "dpop"].contains(claims["typ"]?.string?.lowercased())
@@ -86,11 +86,8 @@ struct AccessTokenVerification {
         where rules[claim] != nil && !(isMarked && claim == "nonce") {
             throw rules.rejection("it has a claim that only ID Tokens have (\(claim))")
         }
-        if let client = claims["azp"]?.string {
-            guard !issuer.matchesAudience(resource, [client]), !audience.allSatisfy({ $0.isIdentical(to: client) })
-            else {
-                throw rules.rejection("its authorized party is its audience, as in an ID Token (azp)")
-            }
+        if let client = claims["azp"]?.string, issuer.matchesAudience(resource, [client]) {
+            throw rules.rejection("its authorized party is its audience, as in an ID Token (azp)")
         }
         // Rejects logout tokens and JWT responses (such as introspection responses).
         let kind = claims["typ"]?.string?.lowercased() ?? "bearer"
