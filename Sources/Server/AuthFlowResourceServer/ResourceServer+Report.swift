@@ -18,7 +18,7 @@ extension ResourceServer {
         introspects: Bool = false
     ) async -> TokenReport {
         let recorder = TokenReport.Recorder(introspects: introspects)
-        let writer = RejectionWriter(resource: resource, rules: rules, requirement: requirement, nonce: nil)
+        let writer = RejectionWriter(resource: resource, rules: rules, requirement: requirement)
         do {
             let verified = try await accessToken(token, TokenDigest(token), at: host.now(), steps: recorder)
             recorder.begin(.binding)

@@ -127,7 +127,7 @@ public final class ResourceServer: Sendable {
         requiring requirement: Requirement
     ) throws(Rejection) -> Bool {
         guard authorization.isMade(by: self) else { return false }
-        var writer = RejectionWriter(resource: resource, rules: rules, requirement: requirement, nonce: nil)
+        var writer = RejectionWriter(resource: resource, rules: rules, requirement: requirement)
         writer.scheme = authorization.isDPoPBound ? .dpop : .bearer
         writer.isHead = authorization.isHead
         do throws(TokenFailure) {
@@ -143,7 +143,7 @@ public final class ResourceServer: Sendable {
         _ requirement: Requirement,
         _ certificate: [UInt8]?
     ) async throws(Rejection) -> Authorization {
-        var writer = RejectionWriter(resource: resource, rules: rules, requirement: requirement, nonce: nil)
+        var writer = RejectionWriter(resource: resource, rules: rules, requirement: requirement)
         writer.isHead = request.method == .head
         do {
             guard let presented = try PresentedToken(request) else { throw writer.unauthenticated() }

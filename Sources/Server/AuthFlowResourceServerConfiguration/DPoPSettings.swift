@@ -30,7 +30,7 @@ struct DPoPSettings: Sendable {
 
     static let keys: [any AnyConfigurationKey] = [algorithms, window, nonceKey, nonceLifetime]
 
-    private var rules = DPoPRules()
+    private(set) var rules = DPoPRules()
 
     init(isAccepted: Bool) { rules.isAccepted = isAccepted }
 
@@ -42,12 +42,5 @@ struct DPoPSettings: Sendable {
         rules.nonces = try object.located(Self.nonceKey) { () throws(AuthError) in
             try NonceKey(key, lifetime: lifetime)
         }
-    }
-
-    func apply(to rules: inout DPoPRules) {
-        rules.isAccepted = self.rules.isAccepted
-        rules.algorithms = self.rules.algorithms
-        rules.window = self.rules.window
-        rules.nonces = self.rules.nonces
     }
 }

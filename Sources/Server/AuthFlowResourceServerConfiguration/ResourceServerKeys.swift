@@ -121,7 +121,7 @@ extension ResourceServerRules {
         let keys = ResourceServerKeys.self
         self.init()
         binding = try object[keys.binding]
-        if let settings = try object[keys.dpop] { settings.apply(to: &dpop) }
+        if let settings = try object[keys.dpop] { dpop = settings.rules }
         guard binding != .dpop || dpop.isAccepted else {
             throw object.error("tokens must be bound to a DPoP key, but DPoP proofs are not accepted", at: keys.dpop)
         }

@@ -38,11 +38,10 @@ struct RejectionWriter {
     /// Whether the request is a HEAD request. RFC 9110 section 9.3.2: "the server MUST NOT send content in the response".
     var isHead = false
 
-    init(resource: Endpoint, rules: ResourceServerRules, requirement: Requirement, nonce: String?) {
+    init(resource: Endpoint, rules: ResourceServerRules, requirement: Requirement) {
         self.resource = resource
         self.rules = rules
         self.requirement = requirement
-        self.nonce = nonce
         if rules.binding == .dpop { self.scheme = .dpop }
     }
 

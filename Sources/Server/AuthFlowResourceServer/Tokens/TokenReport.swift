@@ -96,12 +96,7 @@ extension TokenReport {
 
         /// Whether a check was skipped.
         var hasSkipped: Bool {
-            steps.withLock { steps in
-                steps.contains { step in
-                    if case .skipped = step.outcome { return true }
-                    return false
-                }
-            }
+            steps.withLock { $0.contains { if case .skipped = $0.outcome { true } else { false } } }
         }
 
         func report(isAccepted: Bool) -> TokenReport {
