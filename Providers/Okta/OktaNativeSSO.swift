@@ -12,7 +12,9 @@ struct SharedSecret: Sendable {
     let subject: String
     /// The user's other device secrets: other apps may still be signed in with them.
     private(set) var replaced: [Secret] = []
+}
 
+extension SharedSecret {
     /// Parses JSON in the format of ``json``.
     init?(_ json: JSON) {
         guard let secret = json["device_secret"]?.string, let idToken = json["id_token"]?.string,
@@ -20,12 +22,6 @@ struct SharedSecret: Sendable {
         else { return nil }
         self.init(deviceSecret: Secret(secret), idToken: Secret(idToken), subject: subject)
         self.replaced = (json["replaced_secrets"]?.strings ?? []).map(Secret.init)
-    }
-
-    init(deviceSecret: Secret, idToken: Secret, subject: String) {
-        self.deviceSecret = deviceSecret
-        self.idToken = idToken
-        self.subject = subject
     }
 
     var json: JSON {
@@ -59,13 +55,9 @@ private struct SharedSignOut: Sendable {
     let subject: String?
     /// The device secret, if it could not be revoked, in which case the sign-out page must revoke it.
     let unrevoked: Secret?
+}
 
-    init(clientID: String, subject: String?, unrevoked: Secret?) {
-        self.clientID = clientID
-        self.subject = subject
-        self.unrevoked = unrevoked
-    }
-
+extension SharedSignOut {
     /// Parses JSON in the format of ``json``.
     init?(_ json: JSON) {
         guard let clientID = json["ended_by"]?.string else { return nil }
@@ -176,11 +168,7 @@ extension OktaProvider: SharedSignIn {
         guard let store = context.sharedCredentials, let secret = tokens.deviceSecret, let idToken = tokens.idToken,
             let subject = credential.identity?.subject
         else { return }
-        let shared = SharedSecret(
-            deviceSecret: secret,
-            idToken: idToken,
-            subject: subject
-        )
+        let shared = SharedSecret(deviceSecret: secret, idToken: idToken, subject: subject)
         try await store.change(for: issuer) { old in
             let current = old.flatMap { SharedSecret($0.exposed) }
             guard let previous else { return RedactedJSON(shared.replacing(current).json) }
