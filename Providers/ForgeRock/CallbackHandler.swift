@@ -22,25 +22,17 @@ extension [any CallbackHandler] {
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> any CallbackHandler {
         for handler in self where try await handler.answer(&callback, in: step) { return handler }
         let type = DisplayText.sanitized(callback.type, limit: 60)
-        switch callback.type {
-        case "RedirectCallback", "SelectIdPCallback":
-            let host =
-                callback.output("redirectUrl")?.string.flatMap { try? Endpoint($0) }.map { " (\($0.host))" } ?? ""
-            throw AuthError(
-                .unknownCallback,
+        let host = callback.output("redirectUrl")?.string.flatMap { try? Endpoint($0) }.map { " (\($0.host))" } ?? ""
+        let problem =
+            switch callback.type {
+            case "RedirectCallback", "SelectIdPCallback":
                 "The tree continues at another identity provider\(host), with a \(type). This needs a browser: use a user agent that opens one."
-            )
-        case "KbaCreateCallback":
-            throw AuthError(
-                .unknownCallback,
+            case "KbaCreateCallback":
                 "The tree asks the user to choose and answer a security question (\(type)), which cannot be configured. Sign in interactively, or write a CallbackHandler for it."
-            )
-        default:
-            throw AuthError(
-                .unknownCallback,
+            default:
                 "The tree sends a \(type) (\"\(DisplayText.sanitized(callback.prompt))\"), which no handler answers. Configure an answer under \"\(DisplayText.sanitized(callback.key))\", or write a CallbackHandler for it."
-            )
-        }
+            }
+        throw AuthError(.unknownCallback, problem)
     }
 }
 
