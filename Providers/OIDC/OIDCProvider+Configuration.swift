@@ -65,40 +65,35 @@ extension ProviderFactory {
                     at: identity
                 )
             }
-            guard let explicit = try profile[endpoints] else {
-                return OIDCProvider(
-                    issuer: issuer,
-                    metadataURL: try profile[metadataURL],
-                    identitySource: source,
-                    subjectClaim: subjectClaim,
-                    tokenIssuer: try profile[tokenIssuer]
-                )
-            }
-            var metadata = try EndpointKeys.metadata(explicit, issuer: issuer)
-            metadata.tokenIssuer = try profile[tokenIssuer]
-            // Without an ID Token, the endpoint that identifies the user is required instead of keys.
-            let hasIDToken = try (profile[ProfileKeys.scopes] ?? ["openid"]).contains("openid")
-            let identifies =
-                switch source {
-                case .idToken: true
-                case .userInfo: metadata.userInfoEndpoint != nil
-                case .introspection: metadata.introspectionEndpoint != nil
-                case .accessToken: false
+            var metadata: ProviderMetadata?
+            if let explicit = try profile[endpoints] {
+                var complete = try EndpointKeys.metadata(explicit, issuer: issuer)
+                complete.tokenIssuer = try profile[tokenIssuer]
+                // Without an ID Token, the endpoint that identifies the user is required instead of keys.
+                let hasIDToken = try (profile[ProfileKeys.scopes] ?? ["openid"]).contains("openid")
+                let identifies =
+                    switch source {
+                    case .idToken: true
+                    case .userInfo: complete.userInfoEndpoint != nil
+                    case .introspection: complete.introspectionEndpoint != nil
+                    case .accessToken: false
+                    }
+                let isComplete = complete.jwksURI != nil || !hasIDToken && identifies
+                if complete.authorizationEndpoint != nil, complete.tokenEndpoint != nil, isComplete,
+                    try profile[metadataURL] == nil
+                {
+                    return OIDCProvider(metadata: complete, identitySource: source, subjectClaim: subjectClaim)
                 }
-            let isComplete = metadata.jwksURI != nil || !hasIDToken && identifies
-            guard metadata.authorizationEndpoint != nil, metadata.tokenEndpoint != nil, isComplete,
-                try profile[metadataURL] == nil
-            else {
-                return OIDCProvider(
-                    issuer: issuer,
-                    metadataURL: try profile[metadataURL],
-                    endpoints: metadata,
-                    identitySource: source,
-                    subjectClaim: subjectClaim,
-                    tokenIssuer: try profile[tokenIssuer]
-                )
+                metadata = complete
             }
-            return OIDCProvider(metadata: metadata, identitySource: source, subjectClaim: subjectClaim)
+            return OIDCProvider(
+                issuer: issuer,
+                metadataURL: try profile[metadataURL],
+                endpoints: metadata,
+                identitySource: source,
+                subjectClaim: subjectClaim,
+                tokenIssuer: try profile[tokenIssuer]
+            )
         }
     }
 }
