@@ -107,11 +107,11 @@ extension TransportResponse {
 }
 
 extension HTTPRequest {
-    var sessionCookie: String? {
-        let cookies = (headerFields[.cookie] ?? "").split(separator: ";").map { $0.drop { $0 == " " } }
-        return cookies.first { $0.hasPrefix("authflow_emulator=") }.map {
-            String($0.dropFirst("authflow_emulator=".count))
-        }
+    var sessionCookie: String? { cookie("authflow_emulator") }
+
+    func cookie(_ name: String) -> String? {
+        (headerFields[.cookie] ?? "").split(separator: ";").map { $0.drop { $0 == " " } }
+            .first { $0.hasPrefix("\(name)=") }.map { String($0.dropFirst(name.count + 1)) }
     }
 }
 

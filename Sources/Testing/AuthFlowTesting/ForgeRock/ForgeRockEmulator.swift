@@ -174,7 +174,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
         let asked = claims?["values"]?.strings ?? (query["acr_values"] ?? "").split(separator: " ").map(String.init)
         let acr = asked.first { settings.acrToTree[$0] != nil }
         let tree = acr.flatMap { settings.acrToTree[$0] }
-        let token = cookie(cookieName, of: received.request) ?? ""
+        let token = received.request.cookie(cookieName) ?? ""
         let session = state.withLock { $0.sessions[token] }
         let isEssential = claims?["essential"]?.bool == true
         guard let session, !isEssential || session.tree == tree else {
@@ -355,7 +355,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
     }
 
     private func persistentUser(_ request: HTTPRequest) -> Int? {
-        guard let value = cookie("session-jwt", of: request) else { return nil }
+        guard let value = request.cookie("session-jwt") else { return nil }
         let parts = value.split(separator: "-", maxSplits: 2).map(String.init)
         guard parts.count == 3, let user = Int(parts[0]), let end = Int64(parts[1]), oauth.users.indices.contains(user),
             persistentCookie(user, end) == value, now().timeIntervalSince1970 < Double(end)
@@ -363,14 +363,9 @@ public final class ForgeRockEmulator: ProviderEmulator {
         return user
     }
 
-    private func cookie(_ name: String, of request: HTTPRequest) -> String? {
-        (request.headerFields[.cookie] ?? "").split(separator: ";").map { $0.drop { $0 == " " } }
-            .first { $0.hasPrefix("\(name)=") }.map { String($0.dropFirst(name.count + 1)) }
-    }
-
     private func logOut(_ received: ReceivedRequest) -> TransportResponse {
         let name = HTTPField.Name(cookieName) ?? .cookie
-        let token = received.request.headerFields[name] ?? cookie(cookieName, of: received.request) ?? ""
+        let token = received.request.headerFields[name] ?? received.request.cookie(cookieName) ?? ""
         guard received.query["_action"] == "logout",
             state.withLock({ $0.sessions.removeValue(forKey: token) }) != nil
         else { return failure(401, "Access Denied") }
