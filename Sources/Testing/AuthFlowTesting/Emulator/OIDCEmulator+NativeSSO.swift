@@ -85,8 +85,7 @@ extension OIDCEmulator {
             return refuse(settings.unknownSecretError, "'actor_token' is invalid.")
         }
         // An expired ID Token is accepted, because only its issuer and its session are checked.
-        let parts = (form["subject_token"] ?? "").split(separator: ".")
-        let claims = parts.count == 3 ? Base64URL.decode(parts[1]).flatMap { try? JSON(parsing: $0) } : nil
+        let claims = (try? JWS(Secret(form["subject_token"] ?? "")))?.payload
         guard claims?["iss"]?.string == issuer, claims?["sid"]?.string == session.sid else {
             return refuse("invalid_request", "'subject_token' is invalid.")
         }

@@ -133,7 +133,7 @@ import Synchronization
         if let secret = query["device_secret"] { _ = endSession(ofSecret: secret) }
         if let session = request.sessionCookie { state.withLock { $0.sessions[session] = nil } }
         guard let target = query["post_logout_redirect_uri"], let endpoint = try? Endpoint(target, name: "redirect"),
-            let hint = query["id_token_hint"].flatMap({ Self.audience(of: $0) }) ?? query["client_id"],
+            let hint = query["id_token_hint"].flatMap({ (try? JWS(Secret($0)))?.payload["aud"]?.string }) ?? query["client_id"],
             query["client_id"] == nil || query["client_id"] == hint,
             let client = clients.first(where: { $0.id == hint }), client.accepts(target)
         else { return .page("Signed out", "<p>You are signed out.</p>") }
@@ -141,12 +141,6 @@ import Synchronization
         if let state = query["state"] { parameters.append("state", state) }
         settings.fault?.callback.change(&parameters)
         return .redirect(to: endpoint.url(adding: parameters))
-    }
-
-    private static func audience(of idToken: String) -> String? {
-        let parts = idToken.split(separator: ".")
-        guard parts.count == 3, let payload = Base64URL.decode(parts[1]) else { return nil }
-        return (try? JSON(parsing: payload))?["aud"]?.string
     }
 }
 

@@ -8,7 +8,7 @@ import Synchronization
 extension GitHubEmulator {
     func accessToken(_ received: ReceivedRequest) -> TransportResponse {
         let (form, request) = (received.form, received.request)
-        let (id, secret) = credentials(of: received)
+        let (id, secret) = Self.basic(request) ?? (id: form["client_id"], secret: form["client_secret"])
         guard let app = app(id) else { return incorrectCredentials(request) }
         switch form["grant_type"] {
         case nil, "authorization_code":
@@ -18,13 +18,6 @@ extension GitHubEmulator {
         case "urn:ietf:params:oauth:grant-type:device_code": return poll(form, app, request)
         default: return error("unsupported_grant_type", "The grant type is not supported.", to: request)
         }
-    }
-
-    private func credentials(of received: ReceivedRequest) -> (id: String?, secret: String?) {
-        guard let pair = Self.basic(received.request) else {
-            return (received.form["client_id"], received.form["client_secret"])
-        }
-        return pair
     }
 
     static func basic(_ request: HTTPRequest) -> (id: String?, secret: String?)? {

@@ -303,15 +303,10 @@ extension ProtectedResourceEmulator {
 
     /// A client that authenticates with `private_key_jwt` (RFC 7523 section 3).
     private func client(by assertion: String, _ key: JSON, _ issuer: String, _ form: FormParameters) -> Client? {
-        let parts = assertion.split(separator: ".")
-        guard parts.count == 3, let x = key["x"]?.string.flatMap({ Base64URL.decode($0) }),
-            let y = key["y"]?.string.flatMap({ Base64URL.decode($0) }),
-            let signature = Base64URL.decode(parts[2]), let bytes = Base64URL.decode(parts[1]),
-            let claims = try? JSON(parsing: bytes),
-            let publicKey = try? P256.Signing.PublicKey(rawRepresentation: x + y),
-            let signed = try? P256.Signing.ECDSASignature(rawRepresentation: signature),
-            publicKey.isValidSignature(signed, for: Array("\(parts[0]).\(parts[1])".utf8))
+        guard let jws = try? JWS(Secret(assertion)), let publicKey = JWK(key),
+            publicKey.isValid(jws.signature, for: jws.signedBytes, algorithm: .es256)
         else { return nil }
+        let claims = jws.payload
         expect(claims["aud"]?.string == origin + issuer, "the audience of the client assertion is not the issuer")
         guard let id = claims["sub"]?.string, claims["iss"]?.string == id,
             state.withLock({ $0.assertions.insert(assertion).inserted })
