@@ -1,4 +1,3 @@
-import AuthFlowEssentials
 public import AuthFlowOAuth
 
 extension ResourceServer {

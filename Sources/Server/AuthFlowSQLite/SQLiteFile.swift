@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowDatabase
-import AuthFlowEssentials
 import AuthFlowSystem
 
 /// A database file that only its owner can read.

@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowEssentials
 
 /// The sessions of one provider's users.
 final class ProviderSessions: Sendable {

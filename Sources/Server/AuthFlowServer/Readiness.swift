@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowEssentials
 import Synchronization
 
 /// Whether a process can currently serve users, for a load balancer's readiness check.

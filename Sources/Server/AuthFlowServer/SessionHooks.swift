@@ -1,5 +1,4 @@
 public import AuthFlow
-import AuthFlowEssentials
 
 /// The application's hooks into the lifecycle of a session. Each function is awaited, but no longer than its timeout, if any.
 public struct SessionHooks: Sendable {

@@ -1,5 +1,4 @@
 public import AuthFlow
-import AuthFlowEssentials
 
 /// A provider where the users of an application sign in.
 public struct SessionProvider: Sendable {

@@ -1,5 +1,4 @@
 public import AuthFlow
-import AuthFlowEssentials
 
 /// The options of one sign-in that the application starts.
 public struct SessionSignInOptions: Sendable {

@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowEssentials
 
 extension SessionServer {
     /// Handles GET requests for ``SessionServerOptions/frontChannelLogoutPath``, which the provider's page loads in a

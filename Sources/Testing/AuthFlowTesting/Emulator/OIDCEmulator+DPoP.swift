@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import Crypto
 import Synchronization
 
 // DPoP proofs (RFC 9449), checked as strictly as the RFC requires.

@@ -1,6 +1,5 @@
 public import AuthFlow
 public import AuthFlowEssentials
-import Crypto
 import Synchronization
 
 /// An OpenID provider for testing and development: discovery, sign-in and consent pages, tokens, keys, userinfo and sign-out.
@@ -133,7 +132,8 @@ import Synchronization
         if let secret = query["device_secret"] { _ = endSession(ofSecret: secret) }
         if let session = request.sessionCookie { state.withLock { $0.sessions[session] = nil } }
         guard let target = query["post_logout_redirect_uri"], let endpoint = try? Endpoint(target, name: "redirect"),
-            let hint = query["id_token_hint"].flatMap({ (try? JWS(Secret($0)))?.payload["aud"]?.string }) ?? query["client_id"],
+            let hint = query["id_token_hint"].flatMap({ (try? JWS(Secret($0)))?.payload["aud"]?.string })
+                ?? query["client_id"],
             query["client_id"] == nil || query["client_id"] == hint,
             let client = clients.first(where: { $0.id == hint }), client.accepts(target)
         else { return .page("Signed out", "<p>You are signed out.</p>") }
