@@ -38,9 +38,7 @@ extension FlowEvent {
         }
     }
 }
-#endif
 
-#if Observability
 extension FlowEvent {
     /// The details that reveal nothing about the user and contain no text or URL from the provider.
     fileprivate var attributes: [String: String] {

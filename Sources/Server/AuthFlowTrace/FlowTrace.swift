@@ -87,18 +87,16 @@ public final class FlowTrace: Sendable {
             write(.words(from: .browser, to: .app, "redirect with \(event.details["parameters"] ?? "nothing")"))
         case (.flowChoice, .note):
             write(.step("\(event.details["passed_over"] ?? ""): \(event.details["reason"] ?? "")", isGood: false))
-        case (let step, .succeeded):
-            if step == .userAgentVisit { writeVisit() }
-            write(.step(step.rawValue, isGood: true))
-        case (let step, .failed(let code)):
-            if step == .userAgentVisit { writeVisit() }
-            write(.step("\(step): \(code?.rawValue ?? "unknown error")", isGood: false))
-        case (let step, .cancelled):
-            if step == .userAgentVisit { writeVisit() }
-            write(.step("\(step): cancelled", isGood: false))
-        default:
-            break
+        case (let step, .succeeded): end(step, step.rawValue, isGood: true)
+        case (let step, .failed(let code)): end(step, "\(step): \(code?.rawValue ?? "unknown error")", isGood: false)
+        case (let step, .cancelled): end(step, "\(step): cancelled", isGood: false)
+        default: break
         }
+    }
+
+    private func end(_ step: FlowEvent.Step, _ text: String, isGood: Bool) {
+        if step == .userAgentVisit { writeVisit() }
+        write(.step(text, isGood: isGood))
     }
 
     private func observeVisit(_ event: FlowEvent) {
