@@ -80,6 +80,11 @@ public struct EmulatorKeys: Sendable {
     /// The public key in PEM, which attackers use as an HMAC secret.
     var publicKeyText: String { rsa.publicKey.pemRepresentation }
 
+    /// The header of a token that is signed with the key for an algorithm.
+    func header(for algorithm: SignatureAlgorithm, type: String) -> [String: JSON] {
+        ["alg": .string(algorithm.rawValue), "kid": .string(keyID(for: algorithm)), "typ": .string(type)]
+    }
+
     /// Signs claims (RFC 7515).
     /// - Parameters:
     ///   - claims: The payload.

@@ -44,10 +44,7 @@ extension OIDCEmulator {
         let (keys, usual) = state.withLock { ($0.keys, $0.settings.signingAlgorithm) }
         // Other servers verify assertions with the public keys.
         let algorithm = SignatureAlgorithm.asymmetric.contains(usual) ? usual : .es256
-        let header: JSON = [
-            "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": .string(type),
-        ]
-        return try keys.sign(.object(all), header: header, with: algorithm)
+        return try keys.sign(.object(all), header: .object(keys.header(for: algorithm, type: type)), with: algorithm)
     }
 
     /// The reason for rejecting an assertion.

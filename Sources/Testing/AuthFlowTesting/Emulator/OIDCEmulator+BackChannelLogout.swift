@@ -24,9 +24,7 @@ extension OIDCEmulator {
         ]
         claims["sub"] = subject.map(JSON.string)
         claims["sid"] = sessionID.map(JSON.string)
-        var header: [String: JSON] = [
-            "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": "logout+jwt",
-        ]
+        var header = keys.header(for: algorithm, type: "logout+jwt")
         change(&header, &claims)
         let secret = clients.first { $0.id == clientID }?.secret ?? ""
         return try keys.sign(.object(claims), header: .object(header), with: algorithm, secret: secret)

@@ -55,10 +55,7 @@ extension OIDCEmulator {
 
     /// The response of the token endpoint or the PAR endpoint to a missing or rejected proof.
     func refusal(_ error: String, _ description: String) -> TransportResponse {
-        var response = TransportResponse.json(
-            ["error": .string(error), "error_description": .string(description)],
-            status: .badRequest
-        )
+        var response = TransportResponse.refusal(error, description)
         addNonce(to: &response)
         return response
     }

@@ -14,9 +14,7 @@ extension OIDCEmulator {
         guard let client = authenticatedClient(form, request, address) else {
             return .json(["error": "invalid_client"], status: .unauthorized)
         }
-        func refuse(_ error: String, _ description: String) -> TransportResponse {
-            .json(["error": .string(error), "error_description": .string(description)], status: .badRequest)
-        }
+        let refuse = TransportResponse.refusal
         // RFC 9126 section 2.1: "The request_uri authorization request parameter ... MUST NOT be provided".
         guard form["request_uri"] == nil else {
             return refuse("invalid_request", "request_uri is not allowed at this endpoint")
@@ -179,9 +177,7 @@ extension OIDCEmulator {
         let algorithm = fault.algorithm ?? usual
         var claims = claims
         fault.claims(&claims)
-        var header: [String: JSON] = [
-            "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": .string(type),
-        ]
+        var header = keys.header(for: algorithm, type: type)
         fault.header(&header)
         let text = try? keys.sign(
             .object(claims),

@@ -22,9 +22,7 @@ extension OIDCEmulator {
 
     /// Dynamic client registration (RFC 7591 section 3), with the checks of the conformance suite (row 22).
     func register(_ request: HTTPRequest, _ body: [UInt8]) -> TransportResponse {
-        func refuse(_ error: String, _ description: String) -> TransportResponse {
-            .json(["error": .string(error), "error_description": .string(description)], status: .badRequest)
-        }
+        let refuse = TransportResponse.refusal
         guard request.headerFields[.contentType] == "application/json", let metadata = try? JSON(parsing: body) else {
             return refuse("invalid_client_metadata", "not a JSON document")
         }

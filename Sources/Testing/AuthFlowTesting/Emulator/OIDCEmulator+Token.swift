@@ -15,9 +15,7 @@ extension OIDCEmulator {
             response.head.headerFields[.wwwAuthenticate] = #"Basic realm="token""#
             return response
         }
-        func refuse(_ error: String, _ description: String) -> TransportResponse {
-            .json(["error": .string(error), "error_description": .string(description)], status: .badRequest)
-        }
+        let refuse = TransportResponse.refusal
         guard form.names.allSatisfy({ $0 == "resource" || form.values(for: $0).count == 1 }) else {
             return refuse("invalid_request", "a parameter is repeated")
         }
@@ -176,9 +174,7 @@ extension OIDCEmulator {
             "exp": .integer(time + settings.accessTokenLifetime), "jti": .string(Self.randomID()),
         ]) { $1 }
         claims["cnf"] = thumbprint.map { ["jkt": .string($0)] }
-        let header: JSON = [
-            "typ": "at+jwt", "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)),
-        ]
+        let header = JSON.object(keys.header(for: algorithm, type: "at+jwt"))
         return try keys.sign(.object(claims), header: header, with: algorithm)
     }
 
@@ -221,9 +217,7 @@ extension OIDCEmulator {
             claims[tenancy.claim] = .string(tenancy.tenant)
         }
         fault.idToken.claims(&claims)
-        var header: [String: JSON] = [
-            "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": "JWT",
-        ]
+        var header = keys.header(for: algorithm, type: "JWT")
         if fault.keySet.omitsKeyIDs { header["kid"] = nil }
         fault.idToken.header(&header)
         let secret =

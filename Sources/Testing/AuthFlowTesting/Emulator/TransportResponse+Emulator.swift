@@ -9,6 +9,11 @@ extension TransportResponse {
         )
     }
 
+    /// An error response (RFC 6749 section 5.2).
+    static func refusal(_ error: String, _ description: String) -> TransportResponse {
+        json(["error": .string(error), "error_description": .string(description)], status: .badRequest)
+    }
+
     static var failure: TransportResponse { TransportResponse(head: HTTPResponse(status: .internalServerError)) }
 
     static func redirect(to location: String) -> TransportResponse {
