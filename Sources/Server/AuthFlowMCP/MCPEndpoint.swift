@@ -13,10 +13,6 @@ final class MCPEndpoint: Sendable {
     /// The maximum number of redirects per request. Only redirects within the same origin are followed.
     private static let maximumRedirects = 3
 
-    /// The maximum size, in bytes, of a response that is not a stream, and of stream data that the host has not
-    /// consumed.
-    private static let maximumSize = MCPMessage.maximumSize
-
     /// The timeout for the headers of a response. It is long, because a tool may run for a long time before it
     /// responds.
     private let headTimeout: Duration
@@ -78,7 +74,7 @@ final class MCPEndpoint: Sendable {
                 headerFields: fields,
                 body: body,
                 timeout: timeout ?? headTimeout,
-                maximumResponseSize: Self.maximumSize
+                maximumResponseSize: MCPMessage.maximumSize
             )
             request.pool = pool
             let rejections = tokens.withLock { $0.rejections }

@@ -12,9 +12,6 @@ struct ServerSentEvent: Sendable, Hashable {
 
 /// Parses an event stream incrementally.
 struct ServerSentEventReader {
-    /// The maximum size of an event, in bytes. It is the same as the maximum size of a message.
-    static let maximumSize = 64 * 1024 * 1024
-
     /// The latest `id` of the stream; nil for none. It persists across events.
     private(set) var lastEventID: String?
 
@@ -52,10 +49,10 @@ struct ServerSentEventReader {
     }
 
     private mutating func append(_ bytes: ArraySlice<UInt8>) throws(AuthError) {
-        guard line.count + data.count + bytes.count <= Self.maximumSize else {
+        guard line.count + data.count + bytes.count <= MCPMessage.maximumSize else {
             throw AuthError(
                 .invalidResponse,
-                "An event in the server's stream exceeds \(Self.maximumSize >> 20) MiB."
+                "An event in the server's stream exceeds \(MCPMessage.maximumSize >> 20) MiB."
             )
         }
         line += bytes

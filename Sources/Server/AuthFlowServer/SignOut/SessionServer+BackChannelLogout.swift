@@ -64,11 +64,7 @@ extension SessionServer {
         let ofSession = try await sessionsToEnd(ofProviderSession: sessionID, token.issuer, at: provider)
             .filter(token.isForUser)
         // A sign-in whose ID Token had no session identifier may belong to this session.
-        return ofSession + ofUser.filter { $0.credential.map { Self.sessionID(of: $0) == nil } ?? false }
-    }
-
-    static func sessionID(of credential: Credential) -> String? {
-        credential.authentication?.sessionID
+        return ofSession + ofUser.filter { $0.credential.map { $0.authentication?.sessionID == nil } ?? false }
     }
 }
 
@@ -151,7 +147,7 @@ extension SessionServer {
         // session is treated as ended.
         let age = host.now().timeIntervalSince(credential.signedInAt)
         guard age < Self.signInTimeout.seconds else { return true }
-        let subjects = LogoutRecordSubject.concerning(identity.subject, session: Self.sessionID(of: credential))
+        let subjects = LogoutRecordSubject.concerning(identity.subject, session: credential.authentication?.sessionID)
         for key in subjects.flatMap({ keys(of: $0, identity.issuer, at: provider) }) {
             if let time = try await logoutTime(key), LogoutRecordSubject.hasEnded(credential, at: time) { return true }
         }

@@ -124,7 +124,7 @@ extension SessionServer {
     /// The tags that index a session by its user and by its session at the provider.
     func tags(of credential: Credential, at provider: ProviderSessions) -> [RecordTag] {
         guard let identity = credential.identity else { return [] }
-        let sessionID = Self.sessionID(of: credential)
+        let sessionID = credential.authentication?.sessionID
         return [userTag(identity.issuer, identity.subject, at: provider).written]
             + (sessionID.map { [providerSessionTag(identity.issuer, $0, at: provider).written] } ?? [])
     }
@@ -175,7 +175,7 @@ extension SessionServer {
         at provider: ProviderSessions
     ) async throws -> [TaggedCredential] {
         let found = try await sessions(ofProviderSession: name, issuer, at: provider)
-        provider.credentials.evict(except: found) { Self.sessionID(of: $0)?.isIdentical(to: name) == true }
+        provider.credentials.evict(except: found) { $0.authentication?.sessionID?.isIdentical(to: name) == true }
         return found
     }
 
