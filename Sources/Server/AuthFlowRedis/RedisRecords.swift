@@ -106,14 +106,13 @@ struct RedisRecords: RecordTable {
     func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
         var arguments = Self.held(lease) + [Array(bytes == nil ? "0".utf8 : "1".utf8), bytes ?? []]
         if let attributes {
-            arguments.append(attributes.lifetime.map { Self.argument($0.milliseconds) } ?? [])
-            arguments.append(attributes.idleTime.map { Self.argument($0.milliseconds) } ?? [])
+            let lifetime = attributes.lifetime.map { Self.argument($0.milliseconds) } ?? []
+            arguments += [lifetime, attributes.idleTime.map { Self.argument($0.milliseconds) } ?? []]
             arguments.append(Array(attributes.tags.map { RecordMessage.hex($0.bytes) }.joined(separator: " ").utf8))
             // The tags are updated before the record and not atomically with it, because in a cluster, a tag's set
             // may be on another node. Readers skip a digest whose record does not have the tag.
             for tag in attributes.tags {
-                let life = attributes.lifetime.map { Self.argument($0.milliseconds) } ?? []
-                _ = try await run(.tag, on: tagKey(tag.bytes), [lease.digest, life])
+                _ = try await run(.tag, on: tagKey(tag.bytes), [lease.digest, lifetime])
             }
         }
         return try await run(.write, on: key(lease.digest), arguments).integer == 1

@@ -1,3 +1,4 @@
+import AuthFlowDatabase
 import Crypto
 
 /// A script that the server runs atomically. Records are hashes whose keys end with `{digest}`, so that a cluster stores all data of
@@ -12,9 +13,7 @@ struct RedisScript: Sendable {
 
     init(_ text: String) {
         self.text = Self.common + text
-        self.digest = Insecure.SHA1.hash(data: Array(self.text.utf8)).map {
-            String($0 >> 4, radix: 16) + String($0 & 15, radix: 16)
-        }.joined()
+        self.digest = RecordMessage.hex(Array(Insecure.SHA1.hash(data: Array(self.text.utf8))))
     }
 
     /// Helper functions shared by all scripts, and the server's time in milliseconds.
