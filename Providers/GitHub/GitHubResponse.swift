@@ -8,16 +8,14 @@ extension GitHubProvider: ResponseParsing {
     /// Parses JSON, forms and XML. Scopes are separated by commas, instead of the spaces of RFC 6749 section 3.3.
     public func parameters(of response: ProviderResponse) throws -> JSON {
         let isXML = ["application/xml", "text/xml"].contains(response.http.mediaType)
-        let parameters = isXML ? try OAuthDocument.members(of: response.http.body) : try response.parameters()
+        let parameters = isXML ? try Self.members(of: response.http.body) : try response.parameters()
         guard var members = parameters.object, let scope = members["scope"]?.string else { return parameters }
         members["scope"] = .string(scope.replacing(",", with: " "))
         return .object(members)
     }
-}
 
-/// `<OAuth><access_token>...</access_token>...</OAuth>`.
-private enum OAuthDocument {
-    static func members(of body: [UInt8]) throws(AuthError) -> JSON {
+    /// The members of `<OAuth><access_token>...</access_token>...</OAuth>`.
+    private static func members(of body: [UInt8]) throws(AuthError) -> JSON {
         let root = try XMLElement.root(of: body, from: "GitHub")
         var members: [String: JSON] = [:]
         for element in root.children {
