@@ -7,21 +7,18 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
     /// The durations and timeouts for leases, waits and retries.
     package struct Times: Sendable {
         /// The duration of a lease that its holder does not renew. A holder renews its lease each time a third of
-        /// this duration has passed.
-        package var lease = Duration.seconds(15)
+        /// this duration has passed. A write is retried for the same duration while the database is unavailable. If the
+        /// lease has expired in the meantime, the database decides whether it is still held.
+        let lease: Duration
         /// The maximum time to wait for another holder to release the lease.
-        package var waitTimeout = Duration.seconds(30)
-        /// The time for which a write is retried while the database is unavailable. If the lease has expired in the meantime, the
-        /// database decides whether it is still held.
-        package var repetition = Duration.seconds(15)
+        let waitTimeout: Duration
         /// The time for which other calls are retried. This can be short, because a restarting database is unavailable only
         /// briefly.
-        package var outage = Duration.seconds(5)
+        let outage = Duration.seconds(5)
 
         package init(lease: Duration = .seconds(15), waitTimeout: Duration = .seconds(30)) {
             self.lease = lease
             self.waitTimeout = waitTimeout
-            self.repetition = lease
         }
     }
 
@@ -276,7 +273,7 @@ extension LeasedRecords: SessionTokenStore, GaugeSource {
         // The write completes even if the caller is cancelled, because the only copy of the bytes may be in this process.
         let isUnknown = Atomic(false)
         let writing = Task {
-            try await self.repeated(for: self.times.repetition) {
+            try await self.repeated(for: self.times.lease) {
                 do {
                     return try await self.table.write(bytes, attributes, under: inTable)
                 } catch let error as DatabaseFailure {
