@@ -23,20 +23,18 @@ enum EmulatedProof {
         now: Date,
         isNew: (String) -> Bool
     ) -> Outcome {
-        let values = HTTPField.Name("DPoP").map { request.headerFields[values: $0] } ?? []
+        let values = request.headerFields[values: .dpop]
         guard let text = values.first else { return .refused("there is no proof") }
         guard values.count == 1, !text.contains(",") else { return .refused("there are several proofs") }
-        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count == 3, let header = json(parts[0]), let claims = json(parts[1]),
-            let signature = Base64URL.decode(parts[2])
-        else { return .refused("the proof is not a JWT") }
+        guard let jws = try? JWS(Secret(text)) else { return .refused("the proof is not a JWT") }
+        let (header, claims) = (jws.header.json, jws.payload)
         guard header["typ"]?.string == "dpop+jwt" else { return .refused("typ is not dpop+jwt") }
         guard header["alg"]?.string == "ES256", let jwk = header["jwk"], jwk["d"] == nil,
             let x = jwk["x"]?.string, let y = jwk["y"]?.string, let xBytes = Base64URL.decode(x),
             let yBytes = Base64URL.decode(y),
             let key = try? P256.Signing.PublicKey(rawRepresentation: xBytes + yBytes),
-            let signed = try? P256.Signing.ECDSASignature(rawRepresentation: signature),
-            key.isValidSignature(signed, for: Array("\(parts[0]).\(parts[1])".utf8))
+            let signed = try? P256.Signing.ECDSASignature(rawRepresentation: jws.signature),
+            key.isValidSignature(signed, for: jws.signedBytes)
         else { return .refused("the algorithm, the key or the signature is invalid") }
         guard claims["htm"]?.string == request.method.rawValue else { return .refused("htm is wrong") }
         guard claims["htu"]?.string == String(address.prefix { $0 != "?" }) else { return .refused("htu is wrong") }
@@ -54,6 +52,4 @@ enum EmulatedProof {
         let members = #"{"crv":"P-256","kty":"EC","x":"\#(x)","y":"\#(y)"}"#
         return .valid(thumbprint: Base64URL.encode(SHA256.hash(data: Array(members.utf8))))
     }
-
-    private static func json(_ part: Substring) -> JSON? { Base64URL.decode(part).flatMap { try? JSON(parsing: $0) } }
 }

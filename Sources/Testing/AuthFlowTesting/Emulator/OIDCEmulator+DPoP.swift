@@ -31,7 +31,7 @@ extension OIDCEmulator {
     ///   - address: The URL that the client requested.
     ///   - accessToken: The access token sent with the proof; nil at the token endpoint, where `ath` must be absent.
     func proof(of request: HTTPRequest, at address: String, accessToken: String?) -> Proof {
-        guard let field = HTTPField.Name("DPoP"), request.headerFields[field] != nil else { return .absent }
+        guard request.headerFields[.dpop] != nil else { return .absent }
         let requiresNonce = accessToken == nil ? settings.dpop == .requiredWithNonce : settings.resourceRequiresNonce
         let outcome = EmulatedProof.check(
             request,
@@ -61,10 +61,8 @@ extension OIDCEmulator {
     }
 
     func addNonce(to response: inout TransportResponse) {
-        guard settings.dpop == .requiredWithNonce || settings.resourceRequiresNonce,
-            let name = HTTPField.Name("dpop-nonce")
-        else { return }
-        response.head.headerFields[name] = currentNonce
+        guard settings.dpop == .requiredWithNonce || settings.resourceRequiresNonce else { return }
+        response.head.headerFields[.dpopNonce] = currentNonce
     }
 
     /// The grant of a request's access token, if the token is sent with the required scheme.

@@ -172,7 +172,7 @@ extension ProtectedResourceEmulator {
             case .valid(let key): thumbprint = key
             case .requiresNonce:
                 var response = refuse("use_dpop_nonce")
-                response.head.headerFields[Self.nonceField] = nonce
+                response.head.headerFields[.dpopNonce] = nonce
                 return response
             case .refused(let reason):
                 note("a DPoP proof was rejected: \(reason)")
@@ -347,8 +347,6 @@ extension ProtectedResourceEmulator {
             "expires_in": 300,
         ])
     }
-
-    static let nonceField = HTTPField.Name(known: "DPoP-Nonce")
 
     func proof(_ received: ReceivedRequest, at address: String, accessToken: String?, nonce: String?)
         -> EmulatedProof.Outcome

@@ -82,7 +82,7 @@ extension ProtectedResourceEmulator {
             case .valid(grant.thumbprint ?? ""): break
             case .requiresNonce:
                 var response = challenge("DPoP", #"error="use_dpop_nonce""#, nil, settings)
-                response.head.headerFields[Self.nonceField] = nonce
+                response.head.headerFields[.dpopNonce] = nonce
                 return response
             case .valid:
                 note("a proof signed with a different key")
