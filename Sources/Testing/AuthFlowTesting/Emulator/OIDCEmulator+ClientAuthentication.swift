@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import Crypto
 import Synchronization
 
 // Client authentication, checked as strictly as the specifications require.
@@ -70,14 +69,9 @@ extension OIDCEmulator {
     func isSigned(_ jws: JWS, by client: Client) -> Bool {
         let algorithm = jws.header.algorithm
         if client.authenticationMethod == "client_secret_jwt" {
-            let key = SymmetricKey(data: Array((client.secret ?? "").utf8))
-            let (code, bytes) = (jws.signature, jws.signedBytes)
-            switch algorithm {
-            case .hs256: return HMAC<SHA256>.isValidAuthenticationCode(code, authenticating: bytes, using: key)
-            case .hs384: return HMAC<SHA384>.isValidAuthenticationCode(code, authenticating: bytes, using: key)
-            case .hs512: return HMAC<SHA512>.isValidAuthenticationCode(code, authenticating: bytes, using: key)
-            default: return false
-            }
+            guard let (scheme, hash) = algorithm.definition, scheme == .hmac else { return false }
+            let secret = Secret(client.secret ?? "")
+            return HMACSignature.isValid(jws.signature, for: jws.signedBytes, hash: hash, secret: secret)
         }
         // The assertion must identify its key, because a client may have several keys.
         guard let keys = client.jwks.flatMap({ try? JWKSet($0) })?.keys, let keyID = jws.header.keyID else {
