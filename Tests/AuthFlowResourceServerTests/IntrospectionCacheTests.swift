@@ -9,7 +9,7 @@ import Testing
 
 /// Caching of an API's requests to the introspection endpoint.
 @Suite struct IntrospectionCacheTests {
-    private static let times = IntrospectionCache.Times(active: 30, inactive: 10)
+    private static let time = 30.0
 
     private final class Clock: Sendable {
         private let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
@@ -48,7 +48,7 @@ import Testing
         @Sendable func ask(_ token: String, isVerified: Bool = false, waits: Bool) async throws -> JSON {
             try await cache.claims(
                 TokenDigest(Secret(token)),
-                Self.times,
+                Self.time,
                 isVerified: isVerified,
                 now: { time.now }
             ) {
@@ -77,7 +77,7 @@ import Testing
         let (cache, gate) = (IntrospectionCache(limit: 1000), Gate())
         let time = Clock()
         @Sendable func ask(_ token: String, waits: Bool) async throws -> JSON {
-            try await cache.claims(TokenDigest(Secret(token)), Self.times, isVerified: true, now: { time.now }) {
+            try await cache.claims(TokenDigest(Secret(token)), Self.time, isVerified: true, now: { time.now }) {
                 if waits { await gate.wait() }
                 return ["active": true]
             }
@@ -107,7 +107,7 @@ import Testing
         @Sendable func ask(_ token: String, _ failure: AuthError?) async throws -> JSON {
             try await cache.claims(
                 TokenDigest(Secret(token)),
-                Self.times,
+                Self.time,
                 isVerified: false,
                 now: { time.now }
             ) {
@@ -131,7 +131,7 @@ import Testing
         let (cache, time) = (IntrospectionCache(limit: 1000), Clock())
         @Sendable func retryAfter(_ token: String) async throws -> Duration? {
             let error = await #expect(throws: AuthError.self) {
-                try await cache.claims(TokenDigest(Secret(token)), Self.times, isVerified: false, now: { time.now }) {
+                try await cache.claims(TokenDigest(Secret(token)), Self.time, isVerified: false, now: { time.now }) {
                     throw AuthError(.temporarilyUnavailable, "Busy.", retryAfter: .seconds(3600))
                 }
             }
@@ -148,7 +148,7 @@ import Testing
         @Sendable func ask(_ token: String, _ failure: AuthError? = nil) async throws -> JSON {
             try await cache.claims(
                 TokenDigest(Secret(token)),
-                Self.times,
+                Self.time,
                 isVerified: token.hasPrefix("verified"),
                 now: { time.now }
             ) {
@@ -173,7 +173,7 @@ import Testing
         let time = Clock()
         let requests = Mutex(0)
         @Sendable func ask(_ token: String) async throws -> JSON {
-            try await cache.claims(TokenDigest(Secret(token)), Self.times, isVerified: false, now: { time.now }) {
+            try await cache.claims(TokenDigest(Secret(token)), Self.time, isVerified: false, now: { time.now }) {
                 requests.withLock { $0 += 1 }
                 throw AuthError(.providerRejected, "Status 400.")
             }

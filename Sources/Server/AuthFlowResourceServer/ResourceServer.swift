@@ -306,11 +306,8 @@ public final class ResourceServer: Sendable {
         _ client: OAuthClient,
         isVerified: Bool
     ) async throws -> AccessToken {
-        let times = IntrospectionCache.Times(
-            active: rules.introspectionCacheTime.seconds,
-            inactive: ResourceServerRules.inactiveTime
-        )
-        let claims = try await introspection.claims(digest, times, isVerified: isVerified, now: host.now) {
+        let time = rules.introspectionCacheTime.seconds
+        let claims = try await introspection.claims(digest, time, isVerified: isVerified, now: host.now) {
             try await client.introspect(token)
         }
         return try IntrospectedToken(issuer: issuer, resource: resource, isVerified: isVerified).check(

@@ -4,9 +4,6 @@ public import HTTPTypes
 
 /// The rules of a ``ResourceServer`` that do not depend on the issuer.
 public struct ResourceServerRules: Sendable {
-    /// The time for which the result for an inactive token is cached, in seconds.
-    static let inactiveTime = 10.0
-
     /// The required binding of tokens; default: as each token was issued.
     public var binding = RequiredBinding.asIssued
 

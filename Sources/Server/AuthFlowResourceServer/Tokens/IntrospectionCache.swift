@@ -5,12 +5,8 @@ import Synchronization
 
 /// A cache of introspection results. Concurrent callers with the same token share one request.
 final class IntrospectionCache: Sendable {
-    /// The time for which results are cached, in seconds.
-    struct Times: Sendable {
-        let active: Double
-        let inactive: Double
-    }
-
+    /// The time for which the result for an inactive token is cached, in seconds.
+    private static let inactiveTime = 10.0
     /// The maximum number of concurrent requests. Further requests are rejected (503), which limits the load that
     /// forged tokens can cause at the issuer.
     private static let maximumRequests = 256
@@ -71,10 +67,12 @@ final class IntrospectionCache: Sendable {
         self.known = TokenCache(limit: limit)
     }
 
-    /// - Parameter isVerified: Whether the token is a JWT with a verified signature, and is therefore not forged.
+    /// - Parameters:
+    ///   - activeTime: The time for which the result for an active token is cached, in seconds.
+    ///   - isVerified: Whether the token is a JWT with a verified signature, and is therefore not forged.
     func claims(
         _ digest: TokenDigest,
-        _ times: Times,
+        _ activeTime: Double,
         isVerified: Bool,
         now: @escaping @Sendable () -> Date,
         _ introspect: @escaping @Sendable () async throws -> JSON
@@ -104,7 +102,7 @@ final class IntrospectionCache: Sendable {
                     }
                 }
                 do {
-                    return try await ask(digest, times, now: now, introspect)
+                    return try await ask(digest, activeTime, now: now, introspect)
                 } catch let error as AuthError where error.isTransient {
                     let length = min(error.retryAfter?.seconds ?? Self.pause.usual, Self.pause.longest)
                     let time = now()
@@ -115,7 +113,7 @@ final class IntrospectionCache: Sendable {
                     throw pause.error(at: time)
                 } catch let error as AuthError where error.code == .providerRejected {
                     let time = now().timeIntervalSince1970
-                    rejected.store(error, digest, from: time, until: time + times.inactive)
+                    rejected.store(error, digest, from: time, until: time + Self.inactiveTime)
                     throw error
                 }
             }
@@ -128,7 +126,7 @@ final class IntrospectionCache: Sendable {
 
     private func ask(
         _ digest: TokenDigest,
-        _ times: Times,
+        _ activeTime: Double,
         now: @Sendable () -> Date,
         _ introspect: @Sendable () async throws -> JSON
     ) async throws -> JSON {
@@ -139,10 +137,10 @@ final class IntrospectionCache: Sendable {
         guard (try claims.serialized()).count <= Self.maximumResultSize else { return claims }
         if claims["active"]?.bool == true {
             let end = claims["exp"]?.number ?? .infinity
-            active.store(claims, digest, from: requestedAt, until: min(requestedAt + times.active, end))
+            active.store(claims, digest, from: requestedAt, until: min(requestedAt + activeTime, end))
             known.store(true, digest, from: requestedAt, until: end)
         } else {
-            inactive.store(claims, digest, from: requestedAt, until: requestedAt + times.inactive)
+            inactive.store(claims, digest, from: requestedAt, until: requestedAt + Self.inactiveTime)
         }
         return claims
     }
