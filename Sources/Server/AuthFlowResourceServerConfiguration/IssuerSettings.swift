@@ -76,11 +76,6 @@ struct IssuerSettings: Sendable {
         issuer, audiences, tokenType, algorithms, tenants, ProfileKeys.decryptionKey, requiresEncryption, introspection,
     ]
 
-    private init(url: String, object: ConfigurationObject?) {
-        self.url = url
-        self.object = object
-    }
-
     /// - Parameters:
     ///   - transport: Sends the requests to the issuer.
     ///   - certificate: The certificate that the transport presents; nil for none.

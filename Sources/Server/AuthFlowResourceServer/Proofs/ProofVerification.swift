@@ -133,7 +133,8 @@ struct NormalizedURL: Hashable {
                 let low = FormURLEncoding.hexValue(bytes[index + 2])
             {
                 let value = high << 4 | low
-                if isUnreserved(value) {
+                // Section 2.3: unreserved = ALPHA / DIGIT / "-" / "." / "_" / "~".
+                if value.isLetterOrDigit || "-._~".utf8.contains(value) {
                     result.append(value)
                 } else {
                     result += Array(String(decoding: bytes[index...(index + 2)], as: UTF8.self).uppercased().utf8)
@@ -145,11 +146,6 @@ struct NormalizedURL: Hashable {
             }
         }
         return result
-    }
-
-    /// RFC 3986 section 2.3: unreserved = ALPHA / DIGIT / "-" / "." / "_" / "~".
-    private static func isUnreserved(_ byte: UInt8) -> Bool {
-        byte.isLetterOrDigit || "-._~".utf8.contains(byte)
     }
 
     /// Removes dot segments (RFC 3986 section 5.2.4).

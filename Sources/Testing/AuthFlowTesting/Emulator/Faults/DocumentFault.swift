@@ -7,14 +7,6 @@ public struct DocumentFault<Document>: Sendable {
     var members: EmulatorFault.Change = { _ in }
     var response: @Sendable (inout TransportResponse) -> Void = { _ in }
 
-    init(
-        members: @escaping EmulatorFault.Change = { _ in },
-        response: @escaping @Sendable (inout TransportResponse) -> Void = { _ in }
-    ) {
-        self.members = members
-        self.response = response
-    }
-
     /// The response that contains the document, with the fault applied.
     func applied(
         to document: [String: JSON],
