@@ -181,9 +181,8 @@ extension SessionServer {
     /// The links on a page about a failed sign-in.
     /// - Parameter path: The page to which the user returns after another sign-in; default: the start page.
     func failureLinks(returningTo path: String? = nil) -> (PageTexts) -> [(text: String, url: String)] {
-        let path = path == options.startPath ? nil : path
-        let query = path.map { "?\(FormURLEncoding.encodeQuery(["return_to": $0]))" } ?? ""
-        let (retry, start) = (options.loginPath + query, options.startPath)
+        let start = options.startPath
+        let retry = loginPath(returningTo: path == start ? nil : path)
         return { [($0.retryLink, retry), ($0.startLink, start)] }
     }
 

@@ -64,6 +64,12 @@ extension SessionServer {
         return names.contains(where: isEndpoint) ? nil : address.path
     }
 
+    /// The path of the sign-in route.
+    /// - Parameter path: The page to which the user returns; nil for the start page.
+    func loginPath(returningTo path: String?) -> String {
+        options.loginPath + (path.map { "?\(FormURLEncoding.encodeQuery(["return_to": $0]))" } ?? "")
+    }
+
     /// The parameter that marks the second request of a browser whose first request lacked the session cookie.
     private static let resumption = "resume"
 

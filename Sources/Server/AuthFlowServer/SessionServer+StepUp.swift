@@ -82,9 +82,8 @@ extension SessionServer {
             guard isPage else { return ServerResponse.plain(.unauthorized) }
             // Do not redirect directly to the provider: a visit through a link on another site lacks the cookie of an existing session, and with several
             // providers the user chooses one.
-            let query = (returnPath ?? own).map { "?\(FormURLEncoding.encodeQuery(["return_to": $0]))" } ?? ""
             // Omit the return path if the URL is too long; otherwise, a visit without the cookie would require the user to sign in again.
-            let address = ReturnAddress(options.loginPath + query, prefixes: nil)
+            let address = ReturnAddress(loginPath(returningTo: returnPath ?? own), prefixes: nil)
             return ServerResponse.redirect(to: address?.path ?? options.loginPath)
         }
         guard !isMet(requirement, by: session) else { return nil }

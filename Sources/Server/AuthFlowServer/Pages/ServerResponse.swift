@@ -23,9 +23,8 @@ enum ServerResponse {
         head.headerFields[.cacheControl] = "no-store"
         head.headerFields[.contentType] = type
         head.headerFields[.xContentTypeOptions] = "nosniff"
-        for (name, value) in [("Referrer-Policy", "no-referrer"), ("Cross-Origin-Resource-Policy", "same-origin")] {
-            if let name = HTTPField.Name(name) { head.headerFields[name] = value }
-        }
+        head.headerFields[HTTPField.Name(known: "Referrer-Policy")] = "no-referrer"
+        head.headerFields[HTTPField.Name(known: "Cross-Origin-Resource-Policy")] = "same-origin"
         return TransportResponse(head: head, body: body)
     }
 

@@ -91,16 +91,9 @@ public struct ForwardAuth: Sendable {
     private func signIn(_ request: HTTPRequest) -> TransportResponse {
         let page = ["X-Original-URI", "X-Forwarded-Uri"].compactMap { HTTPField.Name($0) }
             .compactMap { request.headerFields[$0] }.first
-        var query = FormParameters()
-        if let path = page.flatMap({ server.returnPath($0, prefixes: server.options.returnPrefixes) }) {
-            query.append("return_to", path)
-        }
+        let path = page.flatMap { server.returnPath($0, prefixes: server.options.returnPrefixes) }
         var response = ServerResponse.plain(.unauthorized)
-        let path = server.options.loginPath
-        HTTPField.Name("X-Sign-In").map {
-            response.head.headerFields[$0] =
-                query.names.isEmpty ? path : "\(path)?\(FormURLEncoding.encodeQuery(query))"
-        }
+        response.head.headerFields[HTTPField.Name(known: "X-Sign-In")] = server.loginPath(returningTo: path)
         return response
     }
 
