@@ -43,9 +43,8 @@ typealias RedisCommand = [[UInt8]]
             throw DatabaseFailure(.unreachable, "Out of memory while connecting to Redis.")
         }
         unsafe self.context = context
-        let isConnected = unsafe !authflow_redis_has_failed(context)
         do throws(DatabaseFailure) {
-            guard isConnected else {
+            guard unsafe !authflow_redis_has_failed(context) else {
                 throw DatabaseFailure(.unreachable, "Redis cannot be reached: \(unsafe Self.reason(context))")
             }
             self.socket = try DatabaseSocket(unsafe authflow_redis_descriptor(context))

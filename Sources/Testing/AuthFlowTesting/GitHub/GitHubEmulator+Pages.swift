@@ -63,13 +63,11 @@ extension GitHubEmulator {
             $0.pending[id] = request
             $0.sessions[session] = index
         }
-        var page: TransportResponse
-        if request.appID.isEmpty {
-            // The device page requires a signed-in user before it asks for the code.
-            page = .userCodePage(action: "/login/device")
-        } else {
-            page = .consentPage(id, client: request.appID, scopes: scopes(of: request))
-        }
+        // The device page requires a signed-in user before it asks for the code.
+        var page: TransportResponse =
+            request.appID.isEmpty
+            ? .userCodePage(action: "/login/device")
+            : .consentPage(id, client: request.appID, scopes: scopes(of: request))
         page.head.headerFields[.setCookie] = "authflow_emulator=\(session); Path=/; HttpOnly; SameSite=Lax"
         return page
     }

@@ -167,9 +167,7 @@ public final class OktaEmulator: ProviderEmulator {
         // Header field names are case-insensitive.
         for (name, value) in [
             ("x-rate-limit-limit", "600"), ("X-RATE-LIMIT-REMAINING", "0"), ("X-Rate-Limit-Reset", "\(reset)"),
-        ] {
-            if let name = HTTPField.Name(name) { response.head.headerFields[name] = value }
-        }
+        ] { response.head.headerFields[HTTPField.Name(known: name)] = value }
         return response
     }
 
