@@ -293,24 +293,18 @@ extension TreeDriver: LoginDriver {
         let code = json["code"]?.integer.map(Int.init) ?? status
         let error = ProviderError(error: "\(code)", errorDescription: message.isEmpty ? nil : message, status: status)
         let words = message.lowercased()
-        switch code {
-        case _ where words.contains("suspendedauthsession"):
-            return AuthError(
-                .treeSuspended,
-                "The link that continues the sign-in has expired.",
-                providerError: error
-            )
-        // AM's "Warn User After N Failures" announces a lockout: "Warning: You will be locked out after 1 more failure(s)."
-        case 401 where words.contains(/\block(ed|out)\b/) && !words.contains("will be locked out after"):
-            return AuthError(.accountLocked, "The account is locked.", providerError: error)
-        case 401 where json["detail"]?["errorCode"]?.string == "110" || words.contains("timed out"), 408:
-            return AuthError(
-                .timedOut,
-                "The tree timed out waiting for an answer. Start again.",
-                providerError: error
-            )
-        case 401, 403: return AuthError(.accessDenied, "The tree did not sign the user in.", providerError: error)
-        default: return AuthError(.providerRejected, "The tree failed (\(code)).", providerError: error)
-        }
+        let (reason, text): (AuthError.Code, String) =
+            switch code {
+            case _ where words.contains("suspendedauthsession"):
+                (.treeSuspended, "The link that continues the sign-in has expired.")
+            // AM's "Warn User After N Failures" announces a lockout: "Warning: You will be locked out after 1 more failure(s)."
+            case 401 where words.contains(/\block(ed|out)\b/) && !words.contains("will be locked out after"):
+                (.accountLocked, "The account is locked.")
+            case 401 where json["detail"]?["errorCode"]?.string == "110" || words.contains("timed out"), 408:
+                (.timedOut, "The tree timed out waiting for an answer. Start again.")
+            case 401, 403: (.accessDenied, "The tree did not sign the user in.")
+            default: (.providerRejected, "The tree failed (\(code)).")
+            }
+        return AuthError(reason, text, providerError: error)
     }
 }
