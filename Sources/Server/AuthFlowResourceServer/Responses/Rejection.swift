@@ -97,7 +97,10 @@ struct RejectionWriter {
 
     /// The status is 503 rather than 401 if no decision is possible, so that clients do not discard valid tokens.
     func unavailable(_ cause: any Error) -> Rejection {
-        let known = cause as? AuthError
+        let text = "The authorization check failed with an internal error (\(type(of: cause)))."
+        let known =
+            cause as? AuthError
+            ?? (cause is CancellationError ? nil : AuthError(.storageFailed, text, underlyingError: cause))
         let error = "temporarily_unavailable"
         var response = response(
             .serviceUnavailable,
@@ -109,17 +112,9 @@ struct RejectionWriter {
         return Rejection(
             response: response,
             error: error,
-            reason: known?.message ?? Self.reason(cause),
+            reason: known?.message ?? "The request was cancelled.",
             underlyingError: known
-                ?? (cause is CancellationError
-                    ? nil : AuthError(.storageFailed, Self.reason(cause), underlyingError: cause))
         )
-    }
-
-    private static func reason(_ error: any Error) -> String {
-        error is CancellationError
-            ? "The request was cancelled."
-            : "The authorization check failed with an internal error (\(type(of: error)))."
     }
 
     private func response(
