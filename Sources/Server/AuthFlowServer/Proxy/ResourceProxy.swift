@@ -290,16 +290,13 @@ public struct ResourceProxy: Sendable {
     /// The response to a request that was not forwarded, or to which the API did not respond. A redirect is also an
     /// error, because it could send the request or the browser to a host that is not on the allowlist.
     private static func refusal(after error: any Error) -> Refusal {
-        switch error {
+        let known = error as? AuthError
+        switch known?.underlyingError ?? error {
         // RFC 6585 section 4: the response "MAY include a Retry-After header".
         case is RequestLimit.Exceeded: return Refusal(.tooManyRequests, retryAfter: "2")
         case is BoundedUpload.TooLarge: return Refusal(.contentTooLarge)
         case is BoundedUpload.TooSlow: return Refusal(.requestTimeout)
-        case let error as AuthError where error.underlyingError is BoundedUpload.TooLarge:
-            return Refusal(.contentTooLarge)
-        case let error as AuthError where error.underlyingError is BoundedUpload.TooSlow:
-            return Refusal(.requestTimeout)
-        case let error as AuthError where error.code == .temporarilyUnavailable:
+        case _ where known?.code == .temporarilyUnavailable:
             return Refusal(.serviceUnavailable, retryAfter: "1", cause: error)
         default: return Refusal(.badGateway, cause: error)
         }
