@@ -66,8 +66,6 @@ struct ServerSentEventReader {
         }
         guard !line.isEmpty else { return dispatch() }
         let colon = line.firstIndex(of: UInt8(ascii: ":"))
-        // A line that begins with a colon is a comment, which keeps the connection alive.
-        guard colon != 0 else { return nil }
         // The length of the name is checked first, because Swift compares text with many combining marks slowly.
         let name = line[..<(colon ?? line.endIndex)]
         guard name.count <= 16 else { return nil }
@@ -87,7 +85,7 @@ struct ServerSentEventReader {
                 // The time is clamped, so that a server can cause neither continuous polling nor an excessive delay.
                 retry = .milliseconds(min(max(milliseconds, 250), 3_600_000))
             }
-        default: break
+        default: break  // Comments, too, which keep the connection alive: their field name is empty.
         }
         return nil
     }

@@ -106,8 +106,8 @@ struct ToolParameter: Sendable, Hashable {
 
     private static func note(_ property: JSON, _ path: [String], into found: inout [ToolParameter]) -> Bool {
         guard let annotation = property["x-mcp-header"] else { return true }
-        guard let name = annotation.string, !name.isEmpty, HTTPField.Name("Mcp-Param-\(name)") != nil,
-            name.utf8.count <= maximumName, name.utf8.allSatisfy(\.isTokenCharacter), found.count < maximumParameters,
+        guard let name = annotation.string, !name.isEmpty, name.utf8.count <= maximumName,
+            name.utf8.allSatisfy(\.isTokenCharacter), found.count < maximumParameters,
             path.reduce(0, { $0 + $1.utf8.count }) <= maximumPath, let type = property["type"]?.string,
             ["string", "integer", "boolean"].contains(type)
         else { return false }

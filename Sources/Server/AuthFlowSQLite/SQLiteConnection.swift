@@ -139,7 +139,7 @@ enum SQLiteValue: Sendable, Hashable {
         if let known = statements[text] { return known }
         var made: OpaquePointer?
         let result = unsafe authflow_sqlite_prepare(database, text, &made)
-        guard result == AUTHFLOW_SQLITE_OK.rawValue, let made = unsafe made else { throw failure(result) }
+        guard let made = unsafe made else { throw failure(result) }
         let statement = unsafe SQLiteStatement(pointer: made)
         statements[text] = statement
         return statement

@@ -27,7 +27,6 @@ final class TokenCache<Value: Sendable>: Sendable {
     /// Returns the value if it is valid at `now`. A value that is not valid, for example because the clock was set back to
     /// a time before its start, is removed.
     func value(_ digest: TokenDigest, at now: Date) -> Value? {
-        guard limit > 0 else { return nil }
         let time = now.timeIntervalSince1970
         return generations.withLock { generations in
             guard let entry = generations.recent[digest] ?? generations.earlier[digest] else { return nil }
