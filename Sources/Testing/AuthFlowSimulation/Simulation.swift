@@ -189,7 +189,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
                 }
                 now = max(now, time)
                 resumePaused()
-                fireTimers()
+                for timer in timers.takeDue(at: now, where: isRunning) { unsafe timer.continuation.resume() }
             } else {
                 now = max(now, end)
                 return true
@@ -231,10 +231,6 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         for index in states.indices {
             if case .paused(let end) = states[index], end <= now { states[index] = .running }
         }
-    }
-
-    private func fireTimers() {
-        for timer in timers.takeDue(at: now, where: isRunning) { unsafe timer.continuation.resume() }
     }
 
     // MARK: Waiting

@@ -5,10 +5,16 @@ import Crypto
 /// The validation of a DPoP proof by a server (RFC 9449 section 4.3).
 enum EmulatedProof {
     enum Outcome: Hashable {
+        /// The proof is valid, and signed with the key that has this thumbprint.
         case valid(thumbprint: String)
-        case requiresNonce
-        case refused(String)
+        /// The proof is invalid, or needs a nonce.
+        case refused(error: String, description: String)
+
+        static func refused(_ reason: String) -> Outcome { .refused(error: "invalid_dpop_proof", description: reason) }
     }
+
+    /// The error for a proof without the required nonce.
+    static let missingNonce = "use_dpop_nonce"
 
     /// - Parameters:
     ///   - address: The URL of the request.
@@ -48,7 +54,9 @@ enum EmulatedProof {
         }
         let hash = accessToken.map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
         guard claims["ath"]?.string == hash else { return .refused("ath is missing, wrong or unexpected") }
-        guard nonce == nil || claims["nonce"]?.string == nonce else { return .requiresNonce }
+        guard nonce == nil || claims["nonce"]?.string == nonce else {
+            return .refused(error: missingNonce, description: "Authorization server requires nonce in DPoP proof.")
+        }
         let members = #"{"crv":"P-256","kty":"EC","x":"\#(x)","y":"\#(y)"}"#
         return .valid(thumbprint: Base64URL.encode(SHA256.hash(data: Array(members.utf8))))
     }

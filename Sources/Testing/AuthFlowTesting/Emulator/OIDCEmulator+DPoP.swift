@@ -15,37 +15,22 @@ public enum DPoPPolicy: Sendable, Hashable {
 }
 
 extension OIDCEmulator {
-    /// The result of checking a proof.
-    enum Proof {
-        /// The request has no proof.
-        case absent
-        /// The proof is valid, and signed with the key that has this thumbprint.
-        case valid(thumbprint: String)
-        /// The proof is invalid, or needs a nonce.
-        case refused(error: String, description: String)
-    }
-
     /// Checks the proof of a request.
     /// - Parameters:
     ///   - request: The request.
     ///   - address: The URL that the client requested.
     ///   - accessToken: The access token sent with the proof; nil at the token endpoint, where `ath` must be absent.
-    func proof(of request: HTTPRequest, at address: String, accessToken: String?) -> Proof {
-        guard request.headerFields[.dpop] != nil else { return .absent }
+    /// - Returns: nil when the request has no proof.
+    func proof(of request: HTTPRequest, at address: String, accessToken: String?) -> EmulatedProof.Outcome? {
+        guard request.headerFields[.dpop] != nil else { return nil }
         let requiresNonce = accessToken == nil ? settings.dpop == .requiredWithNonce : settings.resourceRequiresNonce
-        let outcome = EmulatedProof.check(
+        return EmulatedProof.check(
             request,
             at: address,
             accessToken: accessToken,
             nonce: requiresNonce ? currentNonce : nil,
             now: now()
         ) { jti in state.withLock { $0.usedProofs.insert(jti).inserted } }
-        return switch outcome {
-        case .valid(let thumbprint): .valid(thumbprint: thumbprint)
-        case .requiresNonce:
-            .refused(error: "use_dpop_nonce", description: "Authorization server requires nonce in DPoP proof.")
-        case .refused(let reason): .refused(error: "invalid_dpop_proof", description: reason)
-        }
     }
 
     var currentNonce: String { state.withLock { "nonce-\($0.nonceNumber)" } }
@@ -79,9 +64,9 @@ extension OIDCEmulator {
         case ("bearer", nil): return (grant, nil)
         case ("dpop", let expected?):
             switch proof(of: request, at: address, accessToken: parts[1]) {
-            case .valid(expected): return (grant, nil)
+            case .valid(expected)?: return (grant, nil)
             // Row 107: the scheme is in mixed case.
-            case .refused(let error, _): return (nil, #"dPoP error="\#(error)", algs="ES256""#)
+            case .refused(let error, _)?: return (nil, #"dPoP error="\#(error)", algs="ES256""#)
             default: return (nil, #"dPoP error="invalid_token""#)
             }
         default: return (nil, #"DPoP error="invalid_token""#)

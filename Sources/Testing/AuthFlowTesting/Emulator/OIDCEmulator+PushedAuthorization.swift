@@ -31,13 +31,13 @@ extension OIDCEmulator {
             return refuse("invalid_request", "the request must be signed")
         }
         switch proof(of: request, at: address, accessToken: nil) {
-        case .absent: break
-        case .valid(let key):
+        case nil: break
+        case .valid(let key)?:
             guard parameters["dpop_jkt"] == nil || parameters["dpop_jkt"] == key else {
                 return refuse("invalid_dpop_proof", "dpop_jkt does not match the key of the DPoP proof")
             }
             parameters["dpop_jkt"] = key
-        case .refused(let error, let description): return refusal(error, description)
+        case .refused(let error, let description)?: return refusal(error, description)
         }
         guard let redirectURI = parameters["redirect_uri"], client.accepts(redirectURI) else {
             return refuse("invalid_request", "the redirect URI is not registered")

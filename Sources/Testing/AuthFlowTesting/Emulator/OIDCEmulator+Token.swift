@@ -21,10 +21,10 @@ extension OIDCEmulator {
         }
         let thumbprint: String?
         switch proof(of: request, at: address, accessToken: nil) {
-        case .absent where settings.dpop == .optional: thumbprint = nil
-        case .absent: return refusal("invalid_dpop_proof", "The DPoP proof JWT header is missing.")
-        case .valid(let key): thumbprint = key
-        case .refused(let error, let description): return refusal(error, description)
+        case nil where settings.dpop == .optional: thumbprint = nil
+        case nil: return refusal("invalid_dpop_proof", "The DPoP proof JWT header is missing.")
+        case .valid(let key)?: thumbprint = key
+        case .refused(let error, let description)?: return refusal(error, description)
         }
         switch form["grant_type"] {
         case "authorization_code": return redeem(form, client, thumbprint, refuse)

@@ -170,11 +170,11 @@ extension ProtectedResourceEmulator {
             let nonce = settings.dpop == .requiredWithNonce ? "nonce-of-\(issuer)" : nil
             switch proof(received, at: "\(origin)\(issuer)/token", accessToken: nil, nonce: nonce) {
             case .valid(let key): thumbprint = key
-            case .requiresNonce:
+            case .refused(EmulatedProof.missingNonce, _):
                 var response = refuse("use_dpop_nonce")
                 response.head.headerFields[.dpopNonce] = nonce
                 return response
-            case .refused(let reason):
+            case .refused(_, let reason):
                 note("a DPoP proof was rejected: \(reason)")
                 return refuse("invalid_dpop_proof")
             }

@@ -80,14 +80,14 @@ extension ProtectedResourceEmulator {
             expect(parts[0].lowercased() == "dpop", "a bound token was sent with a scheme other than DPoP")
             switch proof(received, at: origin + received.path, accessToken: parts[1], nonce: nonce) {
             case .valid(grant.thumbprint ?? ""): break
-            case .requiresNonce:
+            case .refused(EmulatedProof.missingNonce, _):
                 var response = challenge("DPoP", #"error="use_dpop_nonce""#, nil, settings)
                 response.head.headerFields[.dpopNonce] = nonce
                 return response
             case .valid:
                 note("a proof signed with a different key")
                 return challenge("DPoP", #"error="invalid_token""#, nil, settings)
-            case .refused(let reason):
+            case .refused(_, let reason):
                 note("a DPoP proof was rejected: \(reason)")
                 return challenge("DPoP", #"error="invalid_dpop_proof""#, nil, settings)
             }
