@@ -26,8 +26,10 @@ struct PresentedToken {
         let bytes = Array(value.utf8)
         let space = UInt8(ascii: " ")
         let name = bytes.prefix { $0 != space }
-        guard let scheme = Scheme.allCases.first(where: { $0.isNamed(name) }) else { return nil }
-        self.scheme = scheme
+        // RFC 9110 section 11.1: schemes are case-insensitive.
+        let named = Scheme.allCases.first { name.elementsEqual($0.rawValue.utf8) { $0 | 0x20 == $1 | 0x20 } }
+        guard let named else { return nil }
+        self.scheme = named
         // RFC 9110 section 11.4: auth-scheme 1*SP token68.
         let token = bytes[name.endIndex...].drop { $0 == space }
         guard !token.isEmpty, token.count <= Self.maximumSize, token.allSatisfy({ $0 < 0x80 }) else {
@@ -72,12 +74,5 @@ struct PresentedToken {
             let name = pair.prefix { $0 != UInt8(ascii: "=") }
             return FormURLEncoding.percentDecoded(String(Substring(name)))?.isIdentical(to: "access_token") == true
         }
-    }
-}
-
-extension PresentedToken.Scheme {
-    /// RFC 9110 section 11.1: schemes are case-insensitive.
-    fileprivate func isNamed(_ name: ArraySlice<UInt8>) -> Bool {
-        name.elementsEqual(rawValue.utf8) { $0 | 0x20 == $1 | 0x20 }
     }
 }
