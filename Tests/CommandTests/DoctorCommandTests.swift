@@ -207,6 +207,25 @@ import Testing
         }
     }
 
+    /// The port of the first redirect URI is the emulator's, so it is in use. A sign-in uses the next redirect URI in the list.
+    @Test(arguments: [(#", "http://127.0.0.1/callback""#, Int32(0)), ("", Int32(1))])
+    func anOccupiedPortIsAProblemOnlyIfTheProfileHasNoOtherRedirectURI(_ other: String, _ status: Int32) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let keys: [String: String?] = [
+                "redirect_uri": "[\"\(emulator.issuer)/callback\"\(other)]",
+                "user_agent": #"{"name": "loopback", "open_browser": false}"#,
+            ]
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, keys)) { path, folder in
+                let outcome = try await CommandHarness.run(["doctor", "--config", path], environment: ["HOME": folder])
+                #expect(outcome.status == status, "\(outcome.output)")
+                #expect(outcome.output.contains("from the redirect URI, is in use"), "\(outcome.output)")
+                #expect(outcome.output.contains("!!  port") == (status == 1), "\(outcome.output)")
+            }
+        }
+    }
+
     /// Without `--profile` and `default_profile`, the profile of the first provider is examined.
     @Test func doctorExaminesTheFirstProviderOfAWebApplicationWithSeveralProviders() async throws {
         try await EmulatorServer.run {

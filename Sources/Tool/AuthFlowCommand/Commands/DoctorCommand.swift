@@ -80,16 +80,34 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
-    /// The fixed port of a redirect URI must be free at sign-in.
+    /// The fixed port of a redirect URI must be free at sign-in. The user agent uses the first redirect URI at which it can listen, so an
+    /// unavailable port is a problem only if the profile has no other redirect URI.
     private static func examineRedirectPorts(_ client: AuthClient, _ findings: inout Findings) {
-        for case .loopback(let host, let port?, _) in client.registration.redirectURIs.map(\.kind) {
+        var results: [(isAvailable: Bool, text: String)] = []
+        var hasAvailable = false
+        for case .loopback(let host, let port, _) in client.registration.redirectURIs.map(\.kind) {
+            guard let port else {
+                // Any free port can be used.
+                hasAvailable = true
+                continue
+            }
             do {
                 _ = try LoopbackPort.probe(host: host, port: port)
-                findings.good("port", "\(host):\(port), from the redirect URI, is available")
+                hasAvailable = true
+                results.append((true, "\(host):\(port), from the redirect URI, is available"))
             } catch let error as AuthError where error.code == .portBusy {
-                findings.bad("port", "\(host):\(port), from the redirect URI, is in use")
+                results.append((false, "\(host):\(port), from the redirect URI, is in use"))
             } catch {
-                findings.bad("port", "\(host):\(port), from the redirect URI, cannot be bound: \(error)")
+                results.append((false, "\(host):\(port), from the redirect URI, cannot be bound: \(error)"))
+            }
+        }
+        for result in results {
+            if result.isAvailable {
+                findings.good("port", result.text)
+            } else if hasAvailable {
+                findings.note("port", "\(result.text); a sign-in uses another redirect URI of the profile")
+            } else {
+                findings.bad("port", result.text)
             }
         }
     }
