@@ -285,7 +285,7 @@ public enum ProfileKeys {
             return parameters
         },
         default: [:],
-        "Additional request parameters, by purpose; each value is an object of strings. Parameters that protect the sign-in (state, nonce, redirect_uri and others) cannot be set, except redirect_uri in refresh requests, where some providers require it. In authorization requests, max_age, an essential acr or auth_time claim, and a sub claim with a value are checked against the ID Token, which requires the openid scope; the device flow cannot send them, so it is then unavailable."
+        "Additional request parameters, by purpose; each value is an object of strings. Parameters that protect the sign-in (state, nonce, redirect_uri and others) cannot be set, except redirect_uri in refresh requests, where some providers require it. In authorization requests, max_age, an essential acr or auth_time claim, and a sub claim with a value are checked against the ID Token; without the openid scope, the claims are an error, and only the API can check max_age. The device flow cannot send them, so it is then unavailable."
     )
 
     private static let parametersOfPurposes = ProviderRequest.Purpose.configurable.map { purpose in
