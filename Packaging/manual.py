@@ -30,7 +30,7 @@ FILES = [
     (
         "$XDG_RUNTIME_DIR/authflow-exec-*/",
         "The token files of 'authflow exec --file', each of which is removed when its program exits; in /tmp if there is "
-        "no runtime directory. The next 'authflow exec --file' removes those of killed processes.",
+        "no private and writable runtime directory. The next 'authflow exec --file' removes those of killed processes.",
     ),
     (
         "{prefix}/share/authflow/authflow.schema.json",
