@@ -79,7 +79,8 @@ public struct SessionServerOptions: Sendable {
     /// known user has a session.
     ///
     /// Sessions that were created without a key cannot be found with a key. To rotate keys, append the new key in every
-    /// process, then move it to the front in every process, and remove the old key after ``lifetime``.
+    /// process, then move it to the front in every process, and remove the old key after ``lifetime`` or one day, whichever
+    /// is longer: the records that detect replayed logout tokens are indexed with the keys, too.
     public var tagKeys: [Secret] = []
 
     /// The relaxed requirements for the provider's logout tokens; default: none.
