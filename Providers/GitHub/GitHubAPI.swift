@@ -21,10 +21,10 @@ extension GitHubProvider: UserInfoProviding {
 }
 
 extension GitHubProvider {
-    /// An API request. "All API requests must include a valid User-Agent header", and should specify the API version
-    /// for which they were written.
+    /// An API request, which should specify the API version for which it was written. "All API requests must include a valid
+    /// User-Agent header", which should identify the application: the transport adds the configured product name.
     func call(_ method: HTTPRequest.Method, _ path: String, body: JSON? = nil) throws -> TransportRequest {
-        var fields: HTTPFields = [.accept: "application/vnd.github+json", .userAgent: "AuthFlow"]
+        var fields: HTTPFields = [.accept: "application/vnd.github+json"]
         if let version = HTTPField.Name("X-GitHub-Api-Version") { fields[version] = "2022-11-28" }
         if body != nil { fields[.contentType] = "application/json" }
         return TransportRequest(

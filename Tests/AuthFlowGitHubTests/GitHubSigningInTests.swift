@@ -54,11 +54,31 @@ import Testing
             #expect(token.form["code_verifier"]?.utf8.count == 43)
             let user = try #require(requests.last)
             #expect(user.path.hasSuffix("/user"))
-            #expect(user.request.headerFields[.userAgent] == "AuthFlow")
             #expect(user.request.headerFields[HTTPField.Name("X-GitHub-Api-Version")!] == "2022-11-28")
             #expect(user.request.headerFields[.authorization]?.hasPrefix("Bearer gho_") == true)
         }
     }
+
+    #if os(Linux)
+    /// On Apple platforms, `URLSession` sends its own field.
+    @Test func sendsTheConfiguredProductNameToTheAPI() async throws {
+        try await EmulatorServer.run {
+            GitHubEmulator(origin: $0)
+        } _: { emulator in
+            var network = NetworkSettings()
+            network.productName = "com.example.app/1.2"
+            let environment = GitHubEnvironment(emulator: emulator, transport: SystemTransport(network))
+            let client = try environment.client()
+            _ = try await client.signIn()
+            #expect(try await client.signOut().revocation == .done)
+            let calls = emulator.receivedRequests.filter {
+                $0.path.hasSuffix("/user") || $0.path.contains("/applications/")
+            }
+            #expect(calls.count == 2)
+            #expect(Set(calls.map { $0.request.headerFields[.userAgent] }) == [network.productName])
+        }
+    }
+    #endif
 
     @Test func sendsTheLoginHintInGitHubsParameter() async throws {
         try await GitHubEnvironment.with(.inProcess) { environment in

@@ -4,7 +4,8 @@ public import HTTPTypes
 /// A type that sends an HTTP request and returns the response.
 ///
 /// It must not follow redirects, store cookies, or cache responses: the engine handles all three. It must enforce the
-/// limits in the request. A fake for tests needs only one method:
+/// limits in the request, and send a `User-Agent` header field with each request, because some APIs reject requests without one.
+/// A fake for tests needs only one method:
 ///
 /// ```swift
 /// struct OfflineTransport: HTTPTransport {

@@ -8,7 +8,16 @@ public struct InProcessTransport: HTTPTransport {
     public init(_ emulators: any ProviderEmulator...) {
         var handlers: [String: @Sendable (HTTPRequest, [UInt8]) async throws -> TransportResponse] = [:]
         for emulator in emulators {
-            for origin in emulator.origins { handlers[origin] = { await emulator.handle($0, body: $1) } }
+            for origin in emulator.origins {
+                handlers[origin] = { request, body in
+                    var request = request
+                    // The system's transport adds this field, too, and GitHub's API requires it.
+                    if request.headerFields[.userAgent] == nil {
+                        request.headerFields[.userAgent] = NetworkSettings().productName
+                    }
+                    return await emulator.handle(request, body: body)
+                }
+            }
         }
         self.handlers = handlers
     }
