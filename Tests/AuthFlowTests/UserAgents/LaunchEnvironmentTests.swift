@@ -404,6 +404,26 @@ import Testing
         #expect(error?.description.contains("remove \"private\"") == true, "\(error?.description ?? "")")
     }
 
+    /// The URL is not inserted into a shell script, so no browser could be opened.
+    @Test(arguments: [(["sh", "-c", "firefox %s"], false), (["sh", "-c", "firefox \"$0\"", "%s"], true)])
+    func aBrowserCommandWithAPlaceholderInAScriptIsAConfigurationError(_ command: [String], _ isValid: Bool) throws {
+        let source = ConfigurationSource(file: "authflow.json", directory: "/", text: Array("{}".utf8))
+        let json: JSON = ["browser": .array(command.map(JSON.string))]
+        let options = ConfigurationObject(
+            ConfigurationNode(json: json, path: JSONPath(), source: source, environment: [:])
+        )
+        let environment = LaunchEnvironment(environment: Self.x11, hasTerminal: true) { "/opt/\($0)" }
+        guard !isValid else {
+            let launcher = try BrowserLauncher.configured(by: options, in: environment)
+            #expect((launcher != nil) == true)
+            return
+        }
+        let error = #expect(throws: ConfigurationError.self) {
+            try BrowserLauncher.configured(by: options, in: environment)
+        }
+        #expect(error?.description.contains("%s must be a separate argument") == true, "\(error?.description ?? "")")
+    }
+
     @Test func suggestsAnSSHPortForwardingCommandInARemoteShell() {
         var place = Place(name: "", environment: Self.ssh, agent: nil, because: "")
         #expect(
