@@ -251,6 +251,13 @@ private func key(_ name: String) -> RecordKey { RecordKey(name: name, issuer: is
         #expect(!Self.token().isForUser(of: session(try credential("bob"))))
         #expect(Self.token().isForUser(of: session(nil)))
         #expect(Self.token(nil, sid: "S").isForUser(of: session(try credential("bob"))))
+        // In Swift, these strings are equal; OpenID Connect Core section 14 forbids normalization.
+        let (composed, decomposed) = ("Andr\u{E9}", "Andre\u{301}")
+        #expect(!Self.token(composed, sid: "S").isForUser(of: session(try credential(decomposed))))
+        // This session started shortly after the token was issued, which only the clock leeway for the same sid allows.
+        let later = session(try credential("alice", sid: decomposed, at: start + 30))
+        #expect(!Self.logout(Self.token(sid: composed), isFirst: true).ends(later))
+        #expect(Self.logout(Self.token(sid: decomposed), isFirst: true).ends(later))
     }
 
     struct Race: CustomTestStringConvertible {

@@ -19,7 +19,8 @@ struct ProviderLogout: Sendable {
         let start = credential.sessionStart
         guard isFirst else { return start < token.issuedAt }
         // The start time may have been taken from this machine's clock, which may be ahead of the provider's. A provider may reuse the identifier for a later sign-in.
-        let isOfSession = token.sessionID != nil && credential.authentication?.sessionID == token.sessionID
+        let sessionID = credential.authentication?.sessionID
+        let isOfSession = token.sessionID.map { sessionID?.isIdentical(to: $0) == true } ?? false
         return start <= (isOfSession ? token.issuedAt + clockLeeway.seconds : token.issuedAt)
     }
 
@@ -34,7 +35,7 @@ extension LogoutToken {
     /// included, because another process may be able to read it.
     func isForUser(of session: TaggedCredential) -> Bool {
         guard let subject, let credential = session.credential else { return true }
-        return credential.identity?.subject == subject
+        return credential.identity?.subject.isIdentical(to: subject) == true
     }
 }
 
