@@ -47,7 +47,11 @@ ENVIRONMENT = [
         "SSH_CONNECTION, VSCODE_IPC_HOOK_CLI, CODESPACES, WSL_DISTRO_NAME",
         "Indicate that the browser is on another machine; the user agent 'auto' takes this into account.",
     ),
-    ("https_proxy, all_proxy, no_proxy", "The proxy for requests, if the profile specifies none."),
+    (
+        "https_proxy, all_proxy, no_proxy",
+        "The proxy for requests, if the profile specifies none. The names may also be in upper case.",
+    ),
+    ("NO_COLOR", "If it is not empty, the QR code of the device flow has the colors of the terminal."),
 ]
 
 EXAMPLES = [
