@@ -32,8 +32,8 @@ extension BrowserLauncher {
         var launchEnvironment = launchEnvironment
         if try options[isPrivate] { launchEnvironment.wantsPrivateWindow = true }
         if let command = try options[command] {
-            guard canInsertURL(into: command.dropFirst()) else {
-                throw options.error(placeholderRule, at: Self.command)
+            guard LaunchEnvironment.canInsertURL(into: command.dropFirst()) else {
+                throw options.error(LaunchEnvironment.placeholderRule, at: Self.command)
             }
             guard launchEnvironment.wantsPrivateWindow else {
                 return .command(command, environment: launchEnvironment.environment)

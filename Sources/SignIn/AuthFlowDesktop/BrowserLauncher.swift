@@ -79,11 +79,11 @@ public struct BrowserLauncher: Sendable {
             throw AuthError(.userAgentFailed, "the program \"\(command.first ?? "")\" is not installed")
         }
         let given = command.dropFirst()
-        guard canInsertURL(into: given) else {
-            throw AuthError(.userAgentFailed, "in the browser command, \(placeholderRule)")
+        guard LaunchEnvironment.canInsertURL(into: given) else {
+            throw AuthError(.userAgentFailed, "in the browser command, \(LaunchEnvironment.placeholderRule)")
         }
-        let replaced = given.map { isPlaceholder($0) ? $0.replacing("%s", with: url) : $0 }
-        let arguments = given.contains(where: isPlaceholder) ? replaced : given + [url]
+        let replaced = given.map { LaunchEnvironment.isPlaceholder($0) ? $0.replacing("%s", with: url) : $0 }
+        let arguments = given.contains(where: LaunchEnvironment.isPlaceholder) ? replaced : given + [url]
         let start = ContinuousClock.now
         try DetachedProcess.start([path] + arguments, environment: environment.filter { isNeeded($0.key) }) { status in
             // A browser that exits much later has opened the URL, regardless of its exit status.
@@ -91,20 +91,6 @@ public struct BrowserLauncher: Sendable {
             onFailure("\(name) exited with status \(status)")
         }
         return path
-    }
-
-    /// The places in a command line where `%s` is replaced by the URL, for messages.
-    static let placeholderRule =
-        "%s must be a separate argument or part of an option without spaces, such as --app=%s"
-
-    /// Whether `%s` in an argument is replaced by the URL. Elsewhere, such as in a shell script, inserting the URL would be unsafe.
-    private static func isPlaceholder(_ argument: String) -> Bool {
-        argument == "%s" || argument.hasPrefix("-") && argument.contains("%s") && !argument.contains(" ")
-    }
-
-    /// Whether the URL can be inserted into the arguments of a command, or appended to them.
-    static func canInsertURL(into arguments: ArraySlice<String>) -> Bool {
-        arguments.contains(where: isPlaceholder) || !arguments.contains { $0.contains("%s") }
     }
 
     /// Whether a browser needs a variable to find the display, its running instance, the network and the user's settings. Other variables are

@@ -107,6 +107,21 @@ import Testing
             because: "BROWSER is set"
         ),
         Place(
+            name: "BROWSER has %s in a script",
+            environment: ["DISPLAY": ":0", "BROWSER": "sh -c 'chrome %s'"],
+            programs: ["sh": "/bin/sh", "xdg-open": "/usr/bin/xdg-open"],
+            agent: "loopback",
+            because: "in BROWSER, %s must be a separate argument"
+        ),
+        Place(
+            name: "BROWSER has %s in a script, without a terminal",
+            environment: ["DISPLAY": ":0", "BROWSER": "sh -c 'chrome %s'"],
+            terminal: false,
+            programs: ["sh": "/bin/sh", "xdg-open": "/usr/bin/xdg-open"],
+            agent: nil,
+            because: "in BROWSER, %s must be a separate argument"
+        ),
+        Place(
             name: "BROWSER is a name, and a program has a name with spaces",
             environment: ["BROWSER": "my browser"],
             programs: ["my browser": "/opt/my browser"],

@@ -135,7 +135,11 @@ public struct LaunchEnvironment: Sendable {
 
     private var linuxBrowser: Browser {
         let configured = browserFromEnvironment
-        if case .command? = configured { return configured ?? .none(because: "") }
+        if case .command(let words, let reason)? = configured {
+            // `xdg-open` also reads BROWSER, and would insert the URL in the same place, so it is not used instead.
+            return Self.canInsertURL(into: words.dropFirst())
+                ? .command(words, because: reason) : .none(because: "in BROWSER, \(Self.placeholderRule)")
+        }
         guard let screen else {
             if case .none(let reason)? = configured { return .none(because: reason) }
             return .none(because: "no display is available: neither DISPLAY nor WAYLAND_DISPLAY is set")
@@ -147,6 +151,21 @@ public struct LaunchEnvironment: Sendable {
             return .command([launcher], because: "\(launcher) can open a browser (\(screen))")
         }
         return .none(because: "none of \(launchers.joined(separator: ", ")) is installed")
+    }
+
+    /// The places in a browser command where `%s` is replaced by the URL, for messages.
+    package static let placeholderRule =
+        "%s must be a separate argument or part of an option without spaces, such as --app=%s"
+
+    /// Whether `%s` in an argument of a browser command is replaced by the URL. Elsewhere, such as in a shell script, inserting the URL would be
+    /// unsafe.
+    package static func isPlaceholder(_ argument: String) -> Bool {
+        argument == "%s" || argument.hasPrefix("-") && argument.contains("%s") && !argument.contains(" ")
+    }
+
+    /// Whether the URL can be inserted into the arguments of a browser command, or appended to them.
+    package static func canInsertURL(into arguments: ArraySlice<String>) -> Bool {
+        arguments.contains(where: isPlaceholder) || !arguments.contains { $0.contains("%s") }
     }
 
     /// The first usable command in `BROWSER`, a list separated by colons, or the reason why none is usable; nil when the variable
