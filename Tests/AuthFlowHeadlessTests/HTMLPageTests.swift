@@ -193,6 +193,8 @@ import Testing
         ("&eacute;&EACUTE;&sol;&colon;&apos;", "é&EACUTE;/:'"), ("&#;&#x;&;&", "&#;&#x;&;&"),
         ("&copy &nbsp;x", "© \u{A0}x"),
         ("&ensp;&#99999999999;", "\u{2002}\u{FFFD}"),
+        ("&lbrace;&quot;x&quot;&colon;&lsqb;1&rsqb;&rcub;&NewLine;&Tab;", "{\"x\":[1]}\n\t"),
+        ("&lang;&vert;&grave;&Hat;&rang;", "\u{27E8}|`^\u{27E9}"), ("&lstrok;&Rcaron;&shchcy;", "łŘщ"),
     ])
     func decodesCharacterReferencesInAttributeValues(_ written: String, _ value: String) {
         let page = HTMLReader.page(Array("<form><input name=x value=\"\(written)\">".utf8))

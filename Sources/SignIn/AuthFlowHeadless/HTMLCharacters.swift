@@ -85,10 +85,12 @@ enum HTMLCharacters {
         return names
     }()
 
-    /// The character reference names of HTML 4, and the names for characters that occur in URLs, except brackets. Most other names in
-    /// the HTML Standard are for mathematical symbols.
+    /// The character reference names of HTML 4, and the other names of up to ``maximumName`` letters for ASCII characters and for Latin and
+    /// Cyrillic letters, which PHP's `htmlentities` writes with `ENT_HTML5`. Most other names in the HTML Standard are for mathematical symbols.
     private static let names: [String: Unicode.Scalar] = {
         var names = oldNames
+        names["Tab"] = "\t"
+        names["NewLine"] = "\n"
         let words = others.split { $0 == " " || $0 == "\n" }
         for (name, character) in zip(words.indices.filter { $0 % 2 == 0 }, words.indices.filter { $0 % 2 == 1 }) {
             names[String(words[name])] = words[character].unicodeScalars.first
@@ -116,9 +118,26 @@ enum HTMLCharacters {
         weierp ℘ real ℜ trade ™ alefsym ℵ larr ← uarr ↑ rarr → darr ↓ harr ↔ crarr ↵ lArr ⇐ uArr ⇑ rArr ⇒ dArr ⇓
         hArr ⇔ forall ∀ part ∂ exist ∃ empty ∅ nabla ∇ isin ∈ notin ∉ ni ∋ prod ∏ sum ∑ minus − lowast ∗ radic √
         prop ∝ infin ∞ ang ∠ and ∧ or ∨ cap ∩ cup ∪ int ∫ there4 ∴ sim ∼ cong ≅ asymp ≈ ne ≠ equiv ≡ le ≤ ge ≥
-        sub ⊂ sup ⊃ nsub ⊄ sube ⊆ supe ⊇ oplus ⊕ otimes ⊗ perp ⊥ sdot ⋅ lceil ⌈ rceil ⌉ lfloor ⌊ rfloor ⌋ lang 〈
-        rang 〉 loz ◊ spades ♠ clubs ♣ hearts ♥ diams ♦ apos ' colon : sol / quest ? equals = num # period .
+        sub ⊂ sup ⊃ nsub ⊄ sube ⊆ supe ⊇ oplus ⊕ otimes ⊗ perp ⊥ sdot ⋅ lceil ⌈ rceil ⌉ lfloor ⌊ rfloor ⌋ lang ⟨
+        rang ⟩ loz ◊ spades ♠ clubs ♣ hearts ♥ diams ♦ apos ' colon : sol / quest ? equals = num # period .
         comma , commat @ percnt % semi ; lowbar _ bsol \\ excl ! plus + lpar ( rpar ) hyphen ‐ dollar $ ast *
+        midast * lbrack [ lsqb [ rbrack ] rsqb ] Hat ^ UnderBar _ grave ` lbrace { lcub { verbar | vert | rbrace }
+        rcub } Dot ¨ die ¨ circledR ® strns ¯ pm ± Cedilla ¸ half ½ angst Å div ÷ Amacr Ā amacr ā Abreve Ă abreve ă
+        Aogon Ą aogon ą Cacute Ć cacute ć Ccirc Ĉ ccirc ĉ Cdot Ċ cdot ċ Ccaron Č ccaron č Dcaron Ď dcaron ď Dstrok Đ
+        dstrok đ Emacr Ē emacr ē Edot Ė edot ė Eogon Ę eogon ę Ecaron Ě ecaron ě Gcirc Ĝ gcirc ĝ Gbreve Ğ gbreve ğ
+        Gdot Ġ gdot ġ Gcedil Ģ Hcirc Ĥ hcirc ĥ Hstrok Ħ hstrok ħ Itilde Ĩ itilde ĩ Imacr Ī imacr ī Iogon Į iogon į
+        Idot İ imath ı inodot ı IJlig Ĳ ijlig ĳ Jcirc Ĵ jcirc ĵ Kcedil Ķ kcedil ķ kgreen ĸ Lacute Ĺ lacute ĺ
+        Lcedil Ļ lcedil ļ Lcaron Ľ lcaron ľ Lmidot Ŀ lmidot ŀ Lstrok Ł lstrok ł Nacute Ń nacute ń Ncedil Ņ ncedil ņ
+        Ncaron Ň ncaron ň napos ŉ ENG Ŋ eng ŋ Omacr Ō omacr ō Odblac Ő odblac ő Racute Ŕ racute ŕ Rcedil Ŗ rcedil ŗ
+        Rcaron Ř rcaron ř Sacute Ś sacute ś Scirc Ŝ scirc ŝ Scedil Ş scedil ş Tcedil Ţ tcedil ţ Tcaron Ť tcaron ť
+        Tstrok Ŧ tstrok ŧ Utilde Ũ utilde ũ Umacr Ū umacr ū Ubreve Ŭ ubreve ŭ Uring Ů uring ů Udblac Ű udblac ű
+        Uogon Ų uogon ų Wcirc Ŵ wcirc ŵ Ycirc Ŷ ycirc ŷ Zacute Ź zacute ź Zdot Ż zdot ż Zcaron Ž zcaron ž IOcy Ё
+        DJcy Ђ GJcy Ѓ Jukcy Є DScy Ѕ Iukcy І YIcy Ї Jsercy Ј LJcy Љ NJcy Њ TSHcy Ћ KJcy Ќ Ubrcy Ў DZcy Џ Acy А Bcy Б
+        Vcy В Gcy Г Dcy Д IEcy Е ZHcy Ж Zcy З Icy И Jcy Й Kcy К Lcy Л Mcy М Ncy Н Ocy О Pcy П Rcy Р Scy С Tcy Т
+        Ucy У Fcy Ф KHcy Х TScy Ц CHcy Ч SHcy Ш SHCHcy Щ HARDcy Ъ Ycy Ы SOFTcy Ь Ecy Э YUcy Ю YAcy Я acy а bcy б
+        vcy в gcy г dcy д iecy е zhcy ж zcy з icy и jcy й kcy к lcy л mcy м ncy н ocy о pcy п rcy р scy с tcy т
+        ucy у fcy ф khcy х tscy ц chcy ч shcy ш shchcy щ hardcy ъ ycy ы softcy ь ecy э yucy ю yacy я iocy ё djcy ђ
+        gjcy ѓ jukcy є dscy ѕ iukcy і yicy ї jsercy ј ljcy љ njcy њ tshcy ћ kjcy ќ ubrcy ў dzcy џ
         """
 }
 
