@@ -154,6 +154,16 @@ import Testing
         #expect(form.parameters(pressing: nil).pairs.filter { $0.name == "x" }.map(\.value) == values)
     }
 
+    @Test(arguments: [
+        ("<input type=hidden name=x value='a\nb'>", "a\r\nb"), ("<input type=hidden name=x value='a\r\nb\r'>", "a\r\nb\r\n"),
+        ("<input type=hidden name=x value='a&#13;b&#13;&#10;&#10;'>", "a\r\nb\r\n\r\n"),
+        ("<textarea name=x>\na\n</textarea>", "a\r\n"), ("<select name=x><option value='a\nb'>A</select>", "a\r\nb"),
+    ])
+    func submitsEachLineBreakAsCRLF(_ field: String, _ value: String) throws {
+        let form = try #require(HTMLReader.page(Array("<form>\(field)</form>".utf8)).forms.first)
+        #expect(form.parameters(pressing: nil)["x"].map { Array($0.utf8) } == Array(value.utf8))
+    }
+
     /// The HTML Standard, section 4.10.22.3: the method `dialog` closes the dialog and sends nothing.
     @Test func theDialogFormMethodSubmitsNothing() throws {
         let text = """

@@ -121,17 +121,17 @@ struct HTMLForm: Sendable {
         var parameters = FormParameters()
         for field in fields where !field.name.isEmpty {
             if let value = values[field.name], field.type != "hidden" {
-                parameters.append(field.name, value)
+                parameters.appendEntry(field.name, value)
             } else if field.isSent || field.type == "checkbox" && isChecked(field) {
-                parameters.append(field.name, field.value)
+                parameters.appendEntry(field.name, field.value)
             }
         }
         if let button, button.type == "image" {
             // The HTML Standard, "constructing the form data set": an image button submits the coordinates of the click instead of its value.
             let prefix = button.name.isEmpty ? "" : "\(button.name)."
-            for axis in ["x", "y"] { parameters.append(prefix + axis, "0") }
+            for axis in ["x", "y"] { parameters.appendEntry(prefix + axis, "0") }
         } else if let button, !button.name.isEmpty {
-            parameters.append(button.name, button.value)
+            parameters.appendEntry(button.name, button.value)
         }
         return parameters
     }
@@ -256,5 +256,31 @@ struct HTMLForm: Sendable {
         // The HTML Standard, "mutate action URL": the parameters replace the query of the action.
         let path = target.url.prefix { $0 != "?" }
         return .visit(try Endpoint("\(path)?\(FormURLEncoding.encodeQuery(parameters))", name: "form action"))
+    }
+}
+
+extension FormParameters {
+    /// Adds a field of a form. The HTML Standard, "converting an entry list to a list of name-value pairs": every line break in a name or a
+    /// value is submitted as CR LF.
+    fileprivate mutating func appendEntry(_ name: String, _ value: String) {
+        append(Self.withCRLF(name), Self.withCRLF(value))
+    }
+
+    private static func withCRLF(_ text: String) -> String {
+        let (carriageReturn, lineFeed) = (UInt8(ascii: "\r"), UInt8(ascii: "\n"))
+        guard text.utf8.contains(where: { $0 == carriageReturn || $0 == lineFeed }) else { return text }
+        var bytes: [UInt8] = []
+        var isAfterCarriageReturn = false
+        for byte in text.utf8 {
+            if byte == carriageReturn {
+                bytes += [carriageReturn, lineFeed]
+            } else if byte != lineFeed {
+                bytes.append(byte)
+            } else if !isAfterCarriageReturn {
+                bytes += [carriageReturn, lineFeed]
+            }
+            isAfterCarriageReturn = byte == carriageReturn
+        }
+        return String(decoding: bytes, as: UTF8.self)
     }
 }
