@@ -106,6 +106,18 @@ public final class SessionServer: Sendable {
                 "Each route, and each provider's redirect URI, must have a unique path that starts with a slash."
             )
         }
+        // A request's path has no query or fragment, and browsers remove dot segments and encode other characters, so no request would
+        // match such a route.
+        let routes =
+            [options.loginPath, options.logoutPath, options.sessionPath, options.backChannelLogoutPath]
+            + [options.frontChannelLogoutPath].compactMap(\.self)
+        guard routes.allSatisfy({ ReturnAddress($0, prefixes: nil) != nil && !$0.contains("?") && !$0.contains("#") })
+        else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The path of a route must not contain a query, a fragment, a dot segment, or a character that must be percent-encoded, and must not start with two slashes."
+            )
+        }
         // Otherwise, a session of one provider would also be a session of the other.
         let clients = sessions.map { [$0.client.server.issuer, $0.client.registration.clientID] }
         guard Set(clients).count == clients.count else {
