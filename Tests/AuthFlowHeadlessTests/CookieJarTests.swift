@@ -106,6 +106,18 @@ import Testing
         #expect(try field("a=1; Max-Age=60", from: "https://a.test/", to: "https://a.test/", after: 60) == nil)
     }
 
+    @Test(arguments: ["+0", "--1", "-", "1.5", "0x0", "\u{661}", ""])
+    func ignoresAMaxAgeThatIsNotANumberOfSeconds(_ age: String) throws {
+        #expect(try field("a=1; Max-Age=\(age)", from: "https://a.test/", to: "https://a.test/", after: 1e9) == "a=1")
+    }
+
+    @Test func clampsAMaxAgeThatIsTooLong() throws {
+        let (long, endpoint) = (String(repeating: "9", count: 400), "https://a.test/")
+        #expect(try field("a=1; Max-Age=\(long)", from: endpoint, to: endpoint, after: 399 * 86_400) == "a=1")
+        #expect(try field("a=1; Max-Age=\(long)", from: endpoint, to: endpoint, after: 401 * 86_400) == nil)
+        #expect(try field("a=1; Max-Age=-\(long)", from: endpoint, to: endpoint) == nil)
+    }
+
     @Test func replacesAndRemovesCookies() throws {
         let endpoint = Endpoint("https://a.test/")
         var jar = CookieJar()
@@ -160,6 +172,7 @@ import Testing
         arguments: [
             ("Wed, 21 Oct 2026 07:28:00 GMT", 1_792_567_680), ("Wednesday, 21-Oct-26 07:28:00 GMT", 1_792_567_680),
             ("Wed Oct 21 07:28:00 2026", 1_792_567_680), ("Thu, 01-Jan-1970 00:00:00 GMT", 0),
+            ("Thu, 01 Jan 1970 0:0:0GMT", 0), ("21st Oct 2026AD 07:28:00.000Z", 1_792_567_680),
         ] as [(String, Double)]
     ) func parsesCookieDatesInEveryFormat(_ text: String, _ seconds: Double) {
         #expect(CookieDate.parse(text)?.timeIntervalSince1970 == seconds)
@@ -167,6 +180,7 @@ import Testing
 
     @Test(arguments: [
         "", "tomorrow", "Wed, 32 Oct 2026 07:28:00 GMT", "21 Oct 2026", "21 Oct 2026 25:00:00", "21 Oct 2026 07:28:60",
+        "21 Oct 2026 07x:28:00", "21 Oct 2026 07:28", "21 Oct 20260 07:28:00",
     ])
     func rejectsInvalidCookieDates(_ text: String) {
         #expect(CookieDate.parse(text) == nil)

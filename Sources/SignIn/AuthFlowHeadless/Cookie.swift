@@ -1,5 +1,6 @@
 package import AuthFlow
 package import AuthFlowEssentials
+import AuthFlowJSON
 
 /// A cookie as a browser stores it (RFC 6265 section 5.3).
 package struct Cookie: Sendable, Hashable {
@@ -60,7 +61,7 @@ extension Cookie {
                 domain = (value.hasPrefix(".") ? String(value.dropFirst()) : value).lowercased()
             case "path": path = value.hasPrefix("/") ? value : nil
             case "expires": expiry = CookieDate.parse(value) ?? expiry
-            case "max-age": maximumAge = Int64(value).map(Double.init) ?? maximumAge
+            case "max-age": maximumAge = Self.maximumAge(value) ?? maximumAge
             case "secure": isSecure = true
             case "samesite": sameSite = SameSite(rawValue: value.lowercased()) ?? .lax
             default: break
@@ -117,6 +118,13 @@ extension Cookie {
         return String(endpoint.path[..<slash])
     }
 
+    /// Section 5.2.2, the Max-Age attribute: digits, with an optional minus sign. RFC 6265bis section 5.5 limits the age to 400 days.
+    private static func maximumAge(_ text: String) -> Double? {
+        let digits = text.utf8.drop { $0 == UInt8(ascii: "-") }
+        guard !digits.isEmpty, text.utf8.count - digits.count <= 1, digits.allSatisfy(\.isDigit) else { return nil }
+        return Double(text).map { min($0, 400 * 86_400) }
+    }
+
     private static func trimmed(_ text: Substring.UnicodeScalarView) -> String {
         String(text).trimmingSpaces()
     }
@@ -165,20 +173,35 @@ enum CookieDate {
         var year: Int?
         let tokens = text.split { !($0.isASCII && ($0.isLetter || $0.isNumber || $0 == ":")) }
         for token in tokens {
-            let clock = token.split(separator: ":").map { Int($0) }
-            if time == nil, clock.count == 3, let hour = clock[0], let minute = clock[1], let second = clock[2] {
-                time = (hour, minute, second)
-            } else if day == nil, token.count <= 2, let number = Int(token) {
-                day = number
+            if time == nil, let value = Self.clock(token) {
+                time = value
+            } else if day == nil, let value = Self.number(token, digits: 1...2) {
+                day = value
             } else if month == nil, let index = months.firstIndex(of: token.prefix(3).lowercased()) {
                 month = index + 1
-            } else if year == nil, token.count == 2 || token.count == 4, let number = Int(token) {
-                year = number
+            } else if year == nil, let value = Self.number(token, digits: 2...4) {
+                year = value
             }
         }
         guard let time, let day, let month, var year else { return nil }
         if (70...99).contains(year) { year += 1900 } else if (0...69).contains(year) { year += 2000 }
         guard time.2 <= 59 else { return nil }
         return HTTPDate.date(year: year, month: month, day: day, hour: time.0, minute: time.1, second: time.2)
+    }
+
+    /// A time such as `8:49:37`. As in the other parts, anything after the last digit is ignored.
+    private static func clock(_ token: Substring) -> (Int, Int, Int)? {
+        let parts = token.split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count >= 3, parts[..<2].allSatisfy({ $0.utf8.allSatisfy(\.isDigit) }),
+            let hour = number(parts[0], digits: 1...2), let minute = number(parts[1], digits: 1...2),
+            let second = number(parts[2], digits: 1...2)
+        else { return nil }
+        return (hour, minute, second)
+    }
+
+    /// The number at the beginning of a part; nil if it does not have this many digits.
+    private static func number(_ text: Substring, digits count: ClosedRange<Int>) -> Int? {
+        let digits = text.prefix { $0.isASCII && $0.isNumber }
+        return count.contains(digits.count) ? Int(digits) : nil
     }
 }
