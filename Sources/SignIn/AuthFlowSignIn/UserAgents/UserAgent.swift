@@ -121,7 +121,11 @@ extension RedirectOptions {
     package func response(_ encoded: Substring, at redirectURI: String) -> RedirectResponse? {
         do throws(AuthError) {
             let response = try RedirectResponse(encoded: encoded, at: redirectURI, responseMode, decrypt: decrypt)
-            guard let response, let found = response.state else {
+            guard let response else {
+                ignoredResponseReason.record("its parameters are not form-encoded UTF-8.")
+                return nil
+            }
+            guard let found = response.state else {
                 ignoredResponseReason.record("it has no state, or more than one.")
                 return nil
             }
