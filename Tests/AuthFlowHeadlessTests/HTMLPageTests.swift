@@ -164,6 +164,15 @@ import Testing
         #expect(form.parameters(pressing: nil)["x"].map { Array($0.utf8) } == Array(value.utf8))
     }
 
+    @Test func submitsOnlyTheLastCheckedButtonOfARadioGroup() throws {
+        let text = """
+            <form><input type=radio name=x value=1 checked><input type=radio name=x value=2 checked><input type=radio name=x value=3>
+            <input type=radio name=y value=4 checked><input type=radio name=z value=5><input type=checkbox name=x value=6 checked></form>
+            """
+        let form = try #require(HTMLReader.page(Array(text.utf8)).forms.first)
+        #expect(form.parameters(pressing: nil).pairs.map { "\($0.name)=\($0.value)" } == ["x=2", "y=4", "x=6"])
+    }
+
     /// The HTML Standard, section 4.10.22.3: the method `dialog` closes the dialog and sends nothing.
     @Test func theDialogFormMethodSubmitsNothing() throws {
         let text = """

@@ -119,7 +119,13 @@ struct HTMLForm: Sendable {
         pressing button: Field?
     ) -> FormParameters {
         var parameters = FormParameters()
-        for field in fields where !field.name.isEmpty {
+        // The HTML Standard, "radio button group": checking a button unchecks the others, so of several checked buttons, the last stays checked.
+        var lastChecked: [String: Int] = [:]
+        for (index, field) in fields.enumerated() where field.type == "radio" && field.isSent {
+            lastChecked[field.name] = index
+        }
+        for (index, field) in fields.enumerated() where !field.name.isEmpty {
+            if field.type == "radio", lastChecked[field.name] != index { continue }
             if let value = values[field.name], field.type != "hidden" {
                 parameters.appendEntry(field.name, value)
             } else if field.isSent || field.type == "checkbox" && isChecked(field) {
