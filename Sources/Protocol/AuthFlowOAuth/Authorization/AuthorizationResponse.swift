@@ -111,47 +111,37 @@ public struct AuthorizationResponse: Sendable {
     }
 
     private static func refusal(_ error: ProviderError) -> AuthError {
-        switch error.error {
-        // OIDC Core section 3.1.2.6: some providers send consent_required when the user denies consent.
-        // Apple and LinkedIn use non-standard codes.
-        case "access_denied", "consent_required", "user_cancelled_authorize", "user_cancelled_login":
-            AuthError(.accessDenied, "The sign-in was denied.", providerError: error)
-        // The same section: the provider "requires End-User" interaction, which the request did not allow.
-        case "login_required", "interaction_required", "account_selection_required":
-            AuthError(
-                .loginRequired,
-                "The provider requires the user to sign in interactively first.",
-                providerError: error
-            )
-        // OpenID Connect Core Error Code unmet_authentication_requirements 1.0 section 1: the error for an essential `acr`; RFC 9470 section 5:
-        // also for `acr_values` and `max_age`. It has the same meaning as an ID Token that does not meet the requirements.
-        case "unmet_authentication_requirements":
-            AuthError(
-                .insufficientUserAuthentication,
-                "The provider could not authenticate the user as the sign-in requires (acr, max_age).",
-                providerError: error
-            )
-        case "invalid_scope":
-            AuthError(
-                .providerRejected,
-                "The provider rejected the requested scopes as invalid or unknown (invalid_scope). Check \"scopes\".",
-                providerError: error
-            )
-        // RFC 6749 section 4.1.2.1: both represent an HTTP status that cannot be returned via a redirect.
-        case "temporarily_unavailable", "server_error":
-            AuthError(
-                .temporarilyUnavailable,
-                "The provider is temporarily unable to sign users in. Try again later.",
-                providerError: error
-            )
-        case "unauthorized_client", "invalid_client":
-            AuthError(
-                .providerRejected,
-                "The provider does not allow this client to sign users in. Check \"client_id\" and its registration.",
-                providerError: error
-            )
-        default:
-            AuthError(.providerRejected, "The provider rejected the sign-in.", providerError: error)
-        }
+        let (code, message): (AuthError.Code, String) =
+            switch error.error {
+            // OIDC Core section 3.1.2.6: some providers send consent_required when the user denies consent.
+            // Apple and LinkedIn use non-standard codes.
+            case "access_denied", "consent_required", "user_cancelled_authorize", "user_cancelled_login":
+                (.accessDenied, "The sign-in was denied.")
+            // The same section: the provider "requires End-User" interaction, which the request did not allow.
+            case "login_required", "interaction_required", "account_selection_required":
+                (.loginRequired, "The provider requires the user to sign in interactively first.")
+            // OpenID Connect Core Error Code unmet_authentication_requirements 1.0 section 1: the error for an essential `acr`; RFC 9470 section 5:
+            // also for `acr_values` and `max_age`. It has the same meaning as an ID Token that does not meet the requirements.
+            case "unmet_authentication_requirements":
+                (
+                    .insufficientUserAuthentication,
+                    "The provider could not authenticate the user as the sign-in requires (acr, max_age)."
+                )
+            case "invalid_scope":
+                (
+                    .providerRejected,
+                    "The provider rejected the requested scopes as invalid or unknown (invalid_scope). Check \"scopes\"."
+                )
+            // RFC 6749 section 4.1.2.1: both represent an HTTP status that cannot be returned via a redirect.
+            case "temporarily_unavailable", "server_error":
+                (.temporarilyUnavailable, "The provider is temporarily unable to sign users in. Try again later.")
+            case "unauthorized_client", "invalid_client":
+                (
+                    .providerRejected,
+                    "The provider does not allow this client to sign users in. Check \"client_id\" and its registration."
+                )
+            default: (.providerRejected, "The provider rejected the sign-in.")
+            }
+        return AuthError(code, message, providerError: error)
     }
 }
