@@ -24,13 +24,11 @@ extension OAuthClient {
             protectedParameters: ["token": token.exposed]
         )
         request.protectedParameters["token_type_hint"] = typeHint
-        if let requirement = registration.signedIntrospection {
-            request.headerFields[.accept] = SignedIntrospection.mediaType
-            let response = try await sendFormRequest(request)
-            return try await signedIntrospection(response, requirement)
-        }
+        let requirement = registration.signedIntrospection
+        if requirement != nil { request.headerFields[.accept] = SignedIntrospection.mediaType }
         let response = try await sendFormRequest(request)
         guard response.status == 200 else { throw unexpectedResponse(response) }
+        if let requirement { return try await signedIntrospection(response, requirement) }
         let json = try adapter.responseParameters(response)
         // RFC 7662 section 2.2: active is REQUIRED.
         guard json["active"]?.bool != nil else { throw unexpectedResponse(response) }
@@ -51,7 +49,6 @@ extension OAuthClient {
     private func signedIntrospection(_ response: ProviderResponse, _ requirement: SignedIntrospection) async throws
         -> JSON
     {
-        guard response.status == 200 else { throw unexpectedResponse(response) }
         let profile = JWTProfile(
             "The signed introspection response",
             // Section 5: "typ ... REQUIRED. Value: token-introspection+jwt", so that no other JWT from the provider is accepted.

@@ -234,20 +234,14 @@ extension OAuthClient {
             return advisedAboutClientID(error)
         }
         func adding(_ advice: String) -> AuthError { error.withMessage("\(error.message) \(advice)", because: error) }
-        if registration.authentication.method == .none, let known = metadata?.tokenEndpointAuthMethods, !known.isEmpty,
-            !known.contains("none")
-        {
-            let names = known.prefix(8).map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
-            return adding(
-                "This client has neither a secret nor a key, but the provider's metadata lists only \(names): configure \"client_secret\" or \"client_key\"."
-            )
-        }
         let authentication = registration.authentication.resolved(for: metadata?.tokenEndpointAuthMethods)
         let method = authentication.method.rawValue
-        if let known = metadata?.tokenEndpointAuthMethods, !known.isEmpty, !known.contains(method), method != "none" {
+        if let known = metadata?.tokenEndpointAuthMethods, !known.isEmpty, !known.contains(method) {
             let names = known.prefix(8).map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
             return adding(
-                "This client uses \(method), but the provider's metadata lists only \(names): set \"client_authentication\"."
+                method == "none"
+                    ? "This client has neither a secret nor a key, but the provider's metadata lists only \(names): configure \"client_secret\" or \"client_key\"."
+                    : "This client uses \(method), but the provider's metadata lists only \(names): set \"client_authentication\"."
             )
         }
         guard !lacksErrorCode else { return error }
