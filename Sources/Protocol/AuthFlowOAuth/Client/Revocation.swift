@@ -59,16 +59,18 @@ extension OAuthClient {
     /// - Parameter subjectToken: The subject token of a token exchange; default: none. It is not revoked, because the user still needs it, and
     ///   neither is the refresh token, because the server may then also end the session of the subject token.
     func revokeTokens(in response: ProviderResponse, exchanging subjectToken: Secret? = nil) async {
-        guard response.http.isSuccessful else { return }
-        let parameters = try? adapter.responseParameters(response)
-        func token(_ name: String) -> Secret? {
-            let token = parameters.map { $0.token(name) } ?? UnparsedResponse(body: response.http.body).token(name)
-            return token.flatMap { TokenSet.problem(of: $0) == nil ? $0 : nil }
-        }
-        guard let accessToken = token("access_token"), accessToken != subjectToken else { return }
-        let refreshToken = subjectToken == nil ? token("refresh_token") : nil
+        guard let accessToken = token("access_token", in: response), accessToken != subjectToken else { return }
+        let refreshToken = subjectToken == nil ? token("refresh_token", in: response) : nil
         let tokens = TokenSet(accessToken: accessToken, tokenType: "Bearer", refreshToken: refreshToken)
         await revokeRejectedTokens(tokens)
+    }
+
+    /// A token in a successful response that is otherwise rejected, even if the response cannot be parsed.
+    func token(_ name: String, in response: ProviderResponse) -> Secret? {
+        guard response.http.isSuccessful else { return nil }
+        let parameters = try? adapter.responseParameters(response)
+        let token = parameters.map { $0.token(name) } ?? UnparsedResponse(body: response.http.body).token(name)
+        return token.flatMap { TokenSet.problem(of: $0) == nil ? $0 : nil }
     }
 
     /// Revokes tokens sequentially at the revocation endpoint (RFC 7009).

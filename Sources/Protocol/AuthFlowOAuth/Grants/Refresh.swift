@@ -132,10 +132,9 @@ extension OAuthClient {
         } catch {
             // The new refresh token belongs to a different user, and must not be stored for this user.
             if (error as? AuthError)?.isSubjectMismatch == true { throw error }
-            let secret =
-                response.http.isSuccessful
-                ? (try? adapter.responseParameters(response))?.token("device_secret") : nil
-            guard let replacement = replacement(in: response), replacement != refreshToken else { throw error }
+            // The new refresh token has replaced the old one, so the session would be lost without it.
+            let replacement = token("refresh_token", in: response)
+            guard let replacement, replacement != refreshToken else { throw error }
             // The task was cancelled, or a custom transport threw an error, while keys were being fetched.
             let error =
                 error as? AuthError
@@ -143,6 +142,7 @@ extension OAuthClient {
             var updated = credential
             updated.hasUncheckedUser = true
             updated.tokens.refreshToken = replacement
+            let secret = (try? adapter.responseParameters(response))?.token("device_secret")
             if let secret, TokenSet.problem(of: secret) == nil { updated.tokens.deviceSecret = secret }
             if error.isTransient { return .unchecked(updated, error) }
             // The old access token must not be returned either, after the provider has sent an invalid response.
@@ -340,18 +340,5 @@ extension OAuthClient {
             status: Self.localCodes.contains(error.code) ? 200 : error.status,
             underlyingError: error
         )
-    }
-
-    /// The refresh token in a token response that is otherwise rejected. It has replaced the old token, so the
-    /// session would be lost without it.
-    private func replacement(in response: ProviderResponse) -> Secret? {
-        guard response.http.isSuccessful else { return nil }
-        let token =
-            if let parameters = try? adapter.responseParameters(response) {
-                parameters.token("refresh_token")
-            } else {
-                UnparsedResponse(body: response.http.body).token("refresh_token")
-            }
-        return token.flatMap { TokenSet.problem(of: $0) == nil ? $0 : nil }
     }
 }
