@@ -118,10 +118,8 @@ extension OAuthClient {
             request.parameters.append("resource", resource)
         }
         try options.apply(to: &request)
-        if let details = options.authorizationDetails ?? registration.authorizationDetails {
-            try AuthorizationDetails.check(details, at: metadata)
-            request.parameters[AuthorizationDetails.name] = try AuthorizationDetails.text(details)
-        }
+        let details = options.authorizationDetails ?? registration.authorizationDetails
+        try request.addAuthorizationDetails(details, at: metadata)
         // OAuth 2.0 Multiple Response Type Encoding Practices section 2.1: query is the default for a code.
         if registration.responseMode != .query {
             request.protectedParameters["response_mode"] = registration.responseMode.rawValue

@@ -29,7 +29,7 @@ extension OAuthClient {
         if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
         let resources = resources ?? registration.resources
         request.addResources(resources)
-        try request.addAuthorizationDetails(of: registration, at: metadata)
+        try request.addAuthorizationDetails(registration.authorizationDetails, at: metadata)
         let response = try await sendTokenRequest(request, scopes: scopes, key: try await newDPoPKey(at: metadata))
         return try await machineToMachineCredential(
             response,

@@ -118,7 +118,7 @@ extension OAuthClient {
         for resource in resources ?? [] { _ = try ResourceIdentifier.checked(resource) }
         request.addResources(resources ?? registration.resources)
         // RFC 9396 section 2: `authorization_details` may be sent in every request that may contain `scope`.
-        try request.addAuthorizationDetails(of: registration, at: metadata)
+        try request.addAuthorizationDetails(registration.authorizationDetails, at: metadata)
         let response = try await sendFormRequest(request, scopes: scopes)
         let json = try? adapter.responseParameters(response)
         if let error = json.flatMap(response.http.providerError(in:)) {

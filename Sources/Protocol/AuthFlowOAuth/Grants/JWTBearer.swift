@@ -33,7 +33,7 @@ extension OAuthClient {
         }
         request.addResources(resources ?? (assertion.scopes == nil ? registration.resources : []))
         let details = assertion.scopes == nil ? registration.authorizationDetails : nil
-        if details != nil { try request.addAuthorizationDetails(of: registration, at: metadata) }
+        try request.addAuthorizationDetails(details, at: metadata)
         let key = try await newDPoPKey(at: metadata)
         // If this client uses a different key, its tokens must not silently be bound to the assertion's key.
         if let bound = assertion.key, bound.isExternal || key?.isExternal == true, bound.thumbprint != key?.thumbprint {

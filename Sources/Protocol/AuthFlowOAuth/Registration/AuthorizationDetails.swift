@@ -109,14 +109,6 @@ package enum AuthorizationDetails {
         let names = (details?.array ?? []).compactMap { $0["type"]?.string }
         return names.isEmpty ? "none" : DisplayText.sanitized(names.joined(separator: ", "))
     }
-
-    /// The JSON text to send.
-    static func text(_ json: JSON) throws(AuthError) -> String {
-        guard let bytes = try? json.serialized() else {
-            throw AuthError(.invalidConfiguration, "\"authorization_details\" cannot be encoded as JSON.")
-        }
-        return String(decoding: bytes, as: UTF8.self)
-    }
 }
 
 extension TokenSet {
@@ -129,13 +121,13 @@ extension TokenSet {
 }
 
 extension ProviderRequest {
-    /// Adds a registration's authorization details to the request, in addition to its scopes.
-    mutating func addAuthorizationDetails(
-        of registration: ClientRegistration,
-        at metadata: ProviderMetadata
-    ) throws(AuthError) {
-        guard let details = registration.authorizationDetails else { return }
+    /// Adds authorization details, if there are any, to the request, in addition to its scopes.
+    mutating func addAuthorizationDetails(_ details: JSON?, at metadata: ProviderMetadata) throws(AuthError) {
+        guard let details else { return }
         try AuthorizationDetails.check(details, at: metadata)
-        parameters[AuthorizationDetails.name] = try AuthorizationDetails.text(details)
+        guard let bytes = try? details.serialized() else {
+            throw AuthError(.invalidConfiguration, "\"authorization_details\" cannot be encoded as JSON.")
+        }
+        parameters[AuthorizationDetails.name] = String(decoding: bytes, as: UTF8.self)
     }
 }
