@@ -55,32 +55,17 @@ public struct ProviderRequest: Sendable {
     public let endpoint: Endpoint
 
     /// The parameters that an adapter may change.
-    public var parameters: FormParameters
+    public var parameters: FormParameters = [:]
 
     /// The header fields to send, which have no effect on the front channel.
-    public var headerFields: HTTPFields
+    public var headerFields: HTTPFields = [:]
 
     /// The parameters that protect or identify the transaction (`state`, `nonce`, the code challenge, the redirect URI,
     /// the code, the client's credentials). An adapter has no access to them; the engine adds them to the adapter's parameters.
-    var protectedParameters: FormParameters
+    var protectedParameters: FormParameters = [:]
 
     /// In a logout request, the tokens of the user who signs out; otherwise nil.
     public package(set) var tokens: TokenSet?
-
-    init(
-        purpose: Purpose,
-        endpoint: Endpoint,
-        parameters: FormParameters = [:],
-        protectedParameters: FormParameters = [:],
-        tokens: TokenSet? = nil
-    ) {
-        self.purpose = purpose
-        self.endpoint = endpoint
-        self.parameters = parameters
-        self.headerFields = [:]
-        self.protectedParameters = protectedParameters
-        self.tokens = tokens
-    }
 
     /// Whether only the engine may set a parameter. Some providers, such as Yahoo and Mollie, require `redirect_uri` in refresh requests, in which
     /// RFC 6749 section 6 does not define it. An app may send an `id_token_hint` in an authorization request (OIDC Core section 3.1.2.1); the engine
