@@ -84,12 +84,8 @@ public struct ClientAuthentication: Sendable {
     /// The client's secret, for the methods that use one.
     package let secret: Secret?
 
-    /// The algorithm of assertions that are signed with the secret.
-    private var secretAlgorithm: SignatureAlgorithm?
-
-    /// The registered algorithm of assertions, if specified, and their audience.
-    private(set) var keyAlgorithm: SignatureAlgorithm?
-    private(set) var audience: Audience?
+    /// The assertion that this client signs; nil for other methods, and for an assertion from another party.
+    private(set) var assertion: ClientAssertion?
 
     /// Whether the proof contains timestamps, and is therefore rejected if the clock is wrong.
     let containsTimestamps: Bool
@@ -109,6 +105,11 @@ public struct ClientAuthentication: Sendable {
         self.secret = secret
         self.containsTimestamps = containsTimestamps
         self.prove = prove
+    }
+
+    private init(_ method: Method, _ assertion: ClientAssertion, secret: Secret? = nil) {
+        self.init(method, secret: secret, containsTimestamps: true) { try await assertion.parameters(for: $0) }
+        self.assertion = assertion
     }
 
     /// A custom method.
@@ -174,13 +175,7 @@ public struct ClientAuthentication: Sendable {
         audience: Audience = .issuer
     ) -> ClientAuthentication {
         let assertion = ClientAssertion(signer: .secret(secret), algorithm: algorithm, audience: audience)
-        var authentication = ClientAuthentication(.clientSecretJWT, secret: secret, containsTimestamps: true) {
-            request in
-            try await assertion.parameters(for: request)
-        }
-        authentication.secretAlgorithm = algorithm
-        authentication.audience = audience
-        return authentication
+        return ClientAuthentication(.clientSecretJWT, assertion, secret: secret)
     }
 
     /// A JWT signed with a private key whose public key is registered.
@@ -202,11 +197,7 @@ public struct ClientAuthentication: Sendable {
             audience: audience,
             certificate: certificate
         )
-        var authentication = ClientAuthentication(.privateKeyJWT, containsTimestamps: true) { request in
-            try await assertion.parameters(for: request)
-        }
-        (authentication.keyAlgorithm, authentication.audience) = (algorithm, audience)
-        return authentication
+        return ClientAuthentication(.privateKeyJWT, assertion)
     }
 
     /// A JWT as the client secret in the request body, as Apple requires. It is created for each request and valid for
@@ -284,7 +275,7 @@ public struct ClientAuthentication: Sendable {
                 "The client secret is empty. If it comes from an environment variable, check that the variable is set."
             )
         }
-        guard let algorithm = secretAlgorithm, let secret else { return }
+        guard let algorithm = assertion?.algorithm, let secret else { return }
         guard let definition = algorithm.definition, definition.scheme == .hmac else {
             throw AuthError(
                 .invalidConfiguration,

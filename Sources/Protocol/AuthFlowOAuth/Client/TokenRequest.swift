@@ -125,7 +125,7 @@ extension OAuthClient {
         let keys =
             rejected.name == "assertion"
             ? "\"assertion\""
-            : authentication.audience == nil
+            : authentication.assertion == nil
                 ? "\"client_assertion\"" : "\"\(signer)\" and \"client_assertion_audience\""
         return
             "The \(rejected.name) was \(AssertionClaims(Secret(rejected.jwt))).\(clock) Compare these values with the provider's requirements; see \(keys)."

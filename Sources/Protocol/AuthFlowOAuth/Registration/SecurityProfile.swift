@@ -31,13 +31,13 @@ extension ClientRegistration.Values {
             )
         }
         // The settings of client assertions: audience and algorithm.
-        if let audience = authentication.audience, audience != .issuer {
+        if let audience = authentication.assertion?.audience, audience != .issuer {
             throw rejection(
                 "the audience of client assertions is not the issuer",
                 "Security Profile section 5.3.3.1, item 5"
             )
         }
-        if let algorithm = authentication.keyAlgorithm, !securityProfile.algorithms.contains(algorithm) {
+        if let algorithm = authentication.assertion?.algorithm, !securityProfile.algorithms.contains(algorithm) {
             throw rejection("assertions are signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")
         }
         // "shall support sender-constrained access tokens": tokens are bound to the certificate that authenticates the client, or else to a DPoP key. A
