@@ -200,17 +200,7 @@ public struct ServerContext: Sendable {
     /// The clock and random number generator.
     public let host: HostServices
 
-    private let sendRequest: @Sendable (TransportRequest) async throws -> TransportResponse
-
-    init(
-        issuer: String,
-        host: HostServices,
-        send: @escaping @Sendable (TransportRequest) async throws -> TransportResponse
-    ) {
-        self.issuer = issuer
-        self.host = host
-        self.sendRequest = send
-    }
+    let sendRequest: @Sendable (TransportRequest) async throws -> TransportResponse
 
     /// Sends a request with limits on time and size, without following redirects.
     /// - Throws: Any error thrown by ``HTTPTransport/send(_:)``, or ``AuthError`` with `invalid_response` for a redirect.

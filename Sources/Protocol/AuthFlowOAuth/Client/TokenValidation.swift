@@ -29,8 +29,7 @@ extension OAuthClient {
     /// the security profile allows.
     package func idTokenAlgorithms(_ metadata: ProviderMetadata) -> [SignatureAlgorithm] {
         let algorithms = registration.idTokenSigningAlgorithms ?? metadata.usableIDTokenAlgorithms
-        guard let allowed = registration.securityProfile?.algorithms else { return algorithms }
-        return algorithms.filter(allowed.contains)
+        return algorithms.filter { registration.securityProfile?.algorithms.contains($0) != false }
     }
 
     /// Decrypts and verifies an ID Token for this client, with the client's secret if the client is registered for HMAC

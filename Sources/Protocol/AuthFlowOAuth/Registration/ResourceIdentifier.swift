@@ -1,4 +1,5 @@
 import AuthFlowHTTP
+import AuthFlowJSON
 
 /// The identifier of a resource in a request (RFC 8707 section 2).
 package enum ResourceIdentifier {
@@ -13,8 +14,8 @@ package enum ResourceIdentifier {
         }
         // RFC 3986 section 3.1: scheme = ALPHA *( ALPHA / DIGIT / "+" / "-" / "." )
         let isScheme =
-            scheme.utf8.first.map(isLetter) == true
-            && scheme.utf8.allSatisfy { isLetter($0) || (0x30...0x39).contains($0) || [0x2B, 0x2D, 0x2E].contains($0) }
+            scheme.utf8.first?.isLetter == true
+            && scheme.utf8.allSatisfy { $0.isLetterOrDigit || "+-.".utf8.contains($0) }
         // Section 2: a URI contains none of these characters; "#" begins a fragment.
         let excluded = Set("\"#<>\\^`{|}".utf8)
         let isURI = text.utf8.allSatisfy { (0x21...0x7E).contains($0) && !excluded.contains($0) }
@@ -26,6 +27,4 @@ package enum ResourceIdentifier {
         }
         return text
     }
-
-    private static func isLetter(_ byte: UInt8) -> Bool { (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte) }
 }
