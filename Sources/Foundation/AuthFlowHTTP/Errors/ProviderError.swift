@@ -31,9 +31,7 @@ extension ProviderError {
         let isCode = error.utf8.allSatisfy { letters.contains($0) || $0 == UInt8(ascii: "_") }
         return isCode && error.utf8.count <= 40 ? error : "other"
     }
-}
 
-extension ProviderError {
     /// An error response with text, but without a code.
     init(unnamed text: String, status: Int) {
         self.init(error: "status \(status)", errorDescription: text, status: status)

@@ -104,7 +104,6 @@ extension FlowEvent: CustomStringConvertible, NonReflectable {
         let more = details.sorted { $0.key < $1.key }.map { " \($0.key)=\(DisplayText.sanitized($0.value))" }.joined()
         return "[\(flowID)] \(step) \(outcome)\(more)\(url.map { " url=\(Redaction.url($0))" } ?? "")"
     }
-
 }
 
 /// Publishes the events of one flow.

@@ -26,9 +26,7 @@ public struct FlowGauge: Sendable, Hashable, CustomStringConvertible {
         let pairs = labels.sorted { $0.key < $1.key }.map { "\($0.key)=\"\(Self.escaped($0.value))\"" }
         return "\(name)\(pairs.isEmpty ? "" : "{\(pairs.joined(separator: ","))}") \(value)"
     }
-}
 
-extension FlowGauge {
     private static func escaped(_ value: String) -> String {
         value.replacing(scalar: "\\", with: "\\\\").replacing(scalar: "\"", with: "\\\"")
             .replacing(scalar: "\n", with: "\\n")

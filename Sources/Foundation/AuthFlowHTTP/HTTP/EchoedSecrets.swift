@@ -28,9 +28,7 @@ extension TransportResponse {
         }
         return false
     }
-}
 
-extension TransportResponse {
     /// An error from this response, with the secrets in its request redacted.
     func redacted(_ error: ProviderError) -> ProviderError {
         guard let request else { return error }

@@ -50,7 +50,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     private var declaresIssuer: Bool
 
     /// `require_pushed_authorization_requests` (RFC 9126 section 5): the provider accepts only pushed requests.
-    public var requiresPushedRequests: Bool
+    public var requiresPushedRequests = false
 
     /// `code_challenge_methods_supported` (RFC 8414); nil when the provider does not advertise it.
     public var codeChallengeMethods: [String]?
@@ -72,7 +72,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     public var tokenIssuer: TokenIssuerTemplate?
 
     /// The complete metadata document, which also contains members without a property here.
-    public var json: JSON
+    public var json: JSON = [:]
 
     /// The location of the document; nil when nothing was discovered.
     package var document: Document?
@@ -114,8 +114,6 @@ public struct ProviderMetadata: Sendable, Hashable {
         self.deviceAuthorizationEndpoint = deviceAuthorizationEndpoint
         self.registrationEndpoint = registrationEndpoint
         self.declaresIssuer = sendsIssuerInResponses
-        self.requiresPushedRequests = false
-        self.json = [:]
     }
 
     /// Parses a metadata document.
@@ -201,15 +199,11 @@ extension ProviderMetadata {
         }
         return endpoint
     }
-}
 
-extension ProviderMetadata {
     /// The values in a list of the document; nil when the list is absent or empty.
     /// - Parameter name: The name of the list.
     package func advertised(_ name: String) -> [String]? { json[name]?.strings.flatMap { $0.isEmpty ? nil : $0 } }
-}
 
-extension ProviderMetadata {
     private typealias WritableEndpointPath = any WritableKeyPath<ProviderMetadata, Endpoint?> & Sendable
 
     /// The names of the endpoints in a metadata document.

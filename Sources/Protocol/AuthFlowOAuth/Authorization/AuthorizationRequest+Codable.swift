@@ -95,9 +95,7 @@ extension AuthorizationRequest {
             urlLifetime: json["url_lifetime"]?.number
         )
     }
-}
 
-extension AuthorizationRequest {
     /// The request, encrypted with ChaCha20-Poly1305, for storage that other parties can read, such as a cookie.
     ///
     /// A sealed request can be opened any number of times. One ``AuthorizationServer`` accepts an authorization response only

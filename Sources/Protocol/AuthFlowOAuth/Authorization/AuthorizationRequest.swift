@@ -167,9 +167,7 @@ extension OAuthClient {
             urlLifetime: urlLifetime
         )
     }
-}
 
-extension OAuthClient {
     /// Checks that the metadata advertises PKCE with S256.
     ///
     /// MCP authorization, "Authorization Code Protection": "If code_challenge_methods_supported is absent, the authorization server

@@ -304,9 +304,7 @@ extension ClientRegistration.Values {
             try HMACSignature.requireLength(of: secret, for: algorithm)
         }
     }
-}
 
-extension ClientRegistration.Values {
     /// RFC 8705 section 5: a client that intends "to do mutual TLS (for OAuth client authentication and/or to acquire or use
     /// certificate-bound tokens)" uses the endpoints in `mtls_endpoint_aliases`.
     package var usesCertificate: Bool { authentication.usesCertificate || bindsTokensToCertificate }

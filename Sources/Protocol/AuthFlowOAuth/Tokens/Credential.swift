@@ -153,9 +153,7 @@ extension Credential {
         self.hasUncheckedUser = json["unchecked_user"] == true
         self.rejectedRefreshes = min(max(json["refused_refreshes"]?.integer ?? 0, 0), 1000)
     }
-}
 
-extension Credential {
     /// The maximum size of one sign-in's stored form, in bytes.
     package static let maximumSize = 192 * 1024
 
