@@ -86,11 +86,8 @@ package struct PrivateFile {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)
         while bytes.count <= maximumSize {
-            let count = unsafe buffer.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
-            if count < 0 {
-                if errno == EINTR { continue }
-                throw failure("cannot be read")
-            }
+            let count = SystemCall.read(from: descriptor, into: &buffer)
+            guard count >= 0 else { throw failure("cannot be read") }
             if count == 0 { break }
             bytes += buffer[..<count]
         }
@@ -240,10 +237,7 @@ package struct PrivateFile {
     }
 
     /// Whether anything exists at this path.
-    package var exists: Bool {
-        var status = stat()
-        return unsafe lstat(path, &status) == 0
-    }
+    package var exists: Bool { identity != nil }
 
     /// Removes the file, if there is one.
     package func remove() throws(AuthError) {

@@ -38,9 +38,6 @@ public struct SigningKeySource: Sendable {
     /// The current signing key, without blocking a thread of the cooperative pool.
     package func loadKey() async throws -> any SigningKey {
         guard isInHardwareToken else { return try read() }
-        return try await BlockingCall.run {
-            try read()
-        } onCancel: {
-        }
+        return try await BlockingCall.run { try read() }
     }
 }

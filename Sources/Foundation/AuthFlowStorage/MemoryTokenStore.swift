@@ -154,8 +154,7 @@ public actor MemoryTokenStore: SessionTokenStore {
     }
 
     private func release(_ lease: Lease) {
-        let next = waiting[lease.key].flatMap { $0.isEmpty ? nil : $0[0] }
-        guard let next else {
+        guard let next = waiting[lease.key]?.first else {
             held[lease.key] = nil
             waiting[lease.key] = nil
             return

@@ -9,7 +9,7 @@ import Synchronization
 /// ```
 public final class FlowEventStream: Sendable {
     private let readers = Mutex<[UInt64: AsyncStream<FlowEvent>.Continuation]>([:])
-    private let next = Mutex<UInt64>(0)
+    private let last = Atomic<UInt64>(0)
 
     /// Creates a stream without readers.
     public init() {}
@@ -25,10 +25,7 @@ public final class FlowEventStream: Sendable {
     /// - Parameter limit: The maximum number of events buffered for a slow reader; the oldest are dropped first.
     public func stream(keeping limit: Int = 1000) -> AsyncStream<FlowEvent> {
         let (stream, continuation) = AsyncStream<FlowEvent>.makeStream(bufferingPolicy: .bufferingNewest(limit))
-        let id = next.withLock { next in
-            defer { next += 1 }
-            return next
-        }
+        let id = last.add(1, ordering: .relaxed).newValue
         readers.withLock { $0[id] = continuation }
         continuation.onTermination = { [self] _ in readers.withLock { $0[id] = nil } }
         return stream

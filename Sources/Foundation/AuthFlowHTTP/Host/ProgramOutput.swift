@@ -140,8 +140,7 @@ private final class Child: Sendable {
                 continue
             }
             if ready < 0, errno == EINTR { continue }
-            let count = unsafe buffer.withUnsafeMutableBytes { unsafe read(input, $0.baseAddress, $0.count) }
-            if count < 0, errno == EINTR { continue }
+            let count = SystemCall.read(from: input, into: &buffer)
             guard count > 0 else { return bytes }
             bytes += buffer[..<count]
         }
@@ -163,9 +162,8 @@ private final class Child: Sendable {
     /// Waits for the program to exit.
     private func waitForExit() -> Int32 {
         guard case .running(let identifier) = state.withLock({ $0 }) else { return 1 }
-        var information = unsafe siginfo_t()
         // The program is not reaped yet, so that its process ID is not reused while the program can still be killed.
-        while unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}
+        ChildProcess.waitForExit(of: identifier)
         return state.withLock { state in
             state = .over
             return ChildProcess.end(of: identifier)
