@@ -290,11 +290,7 @@ extension CredentialMachine {
         found.hasOtherSession = last != known
         session = known
         guard cached === reading.cached else { return found }
-        guard let credential = entry?.credential else {
-            cached = nil
-            return found
-        }
-        guard accepts(credential) else {
+        guard let credential = entry?.credential, accepts(credential) else {
             cached = nil
             return found
         }

@@ -106,9 +106,7 @@ extension ManagedCredential {
                 beginUse()
                 return try await withUse {
                     try await withRefreshLease { lease in
-                        let epoch = state.withLock { $0.machine.epoch }
-                        var (accounts, read) = try await latestAccounts(lease)
-                        let basis = CredentialMachine.Basis(epoch: epoch, version: read.version)
+                        var (accounts, basis) = try await latestAccounts(lease)
                         let credential = try signedIn(in: accounts)
                         // Another task or process may have obtained the token in the meantime.
                         if let tokens = fresh(credential) { return tokens }

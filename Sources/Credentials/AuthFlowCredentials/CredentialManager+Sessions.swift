@@ -33,13 +33,13 @@ extension CredentialManager {
     /// - Returns: Whether the session exists and has not ended.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func touch(_ key: CredentialKey) async throws -> Bool {
-        try await sessionStore.touch(recordKey(for: key))
+        try await store.sessions.touch(recordKey(for: key))
     }
 
     /// Finds credentials by a tag.
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func credentials(tagged tag: RecordTag) async throws -> [TaggedCredential] {
-        try await sessionStore.records(tagged: tag).filter { $0.key.kind == .credential }.map(tagged)
+        try await store.sessions.records(tagged: tag).filter { $0.key.kind == .credential }.map(tagged)
     }
 
     /// Removes credentials in every process, even during a refresh. The new tokens from such a refresh are discarded.
@@ -49,7 +49,7 @@ extension CredentialManager {
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
     package func remove(_ keys: [RecordKey]) async throws -> [TaggedCredential] {
-        let store = try sessionStore
+        let store = try store.sessions
         // The removal completes even if the task is cancelled, because a user who signs out and closes the page must be
         // signed out.
         return try await unfinished.finish { [self] in
@@ -114,19 +114,7 @@ extension CredentialManager {
 
     /// Causes the tokens obtained by a refresh in progress in any process to be revoked. Call it before ``remove(_:)``.
     package func revokeLateTokens(of keys: [RecordKey]) async throws {
-        for key in keys { _ = try await sessionStore.claim(key.signOut, for: .seconds(600)) }
-    }
-
-    private var sessionStore: any SessionTokenStore {
-        get throws {
-            guard let sessions = store as? any SessionTokenStore else {
-                throw AuthError(
-                    .invalidConfiguration,
-                    "The store does not support sessions: its records have no expiry and no tags."
-                )
-            }
-            return sessions
-        }
+        for key in keys { _ = try await store.sessions.claim(key.signOut, for: .seconds(600)) }
     }
 
     private func tagged(_ record: TaggedRecord) -> TaggedCredential {
@@ -135,6 +123,22 @@ extension CredentialManager {
             credential: (try? StoredAccounts(serialized: record.bytes))?.entry(nil)?.credential,
             lastUse: record.lastUse
         )
+    }
+}
+
+extension TokenStore {
+    /// The store, which must support sessions.
+    /// - Throws: ``AuthError`` with `invalid_configuration`.
+    var sessions: any SessionTokenStore {
+        get throws(AuthError) {
+            guard let sessions = self as? any SessionTokenStore else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The store does not support sessions: its records have no expiry and no tags."
+                )
+            }
+            return sessions
+        }
     }
 }
 

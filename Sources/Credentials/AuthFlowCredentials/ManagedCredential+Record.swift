@@ -82,9 +82,15 @@ extension ManagedCredential {
     }
 
     /// The stored accounts, updated with unsaved credentials, which are written if possible.
+    /// - Parameter epoch: The epoch at the start of the operation; default: the epoch before the read. If a user signs in or out after that, the
+    ///   result of the operation is not returned.
     /// - Returns: The accounts, and the basis of an operation that changes them.
     /// - Throws: ``AuthError``; ``Outdated`` when the lease is lost.
-    func latestAccounts(_ lease: Lease) async throws -> (known: StoredAccounts, basis: CredentialMachine.Basis) {
+    func latestAccounts(
+        _ lease: Lease,
+        since epoch: Int? = nil
+    ) async throws -> (known: StoredAccounts, basis: CredentialMachine.Basis) {
+        let epoch = epoch ?? state.withLock { $0.machine.epoch }
         let (stored, known, basis): (StoredAccounts, StoredAccounts, CredentialMachine.Basis)
         do {
             (stored, known, basis) = try await read(under: lease)
@@ -92,7 +98,7 @@ extension ManagedCredential {
             throw Outdated()
         }
         if known != stored { try? await reporter().step(.storing) { try await write(known, lease, basis) } }
-        return (known, basis)
+        return (known, CredentialMachine.Basis(epoch: epoch, version: basis.version))
     }
 
     /// Runs an operation again if its lease was lost: another process has changed or removed the record in the meantime, or this process has done so
@@ -146,13 +152,7 @@ extension ManagedCredential {
     ) async throws {
         let requestedAt = client.host.now().timeIntervalSinceReferenceDate
         if let attributes {
-            guard let store = store as? any SessionTokenStore else {
-                throw AuthError(
-                    .invalidConfiguration,
-                    "The store does not support sessions: its records have no expiry and no tags."
-                )
-            }
-            try await store.write(try accounts.serialized(), attributes, under: lease)
+            try await store.sessions.write(try accounts.serialized(), attributes, under: lease)
         } else {
             try await store.write(accounts.entries.isEmpty ? nil : try accounts.serialized(), under: lease)
         }

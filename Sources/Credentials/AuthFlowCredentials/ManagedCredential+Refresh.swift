@@ -14,9 +14,7 @@ extension ManagedCredential {
         _ epoch: Int
     ) async throws -> Credential {
         guard isCurrent(epoch) else { throw Outdated() }
-        var (accounts, read) = try await latestAccounts(lease)
-        // The result is not returned if a user has signed in or out since the operation started, even before the read.
-        let basis = CredentialMachine.Basis(epoch: epoch, version: read.version)
+        var (accounts, basis) = try await latestAccounts(lease, since: epoch)
         let refresh = decisions(for: account, margin, rejected)
         let stored = Result { () throws(AuthError) in try signedIn(in: accounts, account) }
         switch try refresh.action(for: stored, at: client.host.now()) {
@@ -344,9 +342,7 @@ extension ManagedCredential {
 
     private func replaceUnderLease(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
         try await withRefreshLease { lease in
-            let epoch = state.withLock { $0.machine.epoch }
-            var (accounts, read) = try await latestAccounts(lease)
-            let basis = CredentialMachine.Basis(epoch: epoch, version: read.version)
+            var (accounts, basis) = try await latestAccounts(lease)
             var credential = try signedIn(in: accounts)
             try await client.requireBinding(of: credential)
             try await reserveSpace(for: accounts, lease)
