@@ -93,13 +93,7 @@ extension OAuthClient {
         let received = try redirect.response(to: request, of: self)
         var parameters = received.parameters
         if request.responseMode.isSigned {
-            parameters = try await SignedAuthorizationResponse(
-                received,
-                to: request,
-                client: self,
-                metadata: metadata
-            )
-            .parameters
+            parameters = try await signedParameters(in: received, to: request, metadata)
             reporter.passed(.authorizationResponse, "signature of the response", "JARM section 2.4")
         }
         let response = try AuthorizationResponse(

@@ -3,25 +3,16 @@ import AuthFlowIssuer
 import AuthFlowJOSE
 import AuthFlowJSON
 
-/// The parameters of an authorization response in the form of a signed JWT (JARM), after verification.
-struct SignedAuthorizationResponse: Sendable {
-    /// The signed parameters, including `iss`.
-    let parameters: FormParameters
-
-    /// Checks a response in the order of JARM section 2.4: first the claims, which are cheap to check, and then the
-    /// signature, which may require fetching keys.
-    /// - Parameters:
-    ///   - received: The response in the redirect.
-    ///   - request: The request to which the response must belong.
-    ///   - client: The client that made the request.
-    ///   - metadata: The server's metadata.
+extension OAuthClient {
+    /// Verifies an authorization response in the form of a signed JWT, in the order of JARM section 2.4: first the claims, which are
+    /// cheap to check, and then the signature, which may require fetching keys.
+    /// - Returns: The signed parameters, including `iss`.
     /// - Throws: ``AuthError`` with `invalid_callback`, or any error from fetching the keys.
-    init(
-        _ received: RedirectResponse,
+    func signedParameters(
+        in received: RedirectResponse,
         to request: AuthorizationRequest,
-        client: OAuthClient,
-        metadata: ProviderMetadata
-    ) async throws {
+        _ metadata: ProviderMetadata
+    ) async throws -> FormParameters {
         // JARM section 2.3: one parameter, "response". Parameters outside it are not signed.
         guard let signed = received.signed else {
             // The error may come from a provider that does not support JARM. Its sender is not authenticated.
@@ -35,19 +26,25 @@ struct SignedAuthorizationResponse: Sendable {
                 }
             )
         }
+        let profile = JWTProfile(
+            "The signed authorization response",
+            type: .optional(["jwt"]),
+            specification: "JARM section 2.1",
+            code: .invalidCallback
+        )
         // This is checked here because the receiver of the redirect might not have access to the client's requirements.
         guard
-            !client.registration.encryptedResponses.contains(.authorizationResponse)
+            !registration.encryptedResponses.contains(.authorizationResponse)
                 || JWE.isEncrypted(Secret(received.parameters["response"] ?? ""))
-        else { throw Self.profile.rejection("it is not encrypted, although the client requires encryption") }
+        else { throw profile.rejection("it is not encrypted, although the client requires encryption") }
         // RFC 9207 section 2.4: JARM's iss claim makes the parameter unnecessary, but some providers add it to every response. The claim is checked.
         let hasSameIssuer = received.parameters.values(for: "iss").allSatisfy { $0.isIdentical(to: request.issuer) }
         for name in received.parameters.names where Self.unsigned.contains(name) && !(name == "iss" && hasSameIssuer) {
-            throw Self.profile.rejection("the parameter \"\(name)\" is outside the signed response")
+            throw profile.rejection("the parameter \"\(name)\" is outside the signed response")
         }
-        let claims = try await client.verify(
+        let claims = try await verify(
             signed,
-            as: Self.profile,
+            as: profile,
             // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT". The response was decrypted when it arrived.
             encrypted: nil,
             // JARM section 3: "The algorithm none is not allowed." Symmetric (HMAC) algorithms are rejected, too.
@@ -72,15 +69,8 @@ struct SignedAuthorizationResponse: Sendable {
             guard let text = value.string ?? value.integer.map(String.init) else { continue }
             parameters.append(name, text)
         }
-        self.parameters = parameters
+        return parameters
     }
-
-    private static let profile = JWTProfile(
-        "The signed authorization response",
-        type: .optional(["jwt"]),
-        specification: "JARM section 2.1",
-        code: .invalidCallback
-    )
 
     /// The parameters that affect how the response is processed, and so must be inside the signed response.
     private static let unsigned: Set<String> = [
