@@ -189,42 +189,30 @@ extension ClientRegistration.Values {
 
     fileprivate func check() throws(AuthError) {
         guard !bindsTokensToCertificate || certificate != nil else {
-            throw AuthError(
-                .invalidConfiguration,
-                "Certificate-bound tokens require a client certificate, but none is configured."
-            )
+            throw Self.rejection("Certificate-bound tokens require a client certificate, but none is configured.")
         }
-        guard !clientID.isEmpty else { throw AuthError(.invalidConfiguration, "The client_id is empty.") }
+        guard !clientID.isEmpty else { throw Self.rejection("The client_id is empty.") }
         // RFC 6749 appendix A.1: client-id = *VSCHAR
         guard clientID.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
-            throw AuthError(
-                .invalidConfiguration,
-                "The client_id contains a character that RFC 6749 appendix A.1 does not allow."
-            )
+            throw Self.rejection("The client_id contains a character that RFC 6749 appendix A.1 does not allow.")
         }
         for scope in scopes where !Self.isScopeToken(scope) {
             let advice = scope.contains(" ") ? " Specify each scope as a separate element of the list." : ""
-            throw AuthError(
-                .invalidConfiguration,
+            throw Self.rejection(
                 "The scope \"\(DisplayText.sanitized(scope))\" is empty or contains a character that RFC 6749 section 3.3 does not allow.\(advice)"
             )
         }
-        guard !redirectURIs.isEmpty else {
-            throw AuthError(.invalidConfiguration, "The list of redirect URIs is empty.")
-        }
+        guard !redirectURIs.isEmpty else { throw Self.rejection("The list of redirect URIs is empty.") }
         for resource in resources { _ = try ResourceIdentifier.checked(resource) }
         if let type = bearerTokenTypes.first(where: { Self.boundTokenTypes.contains($0.lowercased()) }) {
-            throw AuthError(.invalidConfiguration, "Tokens of type \(type) are not bearer tokens.")
+            throw Self.rejection("Tokens of type \(type) are not bearer tokens.")
         }
         // The FAPI 2.0 client conformance tests require that tokens that expired six minutes ago be rejected.
         guard .zero <= clockLeeway, clockLeeway <= .seconds(300) else {
-            throw AuthError(.invalidConfiguration, "The clock leeway must be between 0 and 300 seconds.")
+            throw Self.rejection("The clock leeway must be between 0 and 300 seconds.")
         }
         if let defaultTokenLifetime, !(.seconds(1) ... .seconds(31_536_000)).contains(defaultTokenLifetime) {
-            throw AuthError(
-                .invalidConfiguration,
-                "The default lifetime of tokens must be between a second and a year."
-            )
+            throw Self.rejection("The default lifetime of tokens must be between a second and a year.")
         }
         for (purpose, parameters) in parameters {
             try ProviderRequest.requireUnreserved(parameters, of: purpose)
@@ -232,44 +220,40 @@ extension ClientRegistration.Values {
         try Self.check(idTokenSigningAlgorithms, authentication)
         if let requestObjectReference {
             guard pushedRequests != .always else {
-                throw AuthError(.invalidConfiguration, "A request cannot be both pushed and fetched by the server.")
+                throw Self.rejection("A request cannot be both pushed and fetched by the server.")
             }
             guard requestObjectKey != nil || requestObjectReference.mayBeUnsigned else {
-                throw AuthError(
-                    .invalidConfiguration,
-                    "Request objects require a signing key (RFC 9101 section 4)."
-                )
+                throw Self.rejection("Request objects require a signing key (RFC 9101 section 4).")
             }
         }
         // RFC 9101 section 10.2: an unsigned request object could come from any sender.
         guard requestObjectEncryption == nil || requestObjectKey != nil else {
-            throw AuthError(
-                .invalidConfiguration,
+            throw Self.rejection(
                 "Encrypted request objects must be signed first, which requires a signing key (RFC 9101 section 4)."
             )
         }
         guard dpopKey == nil || usesDPoP else {
-            throw AuthError(.invalidConfiguration, "A DPoP key is configured, but DPoP is not enabled.")
+            throw Self.rejection("A DPoP key is configured, but DPoP is not enabled.")
         }
         guard encryptedResponses.isEmpty || decryptionKeys != nil else {
-            throw AuthError(.invalidConfiguration, "Encrypted responses require a decryption key.")
+            throw Self.rejection("Encrypted responses require a decryption key.")
         }
         // A response that is not a JWT is never encrypted, so the requirement would not apply to it.
         guard !encryptedResponses.contains(.authorizationResponse) || responseMode.isSigned else {
-            throw AuthError(
-                .invalidConfiguration,
+            throw Self.rejection(
                 "Authorization responses are encrypted only when they are signed: the response mode must be jwt or a variant of it."
             )
         }
         guard !encryptedResponses.contains(.introspection) || signedIntrospection != nil else {
-            throw AuthError(
-                .invalidConfiguration,
+            throw Self.rejection(
                 "Introspection responses are encrypted only when they are signed: signed introspection must be required."
             )
         }
         try authentication.check()
         if let authorizationDetails { try AuthorizationDetails.check(authorizationDetails) }
     }
+
+    private static func rejection(_ message: String) -> AuthError { AuthError(.invalidConfiguration, message) }
 
     /// RFC 6749 section 3.3: scope-token = 1*( %x21 / %x23-5B / %x5D-7E )
     package static func isScopeToken(_ scope: String) -> Bool {
@@ -282,13 +266,10 @@ extension ClientRegistration.Values {
         _ authentication: ClientAuthentication
     ) throws(AuthError) {
         guard let algorithms else { return }
-        guard !algorithms.isEmpty else {
-            throw AuthError(.invalidConfiguration, "The list of ID Token signing algorithms is empty.")
-        }
+        guard !algorithms.isEmpty else { throw Self.rejection("The list of ID Token signing algorithms is empty.") }
         for algorithm in algorithms {
             guard let definition = algorithm.definition else {
-                throw AuthError(
-                    .invalidConfiguration,
+                throw Self.rejection(
                     "ID Tokens signed with \"\(DisplayText.sanitized(algorithm.rawValue, limit: 20))\" cannot be verified."
                 )
             }
@@ -296,8 +277,7 @@ extension ClientRegistration.Values {
             // OIDC Core section 10.1: "Symmetric signatures MUST NOT be used by public (non-confidential) Clients because
             // of their inability to keep secrets."
             guard let secret = authentication.secret else {
-                throw AuthError(
-                    .invalidConfiguration,
+                throw Self.rejection(
                     "\(algorithm.rawValue) requires a client secret, but this client has none (OpenID Connect Core section 10.1)."
                 )
             }
