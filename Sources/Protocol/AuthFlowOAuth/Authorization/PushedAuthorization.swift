@@ -3,36 +3,23 @@ import AuthFlowHTTP
 import AuthFlowIssuer
 import AuthFlowJSON
 
-/// The `request_uri` of a pushed authorization request.
-struct PushedAuthorization: Sendable {
-    let requestURI: String
-
-    /// `expires_in`: the number of seconds for which the server accepts the `request_uri`.
-    let lifetime: Double
-
-    /// The maximum length of a `request_uri`, in characters.
-    private static let maximumURILength = 512
-
-    /// Parses the endpoint's response (RFC 9126 section 2.2).
-    init(_ response: ProviderResponse) throws(AuthError) {
-        guard let json = try? response.http.json(from: "\(response.endpoint)") else {
-            throw response.unexpectedStatus(.invalidResponse)
-        }
-        if let error = response.http.providerError(in: json) {
+extension ProviderResponse {
+    /// The `request_uri` of a pushed authorization request (RFC 9126 section 2.2), and the number of seconds for which the server accepts it.
+    fileprivate func pushedAuthorization() throws(AuthError) -> (requestURI: String, lifetime: Double) {
+        guard let json = try? http.json(from: "\(endpoint)") else { throw unexpectedStatus(.invalidResponse) }
+        if let error = http.providerError(in: json) {
             // RFC 9126 section 2.3 also allows the error codes of the authorization endpoint. This code has the same meaning as in a redirect.
             let isUnmet = error.error == "unmet_authentication_requirements"
             let code: AuthError.Code = isUnmet ? .insufficientUserAuthentication : .providerRejected
             throw AuthError(
                 error.isServerError ? .temporarilyUnavailable : code,
-                "\(response.endpoint.host) rejected the pushed authorization request.\(response.advice)",
+                "\(endpoint.host) rejected the pushed authorization request.\(advice)",
                 providerError: error
             )
         }
         // "the server MUST generate a request URI and provide it in the response with a 201 HTTP status code"; some respond with 200.
-        guard response.status == 201 || response.status == 200 else {
-            throw response.unexpectedStatus(.invalidResponse)
-        }
-        guard let uri = json["request_uri"]?.string, !uri.isEmpty, uri.utf8.count <= Self.maximumURILength,
+        guard status == 201 || status == 200 else { throw unexpectedStatus(.invalidResponse) }
+        guard let uri = json["request_uri"]?.string, !uri.isEmpty, uri.utf8.count <= 512,
             uri.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else {
             throw AuthError(
@@ -46,8 +33,7 @@ struct PushedAuthorization: Sendable {
                 "The response to the pushed authorization request has no usable \"expires_in\" (RFC 9126 section 2.2)."
             )
         }
-        self.requestURI = uri
-        self.lifetime = lifetime
+        return (uri, lifetime)
     }
 }
 
@@ -106,9 +92,9 @@ extension OAuthClient {
             request,
             signed: source.map { source in { ["request": try await requestObject(parameters, source, metadata)] } }
         )
-        let pushed: PushedAuthorization
+        let pushed: (requestURI: String, lifetime: Double)
         do throws(AuthError) {
-            pushed = try PushedAuthorization(response)
+            pushed = try response.pushedAuthorization()
         } catch {
             throw withPushAdvice(error, metadata)
         }

@@ -78,12 +78,7 @@ extension OAuthClient {
             scopes: scopes
         )
         response.resources = request.parameters.values(for: "resource")
-        response.rejectedAssertion = rejectedAssertion(
-            last,
-            error,
-            assertion: request.protectedParameters["assertion"],
-            client: assertion
-        )
+        response.advice = advice(last, error, request.protectedParameters["assertion"], client: assertion)
         return response
     }
 
@@ -96,14 +91,14 @@ extension OAuthClient {
         return (try? adapter.responseParameters(parsed)).flatMap(response.providerError(in:))
     }
 
-    /// A description of the assertion in a rejected request, for the message: the grant's assertion, or the client assertion.
-    private func rejectedAssertion(
+    /// The ``ProviderResponse/advice`` for a response, about the grant's assertion or the client assertion in the request.
+    private func advice(
         _ response: TransportResponse,
         _ error: ProviderError?,
-        assertion: String?,
+        _ assertion: String?,
         client: String?
-    ) -> String? {
-        guard assertion != nil || client != nil else { return nil }
+    ) -> String {
+        guard assertion != nil || client != nil else { return "" }
         let error = error.flatMap { $0.lacksErrorCode ? nil : $0 }
         let rejected: (name: String, jwt: String)? =
             switch adapter.standardName(of: error) {
@@ -113,7 +108,7 @@ extension OAuthClient {
             case nil: [400, 401, 403].contains(response.status) ? client.map { ("client assertion", $0) } : nil
             default: nil
             }
-        guard let rejected else { return nil }
+        guard let rejected else { return "" }
         let offset = Int(server.clockCorrection)
         let clock =
             offset == 0
@@ -128,7 +123,7 @@ extension OAuthClient {
             : authentication.assertion == nil
                 ? "\"client_assertion\"" : "\"\(signer)\" and \"client_assertion_audience\""
         return
-            "The \(rejected.name) was \(AssertionClaims(Secret(rejected.jwt))).\(clock) Compare these values with the provider's requirements; see \(keys)."
+            " The \(rejected.name) was \(AssertionClaims(Secret(rejected.jwt))).\(clock) Compare these values with the provider's requirements; see \(keys)."
     }
 
     /// Sends a request with client authentication, which is created for each attempt.

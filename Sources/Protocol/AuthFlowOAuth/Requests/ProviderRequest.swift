@@ -144,8 +144,9 @@ public struct ProviderResponse: Sendable {
     /// The granted scopes if the response does not contain `scope`: the requested or previously granted scopes.
     public let scopes: [String]
 
-    /// A description of the assertion in the rejected request, for the message; nil when no assertion was rejected.
-    var rejectedAssertion: String?
+    /// The description of the assertion in a rejected request, appended to error messages, because servers seldom state why they reject an
+    /// assertion; empty when no assertion was rejected.
+    var advice = ""
     /// The requested resources.
     var resources: [String] = []
 
@@ -175,9 +176,6 @@ public struct ProviderResponse: Sendable {
     public func json() throws(AuthError) -> JSON {
         try http.json(from: "the \(purpose) endpoint of \(endpoint.host)")
     }
-
-    /// The description of the rejected assertion, appended to error messages, because servers seldom state why they reject an assertion.
-    var advice: String { rejectedAssertion.map { " \($0)" } ?? "" }
 
     /// The error for a response with an unexpected status and no OAuth error.
     func unexpectedStatus(_ code: AuthError.Code) -> AuthError {
