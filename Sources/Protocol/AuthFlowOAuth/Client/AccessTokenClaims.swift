@@ -3,11 +3,8 @@ import AuthFlowJOSE
 import AuthFlowJSON
 
 extension OAuthClient {
-    /// The claims of a JWT access token (RFC 9068), after verification of its signature, issuer and times.
-    ///
-    /// Access tokens are opaque to clients (RFC 6749 section 1.4); use this only with a provider that issues JWTs.
-    /// - Throws: ``AuthError`` with `unsupported` when the access token is not a JWT, `invalid_user_info` when it
-    ///   fails a check.
+    /// The implementation of ``ProviderContext/accessTokenClaims(of:)``, for a provider that issues JWTs: access tokens are otherwise opaque to
+    /// clients (RFC 6749 section 1.4).
     func accessTokenClaims(_ tokens: TokenSet) async throws -> JSON {
         guard (try? JWS(tokens.accessToken)) != nil else {
             throw AuthError(.unsupported, "The access token is not a signed JWT, so it does not identify the user.")

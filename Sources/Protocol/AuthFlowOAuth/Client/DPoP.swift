@@ -209,10 +209,7 @@ extension OAuthClient {
         return key
     }
 
-    /// Sends a request to one of the provider's resources with the access token.
-    /// - Returns: A response with status 200.
-    /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
-    ///   provider limits the request rate or reports a server error, `invalid_response` for any other status.
+    /// The implementation of ``ProviderContext/resource(_:with:)``.
     func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         let response = try await send(request, with: tokens)
         // RFC 6750 section 3.1: for invalid_token, the server "SHOULD respond with the HTTP 401".

@@ -144,12 +144,12 @@ extension OAuthClient {
         return identity
     }
 
-    /// The user of the verified ID Token, with the claims from the userinfo endpoint if they are enabled, the server has one and a granted scope
-    /// requests them (OIDC Core section 5.4: `profile`, `email`, `address`, `phone`); nil without an ID Token.
+    /// The implementation of ``ProviderContext/identity(for:)``.
     func identityFromIDToken(_ tokens: TokenSet) async throws -> Identity? {
         guard let idToken = tokens.verifiedIDToken else { return nil }
         var claims = Self.userClaims(idToken.claims)
         let metadata = try await metadata()
+        // OIDC Core section 5.4.
         let claimScopes: Set<String> = ["profile", "email", "address", "phone"]
         if registration.requestsUserInfoAtSignIn, metadata.userInfoEndpoint != nil,
             !claimScopes.isDisjoint(with: tokens.scopes),

@@ -34,8 +34,7 @@ package enum AuthorizationDetails {
         }
     }
 
-    /// The requested elements that no granted element covers. A granted element covers a requested element of the same
-    /// type if its arrays contain all requested values and its other members are equal. A server may add members
+    /// The requested elements that no granted element covers (``AuthorizationRequest/missingAuthorizationDetails(in:)``). A server may add members
     /// (section 7.1), and their meaning depends on the type. No element covers more than one requested element.
     static func missing(_ asked: JSON, from granted: JSON?) -> [JSON] {
         let (asked, granted) = (asked.array ?? [], granted?.array ?? [])
