@@ -1,7 +1,6 @@
 package import AuthFlowEssentials
 package import AuthFlowHTTP
 import AuthFlowJSON
-import HTTPTypes
 import Synchronization
 
 /// The providers' signing keys, which are fetched on demand, cached, and fetched again after a rotation.

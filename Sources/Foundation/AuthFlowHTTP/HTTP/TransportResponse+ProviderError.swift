@@ -1,5 +1,4 @@
 public import AuthFlowJSON
-import HTTPTypes
 
 extension TransportResponse {
     /// The server's description of an error, wherever it appears: in the OAuth members (RFC 6749 section 5.2), in a

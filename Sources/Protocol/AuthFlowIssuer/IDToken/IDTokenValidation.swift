@@ -2,7 +2,6 @@ package import AuthFlowEssentials
 package import AuthFlowHTTP
 package import AuthFlowJOSE
 import AuthFlowJSON
-import Crypto
 
 /// Checks an ID Token, clause by clause, as specified in OpenID Connect Core 1.0 section 3.1.3.7.
 ///

@@ -3,7 +3,6 @@ public import AuthFlowHTTP
 public import AuthFlowIssuer
 public import AuthFlowJSON
 public import AuthFlowStorage
-import HTTPTypes
 
 /// A type that describes one identity provider: its endpoints, and its deviations from the standards.
 ///

@@ -2,7 +2,6 @@ import AuthFlowEssentials
 import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON
-import Crypto
 
 /// A JWT that authenticates a client (RFC 7523 section 2.2, OIDC Core section 9).
 ///

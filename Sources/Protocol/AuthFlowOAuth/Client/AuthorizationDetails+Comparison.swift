@@ -1,5 +1,4 @@
 package import AuthFlowHTTP
-import AuthFlowJOSE
 package import AuthFlowJSON
 
 extension OAuthClient {

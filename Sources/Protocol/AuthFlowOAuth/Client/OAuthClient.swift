@@ -2,7 +2,6 @@ package import AuthFlowHTTP
 public import AuthFlowIssuer
 import AuthFlowJSON
 public import AuthFlowStorage
-import HTTPTypes
 
 /// A client of an authorization server: it builds and sends standard requests, and validates the responses.
 ///

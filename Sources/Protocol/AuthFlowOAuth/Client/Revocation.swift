@@ -1,6 +1,5 @@
 import AuthFlowHTTP
 import AuthFlowIssuer
-import HTTPTypes
 
 extension OAuthClient {
     /// Revokes the tokens of several credentials one after the other.

@@ -1,6 +1,5 @@
 public import AuthFlowHTTP
 import AuthFlowJSON
-import HTTPTypes
 
 /// The data that a user needs to sign in on another device (RFC 8628 section 3.2): a URL, and a code to enter at that URL.
 ///

@@ -2,7 +2,6 @@ package import AuthFlowHTTP
 import AuthFlowIssuer
 import AuthFlowJOSE
 import AuthFlowJSON
-import HTTPTypes
 
 /// Polls for the tokens of a device authorization until the user approves or denies the sign-in, or the code expires
 /// (RFC 8628 sections 3.4 and 3.5).

@@ -2,7 +2,6 @@ import AuthFlowEssentials
 public import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON
-import Synchronization
 
 extension OAuthClient {
     /// Requests an Identity Assertion JWT Authorization Grant (ID-JAG) from the user's identity provider, for the

@@ -1,7 +1,6 @@
 package import AuthFlowHTTP
 import AuthFlowIssuer
 import AuthFlowJSON
-import HTTPTypes
 
 extension OAuthClient {
     /// Exchanges a token for other tokens (RFC 8693): for a downstream service, or to act on a user's behalf.
