@@ -45,11 +45,11 @@ package struct JWTProfile: Sendable {
 /// The only implementation of JWT verification. It checks the header, then the claims, which are cheap to check, and
 /// finally the signature, because verifying it may require fetching keys.
 package struct JWTVerifier: Sendable {
-    private let profile: JWTProfile
+    fileprivate let profile: JWTProfile
     private let algorithms: [SignatureAlgorithm]
-    private let now: Date
-    private let leeway: TimeInterval
-    private let clockOffset: TimeInterval?
+    fileprivate let now: Date
+    fileprivate let leeway: TimeInterval
+    fileprivate let clockOffset: TimeInterval?
 
     /// Creates a verifier.
     /// - Parameters:
@@ -128,7 +128,7 @@ package struct JWTVerifier: Sendable {
                     : "it is signed with \"\(name)\", which is not accepted (alg); accepted: \(allowed)\(registrationHint(jws))"
             )
         }
-        return JWTClaims(jws, profile, now: now, leeway: leeway, clockOffset: clockOffset)
+        return JWTClaims(json: jws.payload, header: jws.header, verifier: self)
     }
 
     /// The hint for an algorithm that the client may be registered for even though the provider's metadata does not list it.
@@ -194,32 +194,22 @@ package struct VerifiedJWT<Claims: Sendable>: Sendable {
 package struct JWTClaims: Sendable {
     package let json: JSON
     package let header: JWSHeader
-    private let profile: JWTProfile
-    private let now: Date
-    private let leeway: TimeInterval
-    private let clockOffset: TimeInterval?
+    fileprivate let verifier: JWTVerifier
 
-    init(_ jws: JWS, _ profile: JWTProfile, now: Date, leeway: TimeInterval, clockOffset: TimeInterval?) {
-        self.json = jws.payload
-        self.header = jws.header
-        self.profile = profile
-        self.now = now
-        self.leeway = leeway
-        self.clockOffset = clockOffset
-    }
+    private var leeway: TimeInterval { verifier.leeway }
 
     /// The current time, in seconds since the Epoch.
-    package var time: TimeInterval { now.timeIntervalSince1970 }
+    package var time: TimeInterval { verifier.now.timeIntervalSince1970 }
 
     package func rejection(_ reason: String, _ cause: (any Error)? = nil) -> AuthError {
-        profile.rejection(reason, cause)
+        verifier.profile.rejection(reason, cause)
     }
 
     /// The value of an optional claim; nil if the claim is absent, or null, which some servers send instead of omitting it.
     package subscript(_ claim: String) -> JSON? { json[claim] == .null ? nil : json[claim] }
 
     package func missing(_ claim: String) -> AuthError {
-        rejection("it has no usable \"\(claim)\" claim, which \(profile.specification) requires")
+        rejection("it has no usable \"\(claim)\" claim, which \(verifier.profile.specification) requires")
     }
 
     /// RFC 7519 section 4.1.1: `iss`, compared code point by code point.
@@ -295,7 +285,9 @@ package struct JWTClaims: Sendable {
 
     /// A hint about clock skew for errors about time claims, because the most common cause is this machine's clock.
     package var clockHint: String {
-        guard let clockOffset, abs(clockOffset) >= 5 else { return "; check this machine's clock" }
+        guard let clockOffset = verifier.clockOffset, abs(clockOffset) >= 5 else {
+            return "; check this machine's clock"
+        }
         return
             "; this machine's clock is \(Self.seconds(abs(clockOffset))) \(clockOffset > 0 ? "ahead of" : "behind") the provider's"
     }
