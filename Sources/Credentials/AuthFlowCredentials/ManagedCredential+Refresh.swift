@@ -99,13 +99,11 @@ extension ManagedCredential {
         }
         do {
             try await reserveSpace(for: accounts, lease)
-        } catch let error as AuthError where error.code == .storageFailed {
+        } catch {
             // There is no backoff, because no request was sent.
             outage.use { $0.notSent(at: client.host.now()) }
+            guard let error = error as? AuthError, error.code == .storageFailed else { throw error }
             return try refresh.answer(credential, after: error, at: client.host.now()).get()
-        } catch {
-            outage.use { $0.notSent(at: client.host.now()) }
-            throw error
         }
         try unfinished.beginSending()
         defer { unfinished.endSending() }
