@@ -76,10 +76,7 @@ extension ManagedCredential {
 
     /// Retains the credential from a sign-in in memory until it can be stored. If the store cannot be read, the next read applies the policy.
     /// - Throws: ``AuthError`` with `account_mismatch` when the store can be read and the policy does not allow this account.
-    package func retainInMemory(
-        _ credential: Credential,
-        _ policy: AccountPolicy
-    ) async throws(AuthError) {
+    package func retainInMemory(_ credential: Credential, _ policy: AccountPolicy) async throws(AuthError) {
         let found = try? await read()
         var removed: StoredAccounts.Entry?
         if let found, let account = try found.known.accountToReplace(by: credential, policy, account) {

@@ -27,9 +27,7 @@ extension ManagedCredential {
     }
 
     /// - Parameter willRemove: Receives the entry before it is removed.
-    private func removeUnderLease(
-        _ willRemove: (StoredAccounts.Entry) -> Void
-    ) async throws -> StoredAccounts.Entry? {
+    private func removeUnderLease(_ willRemove: (StoredAccounts.Entry) -> Void) async throws -> StoredAccounts.Entry? {
         try await store.withLease(on: key) { lease -> StoredAccounts.Entry? in
             var (stored, accounts, basis) = try await read(under: lease)
             guard let entry = accounts.entry(account) else {

@@ -28,10 +28,7 @@ public struct EncryptionKeys: Sendable {
         var named: [Named] = []
         for (id, key) in keys {
             guard !id.isEmpty, id.utf8.count <= 60, !named.contains(where: { $0.id.isIdentical(to: id) }) else {
-                throw AuthError(
-                    .invalidConfiguration,
-                    "Each encryption key must have a unique ID of 1 to 60 bytes."
-                )
+                throw AuthError(.invalidConfiguration, "Each encryption key must have a unique ID of 1 to 60 bytes.")
             }
             guard let bytes = Base64URL.decode(key.exposed), bytes.count == 32 else {
                 throw AuthError(

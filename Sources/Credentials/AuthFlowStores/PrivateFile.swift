@@ -187,9 +187,7 @@ package struct PrivateFile {
         defer { close(descriptor) }
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid()
-        else {
-            return false
-        }
+        else { return false }
         var bytes = [UInt8](repeating: 0, count: mark.count)
         let count = unsafe bytes.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
         return count == mark.count && bytes == mark

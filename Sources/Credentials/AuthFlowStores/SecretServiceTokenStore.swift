@@ -180,10 +180,7 @@ extension SecretServiceTokenStore: TokenStore {
         unsafe cancellableNew = unsafeBitCast(try find("g_cancellable_new"), to: type(of: cancellableNew))
         unsafe cancellableCancel = unsafeBitCast(try find("g_cancellable_cancel"), to: type(of: cancellableCancel))
         unsafe serviceGet = unsafeBitCast(try find("secret_service_get_sync"), to: type(of: serviceGet))
-        unsafe aliasPath = unsafeBitCast(
-            try find("secret_service_read_alias_dbus_path_sync"),
-            to: type(of: aliasPath)
-        )
+        unsafe aliasPath = unsafeBitCast(try find("secret_service_read_alias_dbus_path_sync"), to: type(of: aliasPath))
         unsafe collectionAtPath = unsafeBitCast(
             try find("secret_collection_new_for_dbus_path_sync"),
             to: type(of: collectionAtPath)

@@ -51,17 +51,13 @@ package struct EncryptionKey: Sendable {
     /// - Returns: nil when the key type or its `alg` is not supported, or the key is not for encryption, has a private part, or is malformed.
     package init?(_ json: JSON) {
         guard json.isKey(for: "enc", ["encrypt", "wrapKey", "deriveKey", "deriveBits"]), json.keyMember("d") == nil
-        else {
-            return nil
-        }
+        else { return nil }
         guard let parts = PublicKeyMaterial(json), let material = Material(parts) else { return nil }
         let isRSA = if case .rsa = material { true } else { false }
         let supported: [KeyManagementAlgorithm] = KeyManagementAlgorithm.all.filter { ($0.usesRSA) == isRSA }
         if let own = json.keyMember("alg") {
             guard let algorithm = own.string.map(KeyManagementAlgorithm.init(rawValue:)), supported.contains(algorithm)
-            else {
-                return nil
-            }
+            else { return nil }
             self.algorithms = [algorithm]
         } else {
             self.algorithms = supported

@@ -182,9 +182,7 @@ extension KeyCurve {
     /// The curve of a JWK; nil when the curve is not supported, or does not match the key type.
     fileprivate init?(_ jwk: JSON) {
         guard let curve = jwk["crv"]?.string.flatMap(KeyCurve.init(rawValue:)), jwk["kty"]?.string == curve.keyType
-        else {
-            return nil
-        }
+        else { return nil }
         self = curve
     }
 }

@@ -49,11 +49,7 @@ public struct PrivateKey: SigningKey {
     /// The algorithms for signing, in order of preference. A key with an `alg` can sign only with that algorithm.
     public let algorithms: [SignatureAlgorithm]
 
-    private init(
-        _ material: Material,
-        keyID: String?,
-        algorithm: SignatureAlgorithm? = nil
-    ) throws(AuthError) {
+    private init(_ material: Material, keyID: String?, algorithm: SignatureAlgorithm? = nil) throws(AuthError) {
         self.material = material
         let supported = Self.algorithms(of: material)
         guard algorithm.map(supported.contains) ?? true else {
@@ -90,10 +86,7 @@ public struct PrivateKey: SigningKey {
         case .eddsa: try self.init(.ed25519(Curve25519.Signing.PrivateKey()), keyID: nil)
         case .hmac, nil:
             let name = DisplayText.sanitized(algorithm.rawValue, limit: 20)
-            throw AuthError(
-                .unsupported,
-                "No key can be generated for \(name): it is not an asymmetric algorithm."
-            )
+            throw AuthError(.unsupported, "No key can be generated for \(name): it is not an asymmetric algorithm.")
         }
     }
 

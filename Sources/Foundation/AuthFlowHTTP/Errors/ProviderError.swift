@@ -73,12 +73,7 @@ extension ProviderError {
         else { return nil }
         // Zoom sends the cause as `reason`, and others as `message`.
         let words = ["error_description", "message", "reason"].lazy.compactMap { json[$0]?.string }.first
-        self.init(
-            error: error,
-            errorDescription: words,
-            errorURI: json["error_uri"]?.string,
-            status: status
-        )
+        self.init(error: error, errorDescription: words, errorURI: json["error_uri"]?.string, status: status)
     }
 
     /// The reason phrases of status codes (RFC 9110 section 15, and the earlier reason phrase of 422).

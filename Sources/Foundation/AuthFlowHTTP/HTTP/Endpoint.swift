@@ -53,9 +53,7 @@ public struct Endpoint: Sendable, Hashable {
         }
         guard let components = URLComponents(string: url), let scheme = components.scheme?.lowercased(),
             let host = components.encodedHost?.lowercased(), !host.isEmpty
-        else {
-            throw rejection("it is not an absolute URL such as https://id.example.com/path")
-        }
+        else { throw rejection("it is not an absolute URL such as https://id.example.com/path") }
         // URL libraries differ in how they decode percent-encoded hosts: some decode `%6cocalhost` to `localhost`.
         guard !host.contains("%") else { throw rejection("its host contains a percent sign") }
         guard components.user == nil, components.password == nil else {

@@ -74,9 +74,6 @@ private final class Sending: Sendable {
 extension TransportRequest {
     /// The error for a request for which no connection became available in time.
     package var connectionWaitTimeoutError: AuthError {
-        AuthError(
-            .timedOut,
-            "\(self) was not sent: no connection was available within \(timeout.formattedSeconds)."
-        )
+        AuthError(.timedOut, "\(self) was not sent: no connection was available within \(timeout.formattedSeconds).")
     }
 }

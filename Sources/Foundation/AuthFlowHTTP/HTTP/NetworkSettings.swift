@@ -92,9 +92,7 @@ public struct NetworkSettings: Sendable {
                 throw rejection("its URL has no valid port; a valid example is http://proxy.example.com:3128")
             }
             guard !place.hasPrefix(":"), place.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#\\".utf8.contains($0) })
-            else {
-                throw rejection("its URL does not consist of a scheme, a host and a port")
-            }
+            else { throw rejection("its URL does not consist of a scheme, a host and a port") }
             self.url = "\(parts[0].lowercased())//\(place)"
             self.username = username
             self.password = password

@@ -76,9 +76,7 @@ public final class ResponseBody: AsyncSequence, Sendable {
     package func offer(_ part: [UInt8]) -> Offer {
         let isFull = state.withLock { state in
             // An empty buffer accepts a part of any size, even if it is larger than the limit.
-            guard state.end == nil, state.size > 0, state.size + part.count > limit else {
-                return false
-            }
+            guard state.end == nil, state.size > 0, state.size + part.count > limit else { return false }
             state.isPaused = true
             return true
         }

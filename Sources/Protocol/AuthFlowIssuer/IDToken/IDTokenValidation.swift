@@ -236,9 +236,7 @@ package struct IDTokenValidation: Sendable {
         guard
             rules["at_hash"] == nil || !checksAccessToken
                 || matchesHash(rules["at_hash"], expectation.accessToken, hash)
-        else {
-            throw rules.rejection("its at_hash does not match the access token issued with it")
-        }
+        else { throw rules.rejection("its at_hash does not match the access token issued with it") }
         if rules["at_hash"] != nil, checksAccessToken { passed?("at_hash", "OpenID Connect Core section 3.1.3.8") }
         guard rules["c_hash"] == nil || isPresented || matchesHash(rules["c_hash"], expectation.code, hash) else {
             throw rules.rejection("its c_hash does not match the authorization code")

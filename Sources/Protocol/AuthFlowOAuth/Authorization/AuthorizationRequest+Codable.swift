@@ -123,9 +123,7 @@ extension AuthorizationRequest {
             let box = try? ChaChaPoly.SealedBox(combined: bytes),
             let plain = try? ChaChaPoly.open(box, using: symmetric, authenticating: Self.purpose),
             let json = try? JSON(parsing: Array(plain)), let request = AuthorizationRequest(json)
-        else {
-            throw AuthError(.invalidCallback, "The sealed authorization request cannot be opened. Sign in again.")
-        }
+        else { throw AuthError(.invalidCallback, "The sealed authorization request cannot be opened. Sign in again.") }
         self = request
     }
 
@@ -136,10 +134,7 @@ extension AuthorizationRequest {
     private static func symmetric(_ key: Secret) throws(AuthError) -> SymmetricKey {
         let bytes = Array(key.exposed.utf8)
         guard bytes.count >= 32 else {
-            throw AuthError(
-                .invalidConfiguration,
-                "The key that seals authorization requests has fewer than 32 bytes."
-            )
+            throw AuthError(.invalidConfiguration, "The key that seals authorization requests has fewer than 32 bytes.")
         }
         return HKDF<SHA256>.deriveKey(
             inputKeyMaterial: SymmetricKey(data: bytes),

@@ -48,10 +48,7 @@ public struct AuthorizationResponse: Sendable {
         // RFC 9700 section 4.2.4: "The state value SHOULD be invalidated by the client after its first use at the redirection
         // endpoint."
         guard use(pending.state) else {
-            throw AuthError(
-                .invalidCallback,
-                "The authorization response of this sign-in was received more than once."
-            )
+            throw AuthError(.invalidCallback, "The authorization response of this sign-in was received more than once.")
         }
 
         // RFC 9207 section 2.4: compare the decoded iss with the issuer "using simple string comparison"; reject the response

@@ -71,9 +71,7 @@ extension OAuthClient {
     ) async throws -> AuthorizationResponse {
         // RFC 9700 section 4.4.2: the authorization request must have been sent by this client, to this server.
         guard request.issuer.isIdentical(to: server.issuer), request.clientID.isIdentical(to: registration.clientID)
-        else {
-            throw AuthError(.invalidCallback, "The authorization request belongs to another client or server.")
-        }
+        else { throw AuthError(.invalidCallback, "The authorization request belongs to another client or server.") }
         if let mismatch = request.binding.mismatch(with: ProviderBinding(metadata)) {
             throw AuthError(.invalidCallback, "The authorization code was not sent: \(mismatch). Sign in again.")
         }

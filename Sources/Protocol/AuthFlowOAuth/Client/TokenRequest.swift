@@ -345,9 +345,7 @@ extension TokenSet {
         }
         // RFC 6749 section 5.1 specifies 200. A 201 response is equally unambiguous, and a refresh token in it has
         // already replaced the old one.
-        guard response.http.isSuccessful else {
-            throw response.unexpectedStatus(.invalidResponse)
-        }
+        guard response.http.isSuccessful else { throw response.unexpectedStatus(.invalidResponse) }
         let parameters = try parameters.get()
         guard let accessToken = parameters["access_token"]?.string, !accessToken.isEmpty else {
             // Some providers send errors with status 200 and without an error code.
@@ -430,10 +428,7 @@ extension JSON {
         let digits = value.string.flatMap { $0.utf8.allSatisfy { (0x30...0x39).contains($0) } ? $0 : nil }
         let seconds = value.number ?? digits.flatMap(Double.init)
         guard let seconds, seconds >= 0 else {
-            throw AuthError(
-                .invalidResponse,
-                "The response has a \"\(name)\" that is not a valid number of seconds."
-            )
+            throw AuthError(.invalidResponse, "The response has a \"\(name)\" that is not a valid number of seconds.")
         }
         return min(seconds, 100 * 365 * 86_400)
     }
