@@ -195,9 +195,15 @@ extension ProviderMetadata {
         _ name: String
     ) throws(AuthError) -> Endpoint {
         guard let endpoint = self[keyPath: endpoint] else {
-            throw AuthError(.unsupported, "The provider \(issuer) has no \(name).")
+            throw unsupported("has no \(name).")
         }
         return endpoint
+    }
+
+    /// The error for a capability that the provider lacks.
+    /// - Parameter reason: The rest of the message, after the name of the provider.
+    package func unsupported(_ reason: String) -> AuthError {
+        AuthError(.unsupported, "The provider \(issuer) \(reason)")
     }
 
     /// The values in a list of the document; nil when the list is absent or empty.

@@ -88,9 +88,8 @@ extension OAuthClient {
         _ = try metadata.required(\.tokenEndpoint, "token endpoint")
         // A provider that supports only the PKCE method "plain" would leave the code unprotected.
         if let methods = metadata.codeChallengeMethods, !methods.isEmpty, !methods.contains("S256") {
-            throw AuthError(
-                .unsupported,
-                "The provider \(metadata.issuer) does not support PKCE with S256 (RFC 7636), so an intercepted code could be redeemed."
+            throw metadata.unsupported(
+                "does not support PKCE with S256 (RFC 7636), so an intercepted code could be redeemed."
             )
         }
 

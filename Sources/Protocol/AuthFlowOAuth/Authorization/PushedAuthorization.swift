@@ -48,17 +48,15 @@ extension OAuthClient {
         try endpoint.requireNone(of: parameters, name: "authorization endpoint")
         let source = registration.requestObjectKey
         guard source != nil || metadata.json["require_signed_request_object"]?.bool != true else {
-            throw AuthError(
-                .unsupported,
-                "The provider \(metadata.issuer) requires signed authorization requests (RFC 9101). Configure a signing key for the client."
+            throw metadata.unsupported(
+                "requires signed authorization requests (RFC 9101). Configure a signing key for the client."
             )
         }
         if let reference = registration.requestObjectReference {
             // RFC 9126 section 2.1: a pushed request must not contain request_uri.
             guard !metadata.requiresPushedRequests else {
-                throw AuthError(
-                    .unsupported,
-                    "The provider \(metadata.issuer) accepts only pushed authorization requests (RFC 9126), not request objects that it must fetch."
+                throw metadata.unsupported(
+                    "accepts only pushed authorization requests (RFC 9126), not request objects that it must fetch."
                 )
             }
             return (endpoint.url(adding: try await requestByReference(parameters, reference, metadata)), nil)
@@ -68,9 +66,8 @@ extension OAuthClient {
             // OIDC Core section 6.1: such a provider "MUST return the request_not_supported error", but cannot redirect it, because the redirect URI
             // is inside the request object. RFC 9101 does not define this member, so its absence means nothing.
             guard metadata.json["request_parameter_supported"]?.bool != false else {
-                throw AuthError(
-                    .unsupported,
-                    "The provider \(metadata.issuer) does not support signed authorization requests in the URL (request_parameter_supported)."
+                throw metadata.unsupported(
+                    "does not support signed authorization requests in the URL (request_parameter_supported)."
                 )
             }
             // OIDC Core section 6.1: the parameters that OAuth 2.0 requires must also be sent outside the request object.

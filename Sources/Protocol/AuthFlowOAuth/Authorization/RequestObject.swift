@@ -36,7 +36,7 @@ extension OAuthClient {
     ) async throws -> FormParameters {
         // OIDC Discovery section 3: "If omitted, the default value is true."
         guard metadata.json["request_uri_parameter_supported"]?.bool != false else {
-            throw AuthError(.unsupported, "The provider \(metadata.issuer) does not support the request_uri parameter.")
+            throw metadata.unsupported("does not support the request_uri parameter.")
         }
         let object: String
         if let source = registration.requestObjectKey {

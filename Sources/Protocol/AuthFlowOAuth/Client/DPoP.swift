@@ -23,9 +23,8 @@ extension OAuthClient {
             return try DPoPKey(key, signingBy: algorithm)
         }
         guard advertised?.contains(SignatureAlgorithm.es256.rawValue) ?? true else {
-            throw AuthError(
-                .unsupported,
-                "The provider \(metadata.issuer) does not accept DPoP proofs signed with ES256, the only algorithm of generated keys (RFC 9449)."
+            throw metadata.unsupported(
+                "does not accept DPoP proofs signed with ES256, the only algorithm of generated keys (RFC 9449)."
             )
         }
         return try DPoPKey(host: host)

@@ -75,9 +75,8 @@ public struct OAuthClient: Sendable {
         if registration.bindsTokensToCertificate, registration.securityProfile != nil, !registration.usesDPoP,
             metadata.json["tls_client_certificate_bound_access_tokens"] != true
         {
-            throw AuthError(
-                .unsupported,
-                "The provider \(metadata.issuer) does not advertise certificate-bound tokens (RFC 8705 section 3.3). The security profile requires either certificate-bound tokens or DPoP."
+            throw metadata.unsupported(
+                "does not advertise certificate-bound tokens (RFC 8705 section 3.3). The security profile requires either certificate-bound tokens or DPoP."
             )
         }
         return registration.usesCertificate ? try metadata.withMTLSEndpointAliases() : metadata

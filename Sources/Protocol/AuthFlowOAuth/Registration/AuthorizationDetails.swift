@@ -27,9 +27,8 @@ package enum AuthorizationDetails {
         guard let known = metadata.json["authorization_details_types_supported"]?.strings else { return }
         let types = (json.array ?? []).compactMap { $0["type"]?.string }
         if let type = types.first(where: { !known.contains($0) }) {
-            throw AuthError(
-                .unsupported,
-                "The provider \(metadata.issuer) does not support authorization details of type \"\(DisplayText.sanitized(type, limit: 60))\"."
+            throw metadata.unsupported(
+                "does not support authorization details of type \"\(DisplayText.sanitized(type, limit: 60))\"."
             )
         }
     }

@@ -38,9 +38,8 @@ public struct RequestObjectEncryption: Sendable, Hashable {
     ) throws -> String {
         let offered = metadata.advertised("request_object_encryption_alg_values_supported")
         if let algorithm, offered?.contains(algorithm.rawValue) == false {
-            throw AuthError(
-                .unsupported,
-                "The provider \(metadata.issuer) does not advertise \(algorithm.rawValue) for request objects (request_object_encryption_alg_values_supported)."
+            throw metadata.unsupported(
+                "does not advertise \(algorithm.rawValue) for request objects (request_object_encryption_alg_values_supported)."
             )
         }
         let wanted = (algorithm.map { [$0] } ?? KeyManagementAlgorithm.all).filter {
@@ -64,9 +63,8 @@ public struct RequestObjectEncryption: Sendable, Hashable {
                 )
             }
         }
-        throw AuthError(
-            .unsupported,
-            "The provider \(metadata.issuer) has no key for encrypting request objects\(algorithm.map { " with \($0.rawValue)" } ?? "")."
+        throw metadata.unsupported(
+            "has no key for encrypting request objects\(algorithm.map { " with \($0.rawValue)" } ?? "")."
         )
     }
 
@@ -75,16 +73,10 @@ public struct RequestObjectEncryption: Sendable, Hashable {
         guard let content else {
             guard let offered else { return .a128CBCHS256 }
             if let best = ContentEncryption.allCases.first(where: { offered.contains($0.rawValue) }) { return best }
-            throw AuthError(
-                .unsupported,
-                "The provider \(metadata.issuer) supports none of the implemented content encryption algorithms."
-            )
+            throw metadata.unsupported("supports none of the implemented content encryption algorithms.")
         }
         guard offered?.contains(content.rawValue) != false else {
-            throw AuthError(
-                .unsupported,
-                "The provider \(metadata.issuer) does not accept request objects encrypted with \(content.rawValue)."
-            )
+            throw metadata.unsupported("does not accept request objects encrypted with \(content.rawValue).")
         }
         return content
     }
