@@ -54,21 +54,18 @@ public struct Assertion: Sendable, Hashable {
     ///   - source: The source of the assertion, for the message.
     /// - Throws: ``AuthError`` with `assertion_unusable`.
     package func check(audience: String, at time: Date, from source: String) throws(AuthError) {
+        func rejection(_ problem: String) -> AuthError {
+            AuthError(.assertionUnusable, "The assertion from \(source) \(problem)")
+        }
         let claims = AssertionClaims(jwt)
         // RFC 7523 section 3: the assertion "MUST contain an exp (expiration time) claim", and "MUST contain an aud (audience) claim".
-        guard let expiry = claims.expiry else {
-            throw AuthError(.assertionUnusable, "The assertion from \(source) has no numeric expiration time (exp).")
-        }
+        guard let expiry = claims.expiry else { throw rejection("has no numeric expiration time (exp).") }
         guard expiry > time.timeIntervalSince1970 else {
-            throw AuthError(
-                .assertionUnusable,
-                "The assertion from \(source) has expired. Request a new assertion shortly before use. It was \(claims)."
-            )
+            throw rejection("has expired. Request a new assertion shortly before use. It was \(claims).")
         }
         guard claims.audiences.contains(where: { $0.isIdentical(to: audience) }) else {
-            throw AuthError(
-                .assertionUnusable,
-                "The assertion from \(source) is for an audience other than \(DisplayText.sanitized(audience)). It was \(claims). Request an assertion for this audience, or configure the audience that the server expects."
+            throw rejection(
+                "is for an audience other than \(DisplayText.sanitized(audience)). It was \(claims). Request an assertion for this audience, or configure the audience that the server expects."
             )
         }
     }
