@@ -79,8 +79,6 @@ struct Backoff: Sendable {
 
     /// - Parameters:
     ///   - previous: The previous backoff, if the request failed again.
-    ///   - error: The failure.
-    ///   - now: The current time.
     ///   - random: Random jitter, so that the clients of one provider do not all retry at the same time.
     init(after previous: Backoff?, error: AuthError, now: Date, random: UInt8) {
         let failures = (previous?.failures ?? 0) + 1

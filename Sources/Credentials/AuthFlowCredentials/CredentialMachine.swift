@@ -400,7 +400,6 @@ package final class CachedTokens: Sendable {
     private let isRefreshed = Atomic(false)
 
     /// - Parameters:
-    ///   - credential: The credential.
     ///   - margin: The remaining lifetime below which the access token is treated as expired.
     ///   - random: Random jitter, so that tokens issued at the same time are not all refreshed at the same time.
     init(_ credential: Credential, margin: Duration, random: UInt8) {

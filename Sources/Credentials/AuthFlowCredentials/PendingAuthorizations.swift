@@ -92,9 +92,6 @@ public struct PendingAuthorizations: Sendable {
     }
 
     /// Stores a note for a browser's request, and replaces any earlier note. Only for a ``SessionTokenStore``.
-    /// - Parameters:
-    ///   - browser: The value that identifies the browser.
-    ///   - lifetime: The lifetime of the request.
     package func saveNote(_ note: String, for browser: Secret, of client: OAuthClient, lifetime: Duration) async throws
     {
         guard let sessions = store as? any SessionTokenStore else { return }

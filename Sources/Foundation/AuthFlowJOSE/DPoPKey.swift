@@ -73,7 +73,6 @@ package struct DPoPKey: Sendable, Hashable {
     /// Creates the DPoP proof for one request (RFC 9449 section 4.2).
     /// - Parameters:
     ///   - method: `htm`: the method of the request.
-    ///   - endpoint: The target of the request.
     ///   - nonce: The nonce that the server requires; nil when it has sent none.
     ///   - accessToken: The access token that the request contains; nil for a token request.
     ///   - time: The current time according to the server that verifies the proof, or the local time if the offset of

@@ -71,7 +71,6 @@ package struct EncryptionKey: Sendable {
     /// - Parameters:
     ///   - text: The plaintext: a signed JWT, unless `header` changes `cty`.
     ///   - algorithm: One of ``algorithms``.
-    ///   - content: The content encryption algorithm.
     ///   - producer: `apu`: the Agreement PartyUInfo, which identifies this party in the key derivation; default: none.
     ///   - header: Changes the header before it is authenticated.
     ///   - randomBytes: Generates the content encryption key and the initialization vector.

@@ -68,10 +68,8 @@ package struct JWE: Sendable {
     }
 
     /// Decrypts the token with the key that its `kid` identifies or, without a `kid`, with each matching key in turn.
-    /// - Parameters:
-    ///   - keys: The client's keys.
-    ///   - mayBeUnsigned: Whether the content may be unsigned claims (OIDC Core section 5.3.2 allows them for
-    ///     UserInfo responses, which arrive over TLS from the server itself).
+    /// - Parameter mayBeUnsigned: Whether the content may be unsigned claims (OIDC Core section 5.3.2 allows them for
+    ///   UserInfo responses, which arrive over TLS from the server itself).
     /// - Returns: The decrypted content: a signed token, or claims.
     /// - Throws: ``AuthError`` with `invalid_id_token`. Every decryption failure throws the same error, because a
     ///   difference would reveal something about the key to an attacker (RFC 7516 section 11.5).

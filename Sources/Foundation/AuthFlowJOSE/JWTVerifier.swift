@@ -53,9 +53,7 @@ package struct JWTVerifier: Sendable {
 
     /// Creates a verifier.
     /// - Parameters:
-    ///   - profile: The kind of token.
     ///   - algorithms: The agreed signature algorithms.
-    ///   - now: The current time.
     ///   - leeway: The maximum accepted difference between this machine's clock and the issuer's, in seconds.
     ///   - clockOffset: The number of seconds by which this machine's clock is ahead of the issuer's; nil when unknown.
     package init(
@@ -75,7 +73,6 @@ package struct JWTVerifier: Sendable {
     /// Verifies a token.
     /// - Parameters:
     ///   - token: The decrypted token. A token that is still encrypted is rejected with `unsupported`.
-    ///   - keys: The keys of its issuer.
     ///   - secret: The secret for symmetric (HMAC) algorithms; nil for none. A public key is never used as a secret: the two kinds of
     ///     key are strictly separated (RFC 8725 section 2.1).
     ///   - check: Applies the rules for the token's claims. Its errors are rethrown.

@@ -59,7 +59,6 @@ package final class KeySource: Sendable {
     /// - Parameters:
     ///   - jws: The token. Its algorithm must already have been checked.
     ///   - endpoint: `jwks_uri`.
-    ///   - fetch: Sends the request for the key set.
     ///   - template: The rule for the issuers of tokens, if the keys of the set may belong to different issuers.
     /// - Throws: ``AuthError`` when keys are needed and cannot be fetched.
     package func verdict(

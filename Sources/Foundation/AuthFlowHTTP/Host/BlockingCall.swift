@@ -2,9 +2,7 @@
 package enum BlockingCall {
     /// Runs a call on a separate thread. A cancelled caller returns immediately; the thread exits when the call returns,
     /// and the result is discarded.
-    /// - Parameters:
-    ///   - call: The call.
-    ///   - onCancel: Aborts the call; possibly called on another thread.
+    /// - Parameter onCancel: Aborts the call; possibly called on another thread.
     /// - Throws: Any error thrown by `call`, `CancellationError`, or ``AuthError`` with `storage_failed` when no thread can be created.
     package static func run<Value: Sendable>(
         _ call: @escaping @Sendable () throws -> Value,

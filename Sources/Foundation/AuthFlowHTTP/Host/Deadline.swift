@@ -4,11 +4,8 @@ import Synchronization
 ///
 /// The cancelled operation is awaited, so that all resources it opened are closed when this function returns.
 /// - Parameters:
-///   - duration: The timeout.
-///   - clock: The clock that measures the timeout.
 ///   - extension: Called when the timeout expires; returns the additional time for the operation; default: nil, for none.
 ///   - timeoutError: Creates the error to throw when the timeout expires.
-///   - operation: The operation.
 /// - Returns: The result of `operation`, even if it is late, because it may contain the only copy of a refresh token.
 /// - Throws: Any error thrown by `operation`, the timeout error, or `CancellationError`.
 package func withDeadline<Return: Sendable>(

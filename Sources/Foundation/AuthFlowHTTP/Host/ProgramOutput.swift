@@ -33,11 +33,7 @@ package enum ProgramOutput {
 
     /// Runs a program and blocks this thread until it exits, for callers that cannot await a task. Cancellation of the current task kills
     /// the program's process group.
-    /// - Parameters:
-    ///   - command: The path of the program and its arguments.
-    ///   - environment: The complete environment of the program.
-    ///   - maximumSize: The maximum size of its output, in bytes.
-    ///   - limit: The timeout, after which the program's process group is killed.
+    /// - Parameter limit: The timeout, after which the program's process group is killed.
     /// - Returns: Its exit status and its output; nil for the output when it is larger than `maximumSize`, or the
     ///   program timed out.
     package static func waiting(

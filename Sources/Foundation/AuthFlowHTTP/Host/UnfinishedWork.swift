@@ -22,9 +22,7 @@ package final class UnfinishedWork: Sendable {
     package init() {}
 
     /// Registers unsaved credentials, so that ``drain(within:clock:)`` retries the write.
-    /// - Parameters:
-    ///   - owner: The owner of the unsaved credentials.
-    ///   - write: Retries the write, and returns whether all credentials are saved.
+    /// - Parameter write: Retries the write, and returns whether all credentials are saved.
     package func registerUnsavedWrite(of owner: AnyObject, _ write: @escaping @Sendable () async -> Bool) {
         removeUnsavedWrite(of: owner)
         unsavedWrites.withLock { $0.append((ObjectIdentifier(owner), write)) }

@@ -50,7 +50,6 @@ final class MetadataCache: Sendable {
     /// - Parameters:
     ///   - waits: Whether to wait for a new document even if the old document is usable; default: true.
     ///   - forcesRefetch: Whether to refetch an unexpired document, unless it was fetched very recently; default: false.
-    ///   - fetch: Fetches the metadata.
     /// - Throws: Any new or cached error from `fetch`; `CancellationError`, which does not affect other callers.
     func metadata(
         waits: Bool = true,

@@ -48,10 +48,7 @@ public struct Assertion: Sendable, Hashable {
     }
 
     /// Checks for defects that would cause a server to reject the assertion.
-    /// - Parameters:
-    ///   - audience: The audience that the assertion must have.
-    ///   - time: The time.
-    ///   - source: The source of the assertion, for the message.
+    /// - Parameter source: The source of the assertion, for the message.
     /// - Throws: ``AuthError`` with `assertion_unusable`.
     package func check(audience: String, at time: Date, from source: String) throws(AuthError) {
         func rejection(_ problem: String) -> AuthError {

@@ -15,9 +15,7 @@ public struct AuthorizationResponse: Sendable {
 
     /// Checks the parameters of a redirect, or of the signed response if one was requested, and extracts the code.
     /// - Parameters:
-    ///   - parameters: The parameters.
     ///   - pending: The request to which the response must belong.
-    ///   - metadata: The server's metadata.
     ///   - requiresIssuer: Whether `iss` is required even if the server does not advertise it.
     ///   - use: Marks the request as used; returns false when it was already used.
     /// - Throws: ``AuthError`` with `invalid_callback` when it does not belong to the request, `issuer_mismatch` when another

@@ -75,7 +75,6 @@ package struct RedirectResponse: Sendable {
     /// - Parameters:
     ///   - url: The complete URL to which the user was redirected.
     ///   - redirectURI: The redirect URI with which the URL must start.
-    ///   - mode: The response mode.
     ///   - decrypt: Decrypts a signed response if it is encrypted; nil if no signed response was requested.
     /// - Throws: ``AuthError`` with `invalid_callback` when the URL differs, or its parameters cannot be decoded; `unsupported` when the client
     ///   has no key to decrypt a signed response.

@@ -39,7 +39,6 @@ extension OAuthClient {
 
     /// Sends a back-channel request as a form (RFC 6749 section 3.2: "The client MUST use the HTTP "POST" method").
     /// - Parameters:
-    ///   - request: The request.
     ///   - scopes: The granted scopes when neither the request nor the response specifies any.
     ///   - key: The key to which the requested tokens are, or will be, bound.
     ///   - check: Runs immediately before each attempt to send the request.
@@ -313,7 +312,6 @@ extension TokenSet {
     ///
     /// A response with an `error` member is an error response regardless of its status: some providers send it with status 200.
     /// - Parameters:
-    ///   - response: The response.
     ///   - parameters: The response's parameters, or the error from parsing them.
     ///   - bearerTypes: The token types that this provider uses for bearer tokens.
     ///   - defaultLifetime: The lifetime of the access token, in seconds, if the response does not specify it; nil for an unknown lifetime.

@@ -55,12 +55,8 @@ extension OAuthClient {
     /// The last step of every grant that signs a user in: validates the tokens and identifies the user. No token is released
     /// before these checks (RFC 9700 section 4.5.3.2).
     /// - Parameters:
-    ///   - response: The token endpoint's response.
-    ///   - expectation: The expected claims of its ID Token.
     ///   - authorizedScopes: The scopes of the authorization request. A configuration or an adapter may change the scopes of the token
     ///     request, but the authorization request determines which tokens the response must contain.
-    ///   - metadata: The server's metadata.
-    ///   - reporter: Receives the steps.
     ///   - mayLackIDToken: Whether another source may identify the user even if `openid` was requested.
     package func credential(
         of response: TokenResponse,

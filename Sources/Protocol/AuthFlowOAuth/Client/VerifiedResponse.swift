@@ -5,9 +5,6 @@ import AuthFlowJSON
 
 extension OAuthClient {
     /// The content of a token that may be encrypted: the signed JWT, or plaintext claims.
-    /// - Parameters:
-    ///   - token: The token as received.
-    ///   - kind: The kind of response.
     /// - Throws: ``AuthError`` with `invalid_id_token` when it cannot be decrypted, or lacks the required encryption;
     ///   `unsupported` when the client has no decryption key; `invalid_configuration` when the file of a key cannot be used.
     func decrypted(_ token: Secret, _ kind: EncryptedResponse) throws(AuthError) -> Secret {
@@ -42,13 +39,9 @@ extension OAuthClient {
 
     /// Verifies a JWT that the server issued for this client: decrypts it, then verifies its header, claims and signature.
     /// - Parameters:
-    ///   - token: The token.
-    ///   - profile: The rules for this kind of token.
     ///   - kind: The kind of response, if the client can require its encryption; nil for a token that is never encrypted or is already decrypted.
     ///   - algorithms: The algorithms to accept; the security profile may limit them further.
-    ///   - metadata: The server's metadata.
     ///   - usesSecret: Whether the JWT may be signed with the client's secret (HMAC).
-    ///   - check: The rules for the claims.
     func verify<Claims: Sendable>(
         _ token: Secret,
         as profile: JWTProfile,

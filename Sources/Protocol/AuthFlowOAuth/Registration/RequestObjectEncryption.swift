@@ -24,11 +24,7 @@ public struct RequestObjectEncryption: Sendable, Hashable {
     }
 
     /// Encrypts a signed request object.
-    /// - Parameters:
-    ///   - object: The object.
-    ///   - keys: The server's keys.
-    ///   - metadata: The server's metadata.
-    ///   - host: Generates the content encryption key.
+    /// - Parameter host: Generates the content encryption key.
     /// - Throws: ``AuthError`` with `unsupported` when the server has no key for the algorithm, or does not accept the algorithm.
     func encrypted(
         _ object: String,
