@@ -126,7 +126,7 @@ public struct ClientAuthentication: Sendable {
 
     /// No client authentication: a public client, which sends only its `client_id`. Use it for every program that runs
     /// on a user's device (RFC 8252 section 8.5: a secret that is shipped to many users is not a secret).
-    public static let none = ClientAuthentication(.none) { ["client_id": $0.clientID] }
+    public static let none = ClientAuthentication(.none) { _ in [:] }
 
     /// The secret, sent as the server's metadata requires: in the request body if `token_endpoint_auth_methods_supported`, or the corresponding list
     /// for the revocation or introspection endpoint, contains `client_secret_post` and not `client_secret_basic`, otherwise in an HTTP Basic header
@@ -260,12 +260,10 @@ public struct ClientAuthentication: Sendable {
     }
 
     /// A certificate from a CA that the server trusts. The transport presents it: ``NetworkSettings/clientCertificate``.
-    public static let tlsClientAuth = ClientAuthentication(.tlsClientAuth) { ["client_id": $0.clientID] }
+    public static let tlsClientAuth = ClientAuthentication(.tlsClientAuth) { _ in [:] }
 
     /// A self-signed certificate that is registered. The transport presents it: ``NetworkSettings/clientCertificate``.
-    public static let selfSignedTLSClientAuth = ClientAuthentication(.selfSignedTLSClientAuth) {
-        ["client_id": $0.clientID]
-    }
+    public static let selfSignedTLSClientAuth = ClientAuthentication(.selfSignedTLSClientAuth) { _ in [:] }
 
     /// Performs the checks that are possible before the first request.
     func check() throws(AuthError) {

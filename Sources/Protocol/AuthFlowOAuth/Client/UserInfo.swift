@@ -71,18 +71,13 @@ extension OAuthClient {
             let error = response.providerError(in: claims)
         else { return response }
         // RFC 6750 section 3.1, and Slack's name for it: another token with the same scopes would also be rejected.
-        guard !["insufficient_scope", "missing_scope"].contains(error.error) else {
-            throw AuthError(
-                .insufficientScope,
-                "\(endpoint) requires a scope that the access token does not have.",
-                providerError: error,
-                status: response.status
-            )
-        }
+        let lacksScope = ["insufficient_scope", "missing_scope"].contains(error.error)
         guard error.isServerError else {
             throw AuthError(
-                .accessTokenRejected,
-                "\(endpoint) does not accept the access token. The token may be for another API; otherwise, sign in again.",
+                lacksScope ? .insufficientScope : .accessTokenRejected,
+                lacksScope
+                    ? "\(endpoint) requires a scope that the access token does not have."
+                    : "\(endpoint) does not accept the access token. The token may be for another API; otherwise, sign in again.",
                 providerError: error,
                 status: response.status
             )
