@@ -34,7 +34,7 @@ public struct AssertionSource: Sendable {
 
     /// Returns the current owner of the source's assertions, such as the account of another sign-in; nil when the owner cannot
     /// change.
-    package let owner: (@Sendable () async throws -> String)?
+    package var owner: (@Sendable () async throws -> String)?
 
     private let audience: String?
     private let make: @Sendable (Request) async throws -> Assertion
@@ -53,19 +53,8 @@ public struct AssertionSource: Sendable {
         audience: String? = nil,
         _ make: @escaping @Sendable (Request) async throws -> Assertion
     ) {
-        self.init(name, identity: identity ?? name, owner: nil, audience: audience, make: make)
-    }
-
-    package init(
-        _ name: String,
-        identity: String,
-        owner: (@Sendable () async throws -> String)?,
-        audience: String? = nil,
-        make: @escaping @Sendable (Request) async throws -> Assertion
-    ) {
         self.name = name
-        self.identity = identity
-        self.owner = owner
+        self.identity = identity ?? name
         self.audience = audience
         self.make = make
     }

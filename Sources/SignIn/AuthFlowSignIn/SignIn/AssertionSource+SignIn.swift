@@ -12,11 +12,7 @@ extension AssertionSource {
     public static func signIn(_ name: String, of client: @escaping @Sendable () throws -> AuthClient) -> AssertionSource
     {
         let other = OtherSignIn(client)
-        return AssertionSource("the sign-in \(DisplayText.sanitized(name))", identity: name) {
-            // After the user signs out of that client, or another user signs in, the cached token belongs to the wrong user.
-            let account = try await other.client().credential()?.account
-            return account.map { "\($0.issuer)\u{0}\($0.subject ?? "")" } ?? ""
-        } make: { request in
+        var source = AssertionSource("the sign-in \(DisplayText.sanitized(name))", identity: name) { request in
             let client = try other.client()
             do {
                 return try await client.client.identityAssertion(
@@ -29,6 +25,12 @@ extension AssertionSource {
                 throw error.withMessage(error.message, because: OtherSignInRequired(name: name))
             }
         }
+        source.owner = {
+            // After the user signs out of that client, or another user signs in, the cached token belongs to the wrong user.
+            let account = try await other.client().credential()?.account
+            return account.map { "\($0.issuer)\u{0}\($0.subject ?? "")" } ?? ""
+        }
+        return source
     }
 }
 
