@@ -18,16 +18,7 @@ extension TransportResponse {
     package func providerError(redacting secrets: [Secret]) -> ProviderError? { redacting(secrets).providerError }
 
     /// Whether the body may have an `error` member, according to a text search that does not parse the body.
-    private var mayContainError: Bool {
-        let name = Array(#""error""#.utf8)
-        var rest = body[...]
-        while let quote = rest.firstIndex(of: UInt8(ascii: "\"")) {
-            rest = rest[quote...]
-            if rest.starts(with: name) { return true }
-            rest = rest.dropFirst()
-        }
-        return false
-    }
+    private var mayContainError: Bool { body.contains(#""error""#.utf8) }
 
     /// An error from this response, with the secrets in its request redacted.
     func redacted(_ error: ProviderError) -> ProviderError {

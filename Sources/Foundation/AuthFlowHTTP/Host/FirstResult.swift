@@ -46,10 +46,7 @@ package final class FirstResult<Value: Sendable>: Sendable {
 
     /// Whether a result has been reported.
     package var isFinished: Bool {
-        state.withLock { state in
-            if case .finished = state { return true }
-            return false
-        }
+        state.withLock { if case .finished = $0 { true } else { false } }
     }
 
     /// - Returns: The result; nil if none has been reported.
