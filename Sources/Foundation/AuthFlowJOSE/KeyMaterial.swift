@@ -71,12 +71,8 @@ enum PublicKeyMaterial {
         case .rsa(let modulus, let exponent): return ["kty": "RSA", "n": encoded(modulus), "e": encoded(exponent)]
         case .curve(let curve, let bytes):
             var members: [String: JSON] = ["kty": .string(curve.keyType), "crv": .string(curve.rawValue)]
-            guard !curve.isOctetKeyPair else {
-                members["x"] = encoded(bytes)
-                return members
-            }
             members["x"] = encoded(bytes.prefix(curve.size))
-            members["y"] = encoded(bytes.suffix(curve.size))
+            if !curve.isOctetKeyPair { members["y"] = encoded(bytes.suffix(curve.size)) }
             return members
         }
     }

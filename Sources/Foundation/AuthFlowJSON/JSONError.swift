@@ -45,12 +45,8 @@ public struct JSONError: Error, Sendable, Hashable {
 
     init(_ code: Code, in text: [UInt8] = [], at offset: Int? = nil) {
         self.code = code
-        if let offset, !text.isEmpty {
-            let position = JSONPosition(of: offset, in: text)
-            (self.line, self.column) = (position.line, position.column)
-        } else {
-            (self.line, self.column) = (nil, nil)
-        }
+        let position = offset.flatMap { text.isEmpty ? nil : JSONPosition(of: $0, in: text) }
+        (self.line, self.column) = (position?.line, position?.column)
     }
 }
 

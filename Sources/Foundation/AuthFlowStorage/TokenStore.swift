@@ -69,7 +69,7 @@ public struct Lease: Sendable, Hashable {
     public let isAfterAbandonedLease: Bool
 
     private let expiry: Expiry?
-    private let isHeld: (@Sendable () -> Bool)?
+    private var isHeld: (@Sendable () -> Bool)?
 
     /// The expiry of a lease, measured by its holder's clock. The store extends it with every renewal.
     public final class Expiry: Sendable {
@@ -111,15 +111,11 @@ public struct Lease: Sendable, Hashable {
         self.fence = fence
         self.isAfterAbandonedLease = isAfterAbandonedLease
         self.expiry = expiry
-        self.isHeld = nil
     }
 
     /// - Parameter isHeld: Returns whether the lease is still held, for a lock that another process can take over.
     package init(key: RecordKey, fence: UInt64, isHeld: @escaping @Sendable () -> Bool) {
-        self.key = key
-        self.fence = fence
-        self.isAfterAbandonedLease = false
-        self.expiry = nil
+        self.init(key: key, fence: fence)
         self.isHeld = isHeld
     }
 
