@@ -87,21 +87,19 @@ struct Discovery: Sendable {
     func wellKnownURLs(_ order: DiscoveryOrder = .openIDFirst) throws -> [Endpoint] {
         let home = try home()
         let path = home.path.droppingTrailingSlash
-        let origin = "\(home.scheme)://\(home.authority)"
         // OIDC Discovery section 4: the well-known path is appended, "any terminating / MUST be removed".
-        let openID = try Endpoint("\(origin)\(path)/.well-known/openid-configuration")
+        let openID = try Endpoint("\(home.origin)\(path)/.well-known/openid-configuration")
         let oauth = try oauthMetadataURL()
         guard !path.isEmpty else { return order == .openIDFirst ? [openID, oauth] : [oauth, openID] }
         // RFC 8414 section 5: the URL that the OpenID Connect document would have under this specification.
-        let inserted = try Endpoint("\(origin)/.well-known/openid-configuration\(path)")
+        let inserted = try Endpoint("\(home.origin)/.well-known/openid-configuration\(path)")
         return order == .openIDFirst ? [openID, oauth, inserted] : [oauth, inserted, openID]
     }
 
     /// RFC 8414 section 3.1: the well-known path is inserted between the host and the path.
     private func oauthMetadataURL() throws -> Endpoint {
         let home = try home()
-        let path = home.path.droppingTrailingSlash
-        return try Endpoint("\(home.scheme)://\(home.authority)/.well-known/oauth-authorization-server\(path)")
+        return try Endpoint("\(home.origin)/.well-known/oauth-authorization-server\(home.path.droppingTrailingSlash)")
     }
 
     private func home() throws -> Endpoint { try Endpoint(issuer: issuer) }
