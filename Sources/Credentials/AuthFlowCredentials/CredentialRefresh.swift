@@ -106,8 +106,7 @@ struct CredentialRefresh {
 
     func consequence(of outcome: RefreshOutcome, at now: Date) -> Consequence {
         switch outcome {
-        case .refreshed(let new):
-            return Consequence(stored: new, state: .refreshed, answer: .success(new))
+        case .refreshed(let new): return Consequence(stored: new, state: .refreshed, answer: .success(new))
         case .unchecked(let updated, let error):
             return Consequence(backoff: error, stored: updated, answer: answer(updated, after: error, at: now))
         case .rejected(let updated, let error):

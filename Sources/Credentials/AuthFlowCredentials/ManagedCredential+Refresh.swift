@@ -29,8 +29,7 @@ extension ManagedCredential {
                 guard let old, isUsable, !(error is CancellationError) else { throw error }
                 return old
             }
-        case .send(let credential):
-            return try await send(refresh, credential, in: &accounts, lease, basis)
+        case .send(let credential): return try await send(refresh, credential, in: &accounts, lease, basis)
         case .expire(let credential, let error):
             publish(.expired, of: credential.account, expiredToken: credential.tokens.accessToken)
             throw error

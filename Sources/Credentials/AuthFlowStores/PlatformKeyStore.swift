@@ -20,8 +20,7 @@ package enum PlatformKeyStore {
         case "keychain":
             return KeychainTokenStore(accessGroup: accessGroup, isSynchronizable: isSynchronizable, host: host)
         #endif
-        default:
-            throw AuthError(.invalidConfiguration, "This system has no key store \"\(name)\".")
+        default: throw AuthError(.invalidConfiguration, "This system has no key store \"\(name)\".")
         }
     }
 }

@@ -68,8 +68,7 @@ package struct JWK: Sendable {
         case (.rsa, .rs256), (.rsa, .rs384), (.rsa, .rs512), (.rsa, .ps256), (.rsa, .ps384), (.rsa, .ps512),
             (.p256, .es256), (.p384, .es384), (.p521, .es512), (.ed25519, .edDSA), (.ed25519, .ed25519):
             return true
-        default:
-            return false
+        default: return false
         }
     }
 
@@ -96,8 +95,7 @@ package struct JWK: Sendable {
         case .p521(let key):
             guard let signature = try? P521.Signing.ECDSASignature(rawRepresentation: signature) else { return false }
             return key.isValidSignature(signature, for: SHA512.hash(data: bytes))
-        case .ed25519(let key):
-            return key.isValidSignature(signature, for: bytes)
+        case .ed25519(let key): return key.isValidSignature(signature, for: bytes)
         }
     }
 }

@@ -94,18 +94,12 @@ extension JSON {
                 elements.append(try unsafe makeValue(child, remainingDepth: remainingDepth - 1))
             }
             return .array(elements)
-        case JSON_STRING:
-            return try unsafe .string(string(json_string_value(node), json_string_length(node)))
-        case JSON_INTEGER:
-            return unsafe .integer(Int64(json_integer_value(node)))
-        case JSON_REAL:
-            return unsafe .double(json_real_value(node))
-        case JSON_TRUE:
-            return .bool(true)
-        case JSON_FALSE:
-            return .bool(false)
-        default:
-            return .null
+        case JSON_STRING: return try unsafe .string(string(json_string_value(node), json_string_length(node)))
+        case JSON_INTEGER: return unsafe .integer(Int64(json_integer_value(node)))
+        case JSON_REAL: return unsafe .double(json_real_value(node))
+        case JSON_TRUE: return .bool(true)
+        case JSON_FALSE: return .bool(false)
+        default: return .null
         }
     }
 

@@ -180,8 +180,7 @@ struct JSONScanner {
             case 0..<0x20:
                 offset -= 1
                 throw error(.invalidSyntax, expected: .closingQuote)
-            default:
-                continue
+            default: continue
             }
         }
     }

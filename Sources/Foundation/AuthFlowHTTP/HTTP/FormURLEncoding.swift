@@ -36,12 +36,9 @@ public enum FormURLEncoding {
     private static func append(_ text: String, to bytes: inout [UInt8], space: String) {
         for byte in text.utf8 {
             switch byte {
-            case _ where byte.isLetterOrDigit || "-._*".utf8.contains(byte):
-                bytes.append(byte)
-            case UInt8(ascii: " "):
-                bytes.append(contentsOf: space.utf8)
-            default:
-                bytes += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 0xF)]]
+            case _ where byte.isLetterOrDigit || "-._*".utf8.contains(byte): bytes.append(byte)
+            case UInt8(ascii: " "): bytes.append(contentsOf: space.utf8)
+            default: bytes += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 0xF)]]
             }
         }
     }
@@ -95,15 +92,13 @@ public enum FormURLEncoding {
         var rest = encoded.makeIterator()
         while let byte = rest.next() {
             switch byte {
-            case UInt8(ascii: "+") where plusIsSpace:
-                bytes.append(UInt8(ascii: " "))
+            case UInt8(ascii: "+") where plusIsSpace: bytes.append(UInt8(ascii: " "))
             case UInt8(ascii: "%"):
                 guard let high = rest.next().flatMap(hexValue), let low = rest.next().flatMap(hexValue) else {
                     return nil
                 }
                 bytes.append(high << 4 | low)
-            default:
-                bytes.append(byte)
+            default: bytes.append(byte)
             }
         }
         return bytes
