@@ -89,18 +89,15 @@ extension OAuthClient {
         with tokens: TokenSet
     ) async throws -> ResponseStream {
         let endpoint = try Endpoint(request.url)
-        func attempt() async throws -> ResponseStream {
-            var sent = request
-            let fields = try await authorizationFields(method: request.head.method, endpoint: endpoint, tokens: tokens)
-            for field in fields { sent.head.headerFields[field.name] = field.value }
-            return try await server.stream(sent, body: body)
-        }
         // A server that checks the nonce and the time separately rejects two proofs.
         var (hasAddedNonce, hasCorrectedClock) = (false, false)
         while true {
             let sent = server.dpopNonces.nonce(for: endpoint.origin)
             let correction = clockCorrection(at: endpoint)
-            let stream = try await attempt()
+            var call = request
+            let fields = try await authorizationFields(method: request.head.method, endpoint: endpoint, tokens: tokens)
+            for field in fields { call.head.headerFields[field.name] = field.value }
+            let stream = try await server.stream(call, body: body)
             guard tokens.dpopKey != nil else { return stream }
             let response = TransportResponse(head: stream.head)
             let received = server.dpopNonces.record(from: stream.head.headerFields, origin: endpoint.origin)
