@@ -43,10 +43,9 @@ extension OAuthClient {
             throw profile.rejection("the parameter \"\(name)\" is outside the signed response")
         }
         let claims = try await verify(
+            // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT". The response was decrypted when it arrived.
             signed,
             as: profile,
-            // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT". The response was decrypted when it arrived.
-            encrypted: nil,
             // JARM section 3: "The algorithm none is not allowed." Symmetric (HMAC) algorithms are rejected, too.
             algorithms: metadata.advertisedAlgorithms("authorization_signing_alg_values_supported"),
             metadata: metadata

@@ -21,7 +21,6 @@ extension OAuthClient {
             return try await verify(
                 tokens.accessToken,
                 as: profile,
-                encrypted: nil,
                 algorithms: SignatureAlgorithm.asymmetric,
                 metadata: metadata
             ) { rules in

@@ -67,9 +67,8 @@ extension OAuthClient {
         }
         let metadata = try await metadata()
         return try await verify(
-            Secret(text.trimmingWhitespace()),
+            decrypted(Secret(text.trimmingWhitespace()), .introspection, as: profile),
             as: profile,
-            encrypted: .introspection,
             algorithms: metadata.advertisedAlgorithms("introspection_signing_alg_values_supported"),
             metadata: metadata
         ) { rules in

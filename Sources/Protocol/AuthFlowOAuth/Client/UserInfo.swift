@@ -138,12 +138,7 @@ extension OAuthClient {
         guard let token = String(validating: response.body, as: UTF8.self) else {
             throw profile.rejection("it is not valid UTF-8")
         }
-        let content: Secret
-        do throws(AuthError) {
-            content = try decrypted(Secret(token.trimmingWhitespace()), .userInfo)
-        } catch {
-            throw error.ofUndecryptedToken(.invalidUserInfo)
-        }
+        let content = try decrypted(Secret(token.trimmingWhitespace()), .userInfo, as: profile)
         // OIDC Core section 5.3.2: a response that is encrypted need not be signed.
         if JWE.isUnsigned(content) {
             guard let claims = try? JSON(parsing: Array(content.exposed.utf8)) else {
@@ -154,7 +149,6 @@ extension OAuthClient {
         return try await verify(
             content,
             as: profile,
-            encrypted: nil,
             algorithms: registration.idTokenSigningAlgorithms
                 ?? metadata.advertisedAlgorithms("userinfo_signing_alg_values_supported"),
             metadata: metadata,

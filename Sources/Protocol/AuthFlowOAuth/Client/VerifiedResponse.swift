@@ -27,6 +27,15 @@ extension OAuthClient {
         return try JWE(token).decrypted(with: try source.keys(), mayBeUnsigned: kind == .userInfo)
     }
 
+    /// Like ``decrypted(_:_:)``, but with the profile's error code for an invalid token.
+    func decrypted(_ token: Secret, _ kind: EncryptedResponse, as profile: JWTProfile) throws(AuthError) -> Secret {
+        do throws(AuthError) {
+            return try decrypted(token, kind)
+        } catch {
+            throw error.ofUndecryptedToken(profile.code)
+        }
+    }
+
     /// Decrypts a signed authorization response; nil when the registration does not use signed responses.
     package var responseDecryption: (@Sendable (Secret) throws(AuthError) -> Secret)? {
         registration.responseMode.isSigned ? signedResponseDecryption : nil
@@ -37,36 +46,28 @@ extension OAuthClient {
         { [self] (response) throws(AuthError) in try decrypted(response, .authorizationResponse) }
     }
 
-    /// Verifies a JWT that the server issued for this client: decrypts it, then verifies its header, claims and signature.
+    /// Verifies the header, claims and signature of a JWT that the server issued for this client.
     /// - Parameters:
-    ///   - kind: The kind of response, if the client can require its encryption; nil for a token that is never encrypted or is already decrypted.
+    ///   - token: The JWT, already decrypted.
     ///   - algorithms: The algorithms to accept; the security profile may limit them further.
     ///   - usesSecret: Whether the JWT may be signed with the client's secret (HMAC).
     func verify<Claims: Sendable>(
         _ token: Secret,
         as profile: JWTProfile,
-        encrypted kind: EncryptedResponse?,
         algorithms: [SignatureAlgorithm],
         metadata: ProviderMetadata,
         usesSecret: Bool = false,
         check: (JWTClaims) throws -> Claims
     ) async throws -> Claims {
-        let signed: Secret
-        do throws(AuthError) {
-            signed = try kind.map { kind throws(AuthError) in try decrypted(token, kind) } ?? token
-        } catch {
-            throw error.ofUndecryptedToken(profile.code)
-        }
-        let allowed = registration.securityProfile?.algorithms
         let verifier = JWTVerifier(
             profile,
-            algorithms: algorithms.filter { allowed?.contains($0) ?? true },
+            algorithms: algorithms.filter { registration.securityProfile?.algorithms.contains($0) != false },
             now: host.now(),
             leeway: registration.clockLeeway.seconds,
             clockOffset: server.clockOffset
         )
         let secret = usesSecret ? registration.authentication.secret : nil
-        return try await verifier.verify(signed, keys: server.keySet(metadata), secret: secret, check: check).claims
+        return try await verifier.verify(token, keys: server.keySet(metadata), secret: secret, check: check).claims
     }
 }
 

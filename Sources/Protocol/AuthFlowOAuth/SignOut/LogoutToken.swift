@@ -84,7 +84,6 @@ extension OAuthClient {
         return try await verify(
             signed,
             as: profile,
-            encrypted: nil,
             algorithms: idTokenAlgorithms(metadata),
             metadata: metadata,
             usesSecret: true
