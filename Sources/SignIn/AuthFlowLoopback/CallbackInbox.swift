@@ -25,7 +25,6 @@ final class CallbackInbox: Sendable {
     private let callbacks: AsyncStream<ReceivedRedirect>
     private let callbackContinuation: AsyncStream<ReceivedRedirect>.Continuation
     private struct State {
-        var isSettled = false
         /// Whether two browsers have opened the start page.
         var wasOpenedTwice = false
         /// The reports about ignored requests.
@@ -76,14 +75,8 @@ final class CallbackInbox: Sendable {
     /// Stops waiting, because another program on this machine may have opened the start page and could complete the
     /// sign-in with its own account. It is not possible to tell which of the two is the user's browser.
     private func endAfterSecondVisit() {
-        let isFirst = state.withLock { state in
-            defer {
-                state.isSettled = true
-                state.wasOpenedTwice = true
-            }
-            return !state.isSettled
-        }
-        if isFirst { callbackContinuation.finish() }
+        state.withLock { $0.wasOpenedTwice = true }
+        callbackContinuation.finish()
     }
 
     /// Stops waiting, because a response can no longer arrive.
@@ -148,7 +141,8 @@ final class CallbackInbox: Sendable {
         // A page on any site can redirect the user to this URL, so a request without the state is rejected, even during a
         // sign-out.
         guard let received = expected.response(response, at: redirectURI) else {
-            reportIgnoredRedirect()
+            // Some providers omit the state from error responses, and the user would otherwise wait until the timeout.
+            reportOnce(["ignored": "a redirect without the state of this request"])
             return appearance.page(
                 .badRequest,
                 expected.purpose == .signIn ? "Not this sign-in" : "Not this sign-out",
@@ -158,15 +152,9 @@ final class CallbackInbox: Sendable {
             )
         }
         if let refusal = otherUserResponse { return refusal }
-        let isFirst = state.withLock { state in
-            defer { state.isSettled = true }
-            return !state.isSettled
-        }
-        // A response from a second tab or a reload is ignored, but the browser shows the same page.
-        if isFirst {
-            callbackContinuation.yield(.response(received))
-            callbackContinuation.finish()
-        }
+        // A response from a second tab or a reload is ignored, because the stream has ended, but the browser shows the same page.
+        callbackContinuation.yield(.response(received))
+        callbackContinuation.finish()
         return await resultPage()
     }
 
@@ -175,10 +163,6 @@ final class CallbackInbox: Sendable {
         guard let origin = request.headerFields[HTTPField.Name.origin], origin != "null" else { return false }
         return !authorities.contains { "http://\($0)" == origin.lowercased() }
     }
-
-    /// Reports the first redirect without the state, because some providers omit it from error responses, and the user would otherwise wait until the
-    /// timeout.
-    private func reportIgnoredRedirect() { reportOnce(["ignored": "a redirect without the state of this request"]) }
 
     /// Publishes an event about an ignored request, unless the same event has been published.
     private func reportOnce(_ details: [String: String]) {
