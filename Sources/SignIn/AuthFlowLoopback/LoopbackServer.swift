@@ -12,9 +12,6 @@ package struct LoopbackServer {
     /// The peer of the connection whose request is being handled; nil outside a handler.
     @TaskLocal static var peer: PeerOwner?
 
-    /// The timeout for receiving a request, and for sending a response.
-    private static let waitTimeout = Duration.seconds(10)
-
     /// The timeout for pending responses after `body` has completed.
     private static let grace = Duration.seconds(2)
 
@@ -42,7 +39,7 @@ package struct LoopbackServer {
         } catch {
             throw AuthError(.userAgentFailed, "No loopback server could be opened.", underlyingError: error)
         }
-        let connections = Connections(handler: makeHandler(ports.number), waitTimeout: waitTimeout)
+        let connections = Connections(handler: makeHandler(ports.number))
         return try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
                 try? await pool.run()
@@ -84,6 +81,9 @@ private final class Connections: Sendable {
     /// The idle timeout of a connection while the maximum number of connections is reached.
     private static let idleTimeout = Duration.milliseconds(100)
 
+    /// The timeout for receiving a request, and for sending a response.
+    private static let waitTimeout = Duration.seconds(10)
+
     private struct State {
         /// The connections whose request has not arrived yet, oldest first.
         var waiting: [(number: UInt64, socket: Socket, since: ContinuousClock.Instant)] = []
@@ -93,13 +93,9 @@ private final class Connections: Sendable {
     }
 
     private let handler: LoopbackServer.Handler
-    private let waitTimeout: Duration
     private let state = Mutex(State())
 
-    init(handler: @escaping LoopbackServer.Handler, waitTimeout: Duration) {
-        self.handler = handler
-        self.waitTimeout = waitTimeout
-    }
+    init(handler: @escaping LoopbackServer.Handler) { self.handler = handler }
 
     /// Accepts connections and responds to their requests until the task is cancelled.
     func serve(_ listener: AsyncSocket) async {
@@ -127,7 +123,7 @@ private final class Connections: Sendable {
         let response: TransportResponse
         var method: HTTPRequest.Method?
         do {
-            let (request, body) = try await within(waitTimeout) { try await HTTPMessageReader.request(from: socket) }
+            let (request, body) = try await inTime { try await HTTPMessageReader.request(from: socket) }
             beginAnswer(number)
             method = request.method
             response = await LoopbackServer.$peer.withValue(PeerOwner(of: socket.socket.file.rawValue)) {
@@ -140,16 +136,15 @@ private final class Connections: Sendable {
             return end(number, socket.socket)
         }
         let bytes = Data(HTTPMessageReader.bytes(of: response, to: method))
-        try? await within(waitTimeout) { try await socket.write(bytes) }
+        try? await inTime { try await socket.write(bytes) }
         end(number, socket.socket)
         endAnswer()
     }
 
-    private func within<Return: Sendable>(
-        _ duration: Duration,
+    private func inTime<Return: Sendable>(
         _ body: @escaping @Sendable () async throws -> Return
     ) async throws -> Return {
-        try await withDeadline(duration, clock: ContinuousClock()) {
+        try await withDeadline(Self.waitTimeout, clock: ContinuousClock()) {
             AuthError(.timedOut, "A connection was too slow.")
         } _: {
             try await body()

@@ -75,9 +75,7 @@ struct PeerOwner: Sendable {
         }
         return nil
     }
-    #endif
 
-    #if os(Linux)
     /// The table that lists a socket, and the socket's address in the format of that table: the IP address in 32-bit
     /// words in host byte order, and the port, both in hexadecimal.
     private static func name(
