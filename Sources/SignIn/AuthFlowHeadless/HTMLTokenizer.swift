@@ -105,12 +105,9 @@ struct HTMLTokenizer {
     /// The content of an element that contains only text, up to its end tag; nil if it is not needed.
     private mutating func content(of element: String) -> String? {
         let start = position
-        if element == "script" { skipScript() } else { skip(toEndOf: element) }
-        return Self.replaceable.contains(element) ? HTMLCharacters.text(bytes[start..<position]) : nil
-    }
-
-    private mutating func skip(toEndOf element: String) {
+        if element == "script" { skipScript() }
         while position < bytes.count, element == "plaintext" || !has("</", element) { position += 1 }
+        return Self.replaceable.contains(element) ? HTMLCharacters.text(bytes[start..<position]) : nil
     }
 
     /// Section 13.2.5.4, "Script data state": `</script>` in `<!-- <script> ... -->` does not end the script.
@@ -154,7 +151,11 @@ struct HTMLTokenizer {
 
     /// A tag, read from the start of its name; nil when the page ends within the tag.
     private mutating func tag() -> Tag? {
-        var tag = Tag(name: lowercased(until: { $0.isSpace || $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: ">") }))
+        let start = position
+        skip { $0.isSpace || $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: ">") }
+        // Names that are longer than any element's name need not be distinguished.
+        let name = bytes[start..<position].prefix(32).map(\.lowercased)
+        var tag = Tag(name: String(decoding: name, as: UTF8.self))
         while position < bytes.count {
             switch bytes[position] {
             case UInt8(ascii: ">"):
@@ -220,13 +221,6 @@ struct HTMLTokenizer {
 
     private mutating func skip(until isEnd: (UInt8) -> Bool) {
         while position < bytes.count, !isEnd(bytes[position]) { position += 1 }
-    }
-
-    private mutating func lowercased(until isEnd: (UInt8) -> Bool) -> String {
-        let start = position
-        skip(until: isEnd)
-        // Names that are longer than any element's name need not be distinguished.
-        return String(decoding: bytes[start..<position].prefix(32).map(\.lowercased), as: UTF8.self)
     }
 
     /// Whether a string follows (case-sensitive).

@@ -53,18 +53,15 @@ extension HeadlessDevicePresenter: DevicePresenter {
         let browser = HeadlessBrowser(transport: transport, now: host.now, reporter: FlowReporter(host: host))
         let link = authorization.verificationURIComplete ?? authorization.verificationURI
         var navigation = HeadlessNavigation.visit(link)
-        var hasAnswered = false
         // The names of the fields in which the code was entered.
         var codeFields: [String] = []
-        for _ in 0..<Self.maximumPages {
+        for number in 0..<Self.maximumPages {
             // The device grant has no redirect URI.
             guard case .page(let page) = try await browser.navigate(navigation, until: nil) else { break }
             let html = try HTMLPage.read(page)
-            let forms = html.forms
             // A page without a form after a submission is the final page.
-            if page.response.status == 200, forms.isEmpty, !html.requiresDOM, hasAnswered { return }
-            hasAnswered = true
-            if let codeForm = try Self.codeForm(in: forms, page, authorization, at: link.origin, &codeFields) {
+            if page.response.status == 200, html.forms.isEmpty, !html.requiresDOM, number > 0 { return }
+            if let codeForm = try Self.codeForm(in: html.forms, page, authorization, at: link.origin, &codeFields) {
                 navigation = codeForm
             } else {
                 navigation = try await driver.next(after: page, in: browser)

@@ -119,21 +119,13 @@ extension HeadlessUserAgent: UserAgent {
         _ options: RedirectOptions
     ) async -> String {
         if options.purpose == .signIn, let shared {
-            await share(await browser.cookies, replacing: shared, options.reporter)
+            do {
+                try await sharedCookies?.save(await browser.cookies, replacing: shared, now: host.now())
+            } catch {
+                options.reporter.report(.pageLoad, details: ["shared_cookies": "\(error)"])
+            }
         }
         return await browser.redacted(response)
-    }
-
-    private func share(
-        _ cookies: [Cookie],
-        replacing shared: SharedCookies.Snapshot,
-        _ reporter: FlowReporter
-    ) async {
-        do {
-            try await sharedCookies?.save(cookies, replacing: shared, now: host.now())
-        } catch {
-            reporter.report(.pageLoad, details: ["shared_cookies": "\(error)"])
-        }
     }
 
     /// The redirect URI with the authorization response as its query, if the page would post that response to the
