@@ -17,6 +17,9 @@ struct UserAgentChoice: Sendable {
         let factory: UserAgentFactory
         let options: ConfigurationObject
         let availability: UserAgentFactory.Availability
+
+        /// The agent's name, and the reason why it does or does not work in this environment.
+        var explanation: String { "\(factory.name): \(availability.reason)" }
     }
 
     let candidates: [Candidate]
@@ -85,22 +88,9 @@ struct UserAgentChoice: Sendable {
 
     /// The agent to use: the first that is known to work, otherwise the first that may work.
     var best: Candidate? {
-        candidates.first { if case .available = $0.availability { true } else { false } } ?? lastResort
+        candidates.first { if case .available = $0.availability { true } else { false } }
+            ?? candidates.first { if case .lastResort = $0.availability { true } else { false } }
     }
-
-    private var lastResort: Candidate? {
-        candidates.first { if case .lastResort = $0.availability { true } else { false } }
-    }
-
-    /// The reasons why the agents that precede the chosen agent in the list are not used.
-    func skipped(for choice: Candidate) -> [String] {
-        candidates.prefix { $0.factory.name != choice.factory.name }.map {
-            "\($0.factory.name): \($0.availability.reason)"
-        }
-    }
-
-    /// The agents in order, each with the reason why it does or does not work in this environment.
-    var reasons: [String] { candidates.map { "\($0.factory.name): \($0.availability.reason)" } }
 
     /// The methods for these flows, in order of preference. If the flows include the device flow, a user agent of last resort is tried last, unless
     /// opening a browser is disabled.
@@ -134,11 +124,12 @@ struct UserAgentChoice: Sendable {
                     result.skipped.append((flow, noUserAgent))
                     continue
                 }
-                let method = SignInMethod.userAgent(chosen(best))
-                if case .lastResort(let reason) = best.availability, flows.contains(.device),
+                let skipped = candidates.prefix { $0.factory.name != best.factory.name }.map(\.explanation)
+                let method = SignInMethod.userAgent(ChosenUserAgent(best, skipped: skipped, context))
+                if case .lastResort = best.availability, flows.contains(.device),
                     context.launchEnvironment.mayOpenBrowser
                 {
-                    result.skipped.append((flow, AuthError(.noUserAgent, "\(best.factory.name): \(reason).")))
+                    result.skipped.append((flow, AuthError(.noUserAgent, "\(best.explanation).")))
                     lastResort = method
                 } else {
                     result.methods.append(method)
@@ -150,7 +141,7 @@ struct UserAgentChoice: Sendable {
     }
 
     private var noUserAgent: AuthError {
-        guard !reasons.isEmpty else {
+        guard !candidates.isEmpty else {
             return AuthError(
                 .noUserAgent,
                 "The program has no user agent that is chosen automatically. Specify one in \"user_agent\"."
@@ -158,12 +149,8 @@ struct UserAgentChoice: Sendable {
         }
         return AuthError(
             .noUserAgent,
-            "No user agent works here. \(reasons.joined(separator: "; ")). Use a machine with a browser or a terminal."
+            "No user agent works here. \(candidates.map(\.explanation).joined(separator: "; ")). Use a machine with a browser or a terminal."
         )
-    }
-
-    private func chosen(_ candidate: Candidate) -> ChosenUserAgent {
-        ChosenUserAgent(candidate, skipped: skipped(for: candidate), context)
     }
 }
 
@@ -187,7 +174,7 @@ extension Profile {
             factories: components.userAgents,
             context: context
         )
-        return (choice.best?.factory.name, choice.reasons)
+        return (choice.best?.factory.name, choice.candidates.map(\.explanation))
     }
 }
 
