@@ -27,17 +27,19 @@ package struct ConfigurationSection: Sendable {
         _ keys: [ConfigurationKeyDeclaration],
         environment: [String: String]
     ) throws(ConfigurationError) -> ConfigurationObject {
-        try check(json, keys)
-        return object(json, environment)
-    }
-
-    func check(_ json: JSON, _ keys: [ConfigurationKeyDeclaration]) throws(ConfigurationError) {
         var checker = ConfigurationChecker(source: source)
         checker.check(json, .object(keys), at: path)
         guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
+        return object(environment)
     }
 
-    func object(_ json: JSON, _ environment: [String: String]) -> ConfigurationObject {
+    /// The section without the members whose names are not included.
+    func filtered(_ isIncluded: (String) -> Bool) -> ConfigurationSection {
+        let members = (json.object ?? [:]).filter { isIncluded($0.key) }
+        return ConfigurationSection(json: .object(members), path: path, source: source)
+    }
+
+    func object(_ environment: [String: String]) -> ConfigurationObject {
         ConfigurationObject(ConfigurationNode(json: json, path: path, source: source, environment: environment))
     }
 
@@ -47,13 +49,13 @@ package struct ConfigurationSection: Sendable {
     package func transport(environment: [String: String]) throws(ConfigurationError) -> any HTTPTransport {
         // Validates only these keys, because other keys may belong to providers that the program does not list.
         let keys = NetworkSettings.Keys.declarations
-        let members = (json.object ?? [:]).filter { member in keys.contains { $0.name == member.key } }
-        try check(.object(members), keys)
+        let section = filtered { name in keys.contains { $0.name == name } }
         #if os(Linux)
-        let configuration = object(.object(members), environment)
+        let configuration = try section.checked(keys, environment: environment)
         return CurlTransport(try NetworkSettings(configuration: configuration, environment: environment))
         #else
-        for name in members.keys {
+        _ = try section.checked(keys, environment: environment)
+        for name in (section.json.object ?? [:]).keys {
             throw source.error(
                 "on this system, network settings are system-wide and cannot be set for each client",
                 at: path.member(name)

@@ -34,8 +34,7 @@ public struct Profile: Sendable {
         let flows = section.json["flow"]
         let names = flows?.strings ?? [flows?.string].compactMap(\.self)
         guard names.allSatisfy({ SignInFlow(rawValue: $0)?.hasUser ?? true }) else { return self }
-        let members = (section.json.object ?? [:]).filter { !Self.requestMembers.contains($0.key) }
-        let section = ConfigurationSection(json: .object(members), path: section.path, source: section.source)
+        let section = section.filtered { !Self.requestMembers.contains($0) }
         return Profile(name: name, section: section, others: others, sendsRequests: false)
     }
 
@@ -75,7 +74,7 @@ public struct Profile: Sendable {
             issues.removeAll { issue in own.contains { issue.keyPath == path.member($0).description } }
         }
         guard issues.isEmpty else { throw ConfigurationError(issues: issues) }
-        return (choices, section.object(json, environment))
+        return (choices, section.object(environment))
     }
 
     /// Creates the store that the profile selects; default: the first store in the list.
@@ -129,9 +128,8 @@ public struct Profile: Sendable {
         of key: ConfigurationKey<Value>,
         _ environment: [String: String] = [:]
     ) throws(ConfigurationError) -> Value {
-        let members = JSON.object((section.json.object ?? [:]).filter { $0.key == key.declaration.name })
-        try section.check(members, [key.declaration])
-        return try section.object(members, environment)[key]
+        let section = section.filtered { $0 == key.declaration.name }
+        return try section.checked([key.declaration], environment: environment)[key]
     }
 
     /// The keys of a profile: the keys for all providers, and the keys of this provider.

@@ -67,10 +67,7 @@ public struct ResourceClientSettings: Sendable {
     /// stored tokens.
     package var forLocalSignOut: ResourceClientSettings {
         let names = Set(NetworkSettings.Keys.all.map { $0.declaration.name })
-        let members = (section.json.object ?? [:]).filter { !names.contains($0.key) }
-        return ResourceClientSettings(
-            ConfigurationSection(json: .object(members), path: section.path, source: section.source)
-        )
+        return ResourceClientSettings(section.filtered { !names.contains($0) })
     }
 
     /// The transport that the settings describe, with its proxy and its certificates.
