@@ -53,13 +53,7 @@ struct ConfigurationChecker {
         case .named(let variants):
             checkNamed(json, variants, at: path)
         case .either(let first, let second):
-            // The second form is an object (or a secret) or an array; beside an array, the first form may be an object.
-            let isSecond =
-                switch second {
-                case .secret, .object: json.object != nil
-                default: json.array != nil
-                }
-            check(json, isSecond ? second : first, at: path)
+            check(json, second.isStructured(json) ? second : first, at: path)
         }
     }
 

@@ -29,6 +29,14 @@ indirect enum ConfigurationShape: Sendable {
     case named([ConfigurationVariant])
     /// Either of two shapes: only the second is an object or a secret, or only the second is an array.
     case either(ConfigurationShape, ConfigurationShape)
+
+    /// Whether a value has this shape, the second shape of ``either(_:_:)``. The first shape may be an object if this shape is an array.
+    func isStructured(_ json: JSON) -> Bool {
+        switch self {
+        case .secret, .object: json.object != nil
+        default: json.array != nil
+        }
+    }
 }
 
 /// One of several named components that a configuration can select, with its options.

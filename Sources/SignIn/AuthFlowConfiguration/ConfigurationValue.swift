@@ -34,7 +34,7 @@ public struct ConfigurationValue<Value: Sendable>: Sendable {
     public static func either(_ plain: Self, _ structured: Self) -> Self {
         Self(.either(plain.shape, structured.shape), write: { plain.write($0) ?? structured.write($0) }) {
             node throws(ConfigurationError) in
-            node.json.array == nil && node.json.object == nil ? try plain.read(node) : try structured.read(node)
+            structured.shape.isStructured(node.json) ? try structured.read(node) : try plain.read(node)
         }
     }
 
@@ -187,11 +187,7 @@ extension ConfigurationValue {
         let one = ConfigurationValue<[Element]>(element.shape, write: { $0.count == 1 ? element.write($0[0]) : nil }) {
             node throws(ConfigurationError) in [try element.read(node)]
         }
-        let more = ConfigurationValue<[Element]>.list(element)
-        return Self(.either(one.shape, more.shape), write: { one.write($0) ?? more.write($0) }) {
-            node throws(ConfigurationError) in
-            node.json.array == nil ? try one.read(node) : try more.read(node)
-        }
+        return .either(one, .list(element))
     }
 
     /// An object with user-defined names, and values of one kind.
@@ -278,9 +274,6 @@ extension ConfigurationValue<Secret> {
         return value.isEmpty ? nil : Secret(value)
     }
 
-    /// The timeout for a program that prints a secret.
-    private static var limit: Duration { .seconds(30) }
-
     /// Reads a secret from a program's standard output. No shell is involved, the program has no terminal, and its standard error is discarded.
     private static func printed(by command: [String], _ node: ConfigurationNode) throws(ConfigurationError) -> Secret {
         let name = DisplayText.sanitized(command.first ?? "", limit: 200)
@@ -293,7 +286,7 @@ extension ConfigurationValue<Secret> {
                 for: [path] + command.dropFirst(),
                 environment: node.environment,
                 maximumSize: 64 * 1024,
-                limit: limit
+                limit: .seconds(30)
             )
         } catch is CancellationError {
             throw node.error("the program \(name) was terminated, because the task was cancelled")
