@@ -414,10 +414,7 @@ public final class SessionServer: Sendable {
     /// - Returns: Whether all operations completed in time.
     public func drain(within waitTimeout: Duration = .seconds(10)) async -> Bool {
         isDraining.store(true, ordering: .relaxed)
-        return await withTaskGroup(of: Bool.self) { group in
-            for provider in providers { group.addTask { await provider.credentials.drain(within: waitTimeout) } }
-            return await group.reduce(true) { $0 && $1 }
-        }
+        return await providers.concurrentMap { await $0.credentials.drain(within: waitTimeout) }.allSatisfy(\.self)
     }
 }
 

@@ -218,23 +218,17 @@ extension ResourceClient {
         _ signIns: [KnownResource],
         _ body: @escaping @Sendable (AuthClient) async throws -> Outcome
     ) async -> (done: [KnownResource], results: [Outcome], failure: (any Error)?) {
-        let all = await withTaskGroup(of: (Int, [Outcome], (any Error)?).self) { group in
-            for (number, known) in signIns.enumerated() {
-                group.addTask { [self] in
-                    var outcomes: [Outcome] = []
-                    do {
-                        try await clientsForSignOut(of: known).attemptEach { outcomes.append(try await body($0)) }
-                        return (number, outcomes, nil)
-                    } catch {
-                        return (number, outcomes, error)
-                    }
-                }
+        let all = await signIns.concurrentMap { [self] known -> (KnownResource, [Outcome], (any Error)?) in
+            var outcomes: [Outcome] = []
+            do {
+                try await clientsForSignOut(of: known).attemptEach { outcomes.append(try await body($0)) }
+                return (known, outcomes, nil)
+            } catch {
+                return (known, outcomes, error)
             }
-            return await group.reduce(into: []) { $0.append($1) }.sorted { $0.0 < $1.0 }
         }
         return (
-            all.filter { $0.2 == nil }.map { signIns[$0.0] }, all.flatMap { $0.1 },
-            all.lazy.compactMap { $0.2 }.first
+            all.filter { $0.2 == nil }.map { $0.0 }, all.flatMap { $0.1 }, all.lazy.compactMap { $0.2 }.first
         )
     }
 

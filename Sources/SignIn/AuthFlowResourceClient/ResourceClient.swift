@@ -497,10 +497,7 @@ public final class ResourceClient: Sendable {
         let elapsed = host.clock.stopwatch()
         let clients = state.withLock { $0.clients }
         // Run concurrently, so that a slow server of one client does not use up the time in which the tokens of the others are stored.
-        let isDone = await withTaskGroup(of: Bool.self) { group in
-            for client in clients { group.addTask { await client.drain(within: waitTimeout) } }
-            return await group.reduce(true) { $0 && $1 }
-        }
+        let isDone = await clients.concurrentMap { await $0.drain(within: waitTimeout) }.allSatisfy(\.self)
         guard isDone, state.withLock({ !$0.pendingSignIns.isEmpty }) else { return isDone }
         try? await withDeadline(max(.zero, waitTimeout - elapsed()), clock: host.clock) {
             AuthError(.timedOut, "The outcome of the sign-in was not recorded in time.")

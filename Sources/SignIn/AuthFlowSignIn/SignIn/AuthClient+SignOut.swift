@@ -105,13 +105,7 @@ extension AuthClient {
             [self] () -> (Credential?, SignOut.Outcome) in
             let all = try await all()
             // Run concurrently, so that neither a record locked by another process nor an unresponsive provider delays the others.
-            let results = await withTaskGroup(of: (Int, Ended).self) { group in
-                for (number, managed) in all.enumerated() {
-                    group.addTask { (number, await self.end(managed, revokesTokens: revokingTokens, reporter)) }
-                }
-                return await group.reduce(into: [Int: Ended]()) { $0[$1.0] = $1.1 }
-            }
-            let ended = all.indices.compactMap { results[$0] }
+            let ended = await all.concurrentMap { await self.end($0, revokesTokens: revokingTokens, reporter) }
             let revocation = SignOut.Outcome.combining(ended.map(\.revocation))
             if let error = ended.lazy.compactMap(\.error).first { throw revocation.added(to: error) }
             return (ended.lazy.compactMap(\.credential).first, revocation)

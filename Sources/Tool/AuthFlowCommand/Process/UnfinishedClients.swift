@@ -90,10 +90,7 @@ enum UnfinishedClients {
     static func drain() async -> Bool {
         stopSending()
         let limit = hasPendingResponse ? longestGrace : grace
-        return await withTaskGroup(of: Bool.self) { group in
-            for client in all { group.addTask { await client.drain(within: limit) } }
-            return await group.reduce(true) { $0 && $1 }
-        }
+        return await all.concurrentMap { await $0.drain(within: limit) }.allSatisfy(\.self)
     }
 }
 
