@@ -149,21 +149,12 @@ struct ConfigCommand: AsyncParsableCommand {
         // Read once, so that the content that was compared is the content that is used.
         let content = try ConfigurationFile.contents(ofFile: path)
         guard try ConfigurationTrust().verdict(on: path, content: content) != .trusted else {
-            return try file(ConfigurationTrust.resolved(path), with: content)
+            return try ConfigurationChoice.file(ConfigurationTrust.resolved(path), with: content)
         }
-        try checkKeys(of: try file(path, with: content))
+        try checkKeys(of: try ConfigurationChoice.file(path, with: content))
         throw AuthError(
             .invalidConfiguration,
             "\(DisplayText.sanitized(path, limit: 1000)) is not trusted. Its keys are valid, but the programs that it names, if any, were not run. Review it, then run: authflow config trust \(ShellWord.path(path))"
-        )
-    }
-
-    private static func file(_ path: String, with content: [UInt8]) throws -> ConfigurationFile {
-        try ConfigurationFile(
-            text: content,
-            name: path,
-            directory: ConfigurationFile.directory(of: path),
-            presets: Known.presets
         )
     }
 
@@ -211,7 +202,7 @@ struct ConfigCommand: AsyncParsableCommand {
             }
             let content = try ConfigurationFile.contents(ofFile: path)
             // A file with errors would have to be trusted again after the errors are corrected.
-            try ConfigCommand.checkKeys(of: try ConfigCommand.file(path, with: content))
+            try ConfigCommand.checkKeys(of: try ConfigurationChoice.file(path, with: content))
             Terminal.printMessage(
                 "\(try trust.trust(path, content: content)) is trusted with its current content. The programs and files that it names are not covered."
             )

@@ -218,12 +218,13 @@ struct ConfigurationChoice {
         // through
         // a symbolic link: the working directory could contain other programs with the same names.
         let isElsewhere = origin != .workingDirectory && path.hasPrefix("/")
-        let place = isElsewhere ? path : ConfigurationTrust.resolved(path)
-        return try ConfigurationFile(
-            text: content,
-            name: path,
-            directory: ConfigurationFile.directory(of: place),
-            presets: Known.presets
-        )
+        return try Self.file(path, with: content, at: isElsewhere ? path : ConfigurationTrust.resolved(path))
+    }
+
+    /// Parses the content of a file.
+    /// - Parameter place: The path whose directory is the base directory for relative paths; default: the path of the file.
+    static func file(_ path: String, with content: [UInt8], at place: String? = nil) throws -> ConfigurationFile {
+        let directory = ConfigurationFile.directory(of: place ?? path)
+        return try ConfigurationFile(text: content, name: path, directory: directory, presets: Known.presets)
     }
 }

@@ -65,12 +65,7 @@ struct ConfigurationWriter {
         // A trust record that cannot be read must not stop the command after a client has been registered.
         let isTrusted = isNew || (try? ConfigurationTrust().verdict(on: path, content: old)) == .trusted
         // Never writes a file that cannot be read back.
-        _ = try ConfigurationFile(
-            text: text,
-            name: path,
-            directory: ConfigurationFile.directory(of: path),
-            presets: Known.presets
-        ).profile(profile)
+        _ = try ConfigurationChoice.file(path, with: text).profile(profile)
         if isNew {
             guard try PrivateFile(path).create(with: text) else {
                 throw AuthError(
