@@ -22,10 +22,8 @@ struct SQLiteFile: Sendable {
     /// links.
     private var resolvedPath: String {
         let name = path.suffix(from: path.lastIndex(of: "/") ?? path.startIndex)
-        guard let resolved = unsafe realpath(directory, nil) else { return path }
-        defer { unsafe free(resolved) }
-        let text = unsafe String(cString: resolved)
-        return (text == "/" ? "" : text) + name
+        guard let resolved = FilePath.resolved(directory) else { return path }
+        return (resolved == "/" ? "" : resolved) + name
     }
 
     private var directory: String { FilePath.directory(of: path) }

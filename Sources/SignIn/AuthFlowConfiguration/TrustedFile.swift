@@ -104,7 +104,7 @@ struct TrustedFile {
     private static let home: String = {
         // The environment is not used, because another user's shell may have set it.
         let path = HomeDirectory.path(environment: [:])
-        return resolved(path) ?? path
+        return FilePath.resolved(path) ?? path
     }()
 
     /// Whether the owner of a directory or a symbolic link is this user or root. In a user namespace, the ID of an unmapped user, such as root, is
@@ -164,11 +164,5 @@ struct TrustedFile {
 
     private func refusal(_ message: String) -> AuthError { AuthError(.invalidConfiguration, message) }
 
-    private var resolved: String { Self.resolved(path) ?? path }
-
-    private static func resolved(_ path: String) -> String? {
-        guard let found = unsafe realpath(path, nil) else { return nil }
-        defer { unsafe free(found) }
-        return unsafe String(cString: found)
-    }
+    private var resolved: String { FilePath.resolved(path) ?? path }
 }

@@ -1,6 +1,5 @@
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowSystem
 import Crypto
 
 /// The configuration files in working directories that the user trusts: their paths, and hashes of their contents.
@@ -89,16 +88,10 @@ struct ConfigurationTrust {
 
     /// The absolute path with all symbolic links resolved. The file may have been removed.
     static func resolved(_ file: String) -> String {
-        if let path = realPath(file) { return path }
+        if let path = FilePath.resolved(file) { return path }
         let url = URL(fileURLWithPath: file).standardizedFileURL
-        let directory = realPath(ConfigurationFile.directory(of: file))
+        let directory = FilePath.resolved(ConfigurationFile.directory(of: file))
         return directory.map { $0 == "/" ? "/\(url.lastPathComponent)" : "\($0)/\(url.lastPathComponent)" } ?? url.path
-    }
-
-    private static func realPath(_ path: String) -> String? {
-        guard let found = unsafe realpath(path, nil) else { return nil }
-        defer { unsafe free(found) }
-        return unsafe String(cString: found)
     }
 }
 
