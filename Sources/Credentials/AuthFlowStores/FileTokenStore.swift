@@ -67,14 +67,12 @@ public struct FileTokenStore: TokenStore {
             !application.isEmpty && !application.hasPrefix(".") && !application.utf8.contains(UInt8(ascii: "/")),
             "The name of an application must be one path component."
         )
-        // XDG Base Directory Specification: a relative path is invalid and ignored.
-        if let data = environment["XDG_DATA_HOME"], data.hasPrefix("/") { return "\(data)/\(application)" }
-        let home = HomeDirectory.path(environment: environment)
         #if canImport(Darwin)
-        return "\(home)/Library/Application Support/\(application)"
+        let usual = "Library/Application Support"
         #else
-        return "\(home)/.local/share/\(application)"
+        let usual = ".local/share"
         #endif
+        return "\(HomeDirectory.base("XDG_DATA_HOME", usual, environment))/\(application)"
     }
 
     public func bytes(for key: RecordKey) async throws -> [UInt8]? {

@@ -156,14 +156,11 @@ public struct SchemeHandler: Sendable {
 
     private var mimeType: String { "x-scheme-handler/\(scheme)" }
 
-    private var applications: String { "\(directory("XDG_DATA_HOME", ".local/share"))/applications" }
-
-    private var configuration: String { directory("XDG_CONFIG_HOME", ".config") }
-
-    private func directory(_ variable: String, _ usual: String) -> String {
-        if let path = environment[variable], path.hasPrefix("/") { return path }
-        return "\(HomeDirectory.path(environment: environment))/\(usual)"
+    private var applications: String {
+        "\(HomeDirectory.base("XDG_DATA_HOME", ".local/share", environment))/applications"
     }
+
+    private var configuration: String { HomeDirectory.base("XDG_CONFIG_HOME", ".config", environment) }
 
     /// Whether the character has no special meaning in launchers, quoting rules and desktop entry files.
     private static func isPlain(_ byte: UInt8) -> Bool {

@@ -16,6 +16,13 @@ package enum HomeDirectory {
         return FileManager.default.homeDirectoryForCurrentUser.path
     }
 
+    /// A base directory: the value of a variable such as `XDG_DATA_HOME`, or else a directory in the home directory. XDG Base Directory
+    /// Specification: a relative path is invalid and ignored.
+    package static func base(_ variable: String, _ usual: String, _ environment: [String: String]) -> String {
+        if let directory = environment[variable], directory.hasPrefix("/") { return directory }
+        return "\(path(environment: environment))/\(usual)"
+    }
+
     #if canImport(Glibc)
     /// The home directory in the system's user database; nil when the user is not listed there.
     private static func inUserDatabase() -> String? {

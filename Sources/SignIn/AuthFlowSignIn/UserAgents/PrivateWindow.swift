@@ -34,9 +34,7 @@ package enum PrivateWindow {
     /// The user's default browser (freedesktop.org's MIME Applications specification).
     /// - Returns: The name of the default browser's executable; nil when no default browser is selected, or the browser is unknown.
     static func defaultProgram(_ environment: [String: String]) -> String? {
-        let directory =
-            environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }
-            ?? "\(HomeDirectory.path(environment: environment))/.config"
+        let directory = HomeDirectory.base("XDG_CONFIG_HOME", ".config", environment)
         guard let bytes = BoundedFile.contents(atPath: "\(directory)/mimeapps.list", maximumSize: 64 * 1024) else {
             return nil
         }

@@ -126,9 +126,7 @@ struct ConfigurationChoice {
     }
 
     static func userPath(_ environment: [String: String]) -> String {
-        let home = HomeDirectory.path(environment: environment)
-        let folder = environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "\(home)/.config"
-        return "\(folder)/authflow/config.json"
+        "\(HomeDirectory.base("XDG_CONFIG_HOME", ".config", environment))/authflow/config.json"
     }
 
     /// The file to use when another program determines the working directory; nil if AUTHFLOW_CONFIG is a relative path, which every command rejects.
