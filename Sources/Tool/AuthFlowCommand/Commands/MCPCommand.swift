@@ -119,9 +119,7 @@ struct MCPCommand: AsyncParsableCommand {
             let store = try settings.registrationStore(Known.components, host: ToolEnvironment.host).store
             var all: [JSON] = []
             for address in try await KnownResources(store: store).addresses() {
-                var choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
-                choice.usesProfiles = false
-                let client = try choice.client()
+                let client = try ResourceChoice.clientWithoutProfile(of: address, config: config)
                 var status: ResourceClient.Status?
                 var failure: AuthError?
                 do {

@@ -28,9 +28,9 @@ enum RegistrationCommands {
             let resources = try await KnownResources(store: store).addresses().compactMap { try? Endpoint($0) }
             let siblings = resources.filter { $0.origin == endpoint.origin }
             // A mistyped path must not affect the other resources of the origin.
+            let path = endpoint.path.droppingTrailingSlash
             let isMeant =
-                siblings.isEmpty || Self.path(endpoint).isEmpty
-                || siblings.contains { Self.path($0) == Self.path(endpoint) }
+                siblings.isEmpty || path.isEmpty || siblings.contains { $0.path.droppingTrailingSlash == path }
             return all.filter { $0.issuer.isIdentical(to: address) || isMeant && $0.origin == endpoint.origin }
         }
 
@@ -73,9 +73,8 @@ enum RegistrationCommands {
             found.isCurrentUnreadable = found.damage != nil
             for address in try await KnownResources(store: store).addresses() {
                 guard let endpoint = try? Endpoint(address), endpoint.origin == origin else { continue }
-                var choice = ResourceChoice(address: address, choice: ProfileChoice(config: config))
-                choice.usesProfiles = false
-                for known in (try? await choice.client().registeredClients()) ?? []
+                let client = try? ResourceChoice.clientWithoutProfile(of: address, config: config)
+                for known in (try? await client?.registeredClients()) ?? []
                 where known.issuer.isIdentical(to: issuer)
                     && !found.registrations.contains(where: { $0.clientID.isIdentical(to: known.clientID) })
                 {
@@ -123,21 +122,15 @@ enum RegistrationCommands {
         /// The client IDs at an issuer with which the user has signed in to a resource; nil for an origin, an unknown resource or unreadable record.
         func clients(of address: String, at issuer: String, config: String?) async throws -> [String]? {
             let endpoint = try Endpoint(address, name: "URL")
-            guard !Self.path(endpoint).isEmpty,
+            let path = endpoint.path.droppingTrailingSlash
+            guard !path.isEmpty,
                 let known = try await KnownResources(store: store).addresses().first(where: {
-                    (try? Endpoint($0)).map {
-                        $0.origin == endpoint.origin && Self.path($0) == Self.path(endpoint)
-                    } ?? false
+                    let other = try? Endpoint($0)
+                    return other?.origin == endpoint.origin && other?.path.droppingTrailingSlash == path
                 })
             else { return nil }
-            var choice = ResourceChoice(address: known, choice: ProfileChoice(config: config))
-            choice.usesProfiles = false
-            return try? await choice.client().registeredClients().filter { $0.issuer.isIdentical(to: issuer) }
-                .map(\.clientID)
-        }
-
-        private static func path(_ endpoint: Endpoint) -> String {
-            endpoint.path.hasSuffix("/") ? String(endpoint.path.dropLast()) : endpoint.path
+            let client = try? ResourceChoice.clientWithoutProfile(of: known, config: config)
+            return try? await client?.registeredClients().filter { $0.issuer.isIdentical(to: issuer) }.map(\.clientID)
         }
 
         private static func option(_ config: String?) -> [String] { OptionWords.of("--config", config) }
@@ -307,9 +300,7 @@ enum RegistrationCommands {
             // Signs out first, because the tokens can be neither found nor revoked without the registration: an error stops the command.
             for resource in resources {
                 guard let endpoint = try? Endpoint(resource), origins.contains(endpoint.origin) else { continue }
-                var choice = ResourceChoice(address: resource, choice: ProfileChoice(config: config))
-                choice.usesProfiles = false
-                let client = try choice.client()
+                let client = try ResourceChoice.clientWithoutProfile(of: resource, config: config)
                 var isConcerned = false
                 for (_, stored) in all where !isConcerned { isConcerned = try await client.hasSignIn(with: stored) }
                 for (_, issuer, found) in unreadable where !isConcerned {

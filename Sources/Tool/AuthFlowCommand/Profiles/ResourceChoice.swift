@@ -110,6 +110,11 @@ struct ResourceChoice: Hashable {
         )
     }
 
+    /// The client of a resource without a profile.
+    static func clientWithoutProfile(of address: String, config: String?) throws -> ResourceClient {
+        try ResourceChoice(address: address, choice: ProfileChoice(config: config), usesProfiles: false).client()
+    }
+
     /// The resource client that uses a profile's client.
     func client(
         for configured: AuthClient,
