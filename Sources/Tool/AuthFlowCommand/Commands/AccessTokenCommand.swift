@@ -93,19 +93,19 @@ struct AccessTokenCommand: AsyncParsableCommand {
 
         private static func show(_ report: TokenReport) {
             for step in report.steps {
-                let (mark, detail) = words(step.outcome)
+                let (mark, _, detail) = words(step.outcome)
                 let name = Terminal.column(step.check.rawValue, width: 15)
                 let specification = "(\(step.check.specification))"
                 Terminal.result("  \(mark)  \(name)\(detail.isEmpty ? specification : "\(detail) \(specification)")")
             }
         }
 
-        private static func words(_ outcome: TokenReport.Outcome) -> (mark: String, detail: String) {
+        private static func words(_ outcome: TokenReport.Outcome) -> (mark: String, name: String, detail: String) {
             switch outcome {
-            case .passed(let detail): ("ok", detail)
-            case .failed(let reason): ("!!", reason)
-            case .undecided(let reason): ("??", reason)
-            case .skipped(let reason): ("--", reason)
+            case .passed(let detail): ("ok", "passed", detail)
+            case .failed(let reason): ("!!", "failed", reason)
+            case .undecided(let reason): ("??", "undecided", reason)
+            case .skipped(let reason): ("--", "skipped", reason)
             }
         }
 
@@ -116,13 +116,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
                 "accepted": failure?.status == ExitStatus.network ? .null : .bool(failure == nil),
                 "checks": .array(
                     report.steps.map { step in
-                        let (name, detail) =
-                            switch step.outcome {
-                            case .passed(let detail): ("passed", detail)
-                            case .failed(let reason): ("failed", reason)
-                            case .undecided(let reason): ("undecided", reason)
-                            case .skipped(let reason): ("skipped", reason)
-                            }
+                        let (_, name, detail) = words(step.outcome)
                         return [
                             "check": .string(step.check.rawValue), "outcome": .string(name),
                             "detail": detail.isEmpty ? .null : .string(detail),
@@ -136,17 +130,14 @@ struct AccessTokenCommand: AsyncParsableCommand {
         /// The error for a token that is not accepted; nil for an accepted token.
         private static func failure(_ report: TokenReport) -> TokenRejected? {
             guard !report.isAccepted else { return nil }
-            let skipped = report.steps.first { step in
-                if case .skipped = step.outcome { return true }
-                return false
-            }
+            let hasSkipped = report.steps.contains { if case .skipped = $0.outcome { true } else { false } }
             return switch report.steps.last?.outcome {
             case .undecided?:
                 TokenRejected(
                     status: ExitStatus.network,
                     message: "It could not be determined whether the API would accept the token."
                 )
-            case .passed? where skipped != nil, .skipped?:
+            case .passed? where hasSkipped, .skipped?:
                 TokenRejected(
                     status: ExitStatus.network,
                     message: "Only the issuer can determine whether the token is active. To query it, add --introspect."

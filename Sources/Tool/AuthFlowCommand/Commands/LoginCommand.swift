@@ -91,17 +91,19 @@ struct LoginCommand: AsyncParsableCommand {
         let redirects = TerminalRedirects(isEnabled: launchEnvironment.hasTerminal)
         let flows: [SignInFlow]? = device ? [.device] : userAgent != nil ? [.authorizationCode] : nil
         let flowTrace = FlowTrace()
+        let observer: @Sendable (FlowEvent) -> Void = { event in
+            redirects.observer(event)
+            flowTrace.observer(event)
+        }
         let recording: ((any HTTPTransport) -> any HTTPTransport)? = trace == nil ? nil : { flowTrace.transport($0) }
         if var choice = try resource.choice(options, scopes: scope.scopes) {
             choice.authentication = RequiredAuthentication(acrValues: acrValues, maxAge: maxAge)
             let client = try choice.client(
                 userAgent: userAgent,
                 launchEnvironment: launchEnvironment,
-                transport: recording
-            ) { event in
-                redirects.observer(event)
-                flowTrace.observer(event)
-            }
+                transport: recording,
+                observer: observer
+            )
             // Fail before the first request rather than after it.
             try client.methods.createUserAgents()
             if let trace { try beginTrace(trace) }
@@ -120,11 +122,9 @@ struct LoginCommand: AsyncParsableCommand {
             flows: flows,
             userAgent: userAgent,
             launchEnvironment: launchEnvironment,
-            transport: recording
-        ) { event in
-            redirects.observer(event)
-            flowTrace.observer(event)
-        }
+            transport: recording,
+            observer: observer
+        )
         // Fail before the first request rather than after it.
         try client.methods.createUserAgents()
         if let trace { try beginTrace(trace) }

@@ -152,12 +152,8 @@ struct LogoutCommand: AsyncParsableCommand {
     }
 
     private func currentUser(_ client: AuthClient) async -> Identity? {
-        guard let states = try? await client.states() else { return nil }
-        for await state in states {
-            if case .signedIn(let user) = state { return user }
-            break
-        }
-        return nil
+        guard case .signedIn(let user)? = try? await client.states().first(where: { _ in true }) else { return nil }
+        return user
     }
 
     /// Removes the credentials before the sign-out, which may be interrupted, and after it, because a program may have

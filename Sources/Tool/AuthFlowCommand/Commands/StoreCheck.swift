@@ -118,7 +118,7 @@ private struct StoreProbe {
     private func count() async throws -> String {
         var (count, unreadable, read) = (0, 0, 0)
         var last: [UInt8]?
-        while let page = try await nextPage(after: last) {
+        while case let page = try await store.keys(after: last, limit: 500), !page.isEmpty {
             last = page.last?.digest
             // The test record of another check, which may have been killed, is not counted.
             for key in page where key.kind != .claim && !(key.name == Self.name && key.issuer.isEmpty) {
@@ -146,11 +146,6 @@ private struct StoreProbe {
 
     /// The maximum number of records that are read, in addition to being counted.
     private static let mostRead = 10_000
-
-    private func nextPage(after digest: [UInt8]?) async throws -> [RecordKey]? {
-        let page = try await store.keys(after: digest, limit: 500)
-        return page.isEmpty ? nil : page
-    }
 
     private static func text(_ duration: Duration) -> String {
         "\((duration / .milliseconds(1) * 10).rounded() / 10) ms"

@@ -100,14 +100,7 @@ enum HelperInput {
     static func all(
         until isComplete: @escaping @Sendable ([UInt8]) -> Bool = { _ in false }
     ) async throws -> [UInt8] {
-        let input = try await BlockingInput.read { () -> Result<[UInt8], AuthError> in
-            do throws(AuthError) {
-                return .success(try bytes(until: isComplete))
-            } catch {
-                return .failure(error)
-            }
-        }
-        return try input.get()
+        try await BlockingInput.read { Result { try bytes(until: isComplete) } }.get()
     }
 
     private static func bytes(until isComplete: ([UInt8]) -> Bool) throws(AuthError) -> [UInt8] {
