@@ -105,7 +105,7 @@ extension LoopbackUserAgent: UserAgent {
             guard let inbox = opened.withLock({ $0 }) else {
                 throw AuthError(.userAgentFailed, "The loopback server did not start.")
             }
-            let session = RedirectSession.receiving(at: redirectURI.uri(port: port)) { url in
+            let session = RedirectSession(receivingAt: redirectURI.uri(port: port)) { url in
                 options.reporter.report(
                     .userAgentVisit,
                     details: [

@@ -131,8 +131,5 @@ package struct SignInMethods: Sendable {
         return last
     }
 
-    package init(methods: [SignInMethod], skipped: [(flow: SignInFlow, reason: AuthError)] = []) {
-        self.methods = methods
-        self.skipped = skipped
-    }
+    package init(methods: [SignInMethod]) { self.methods = methods }
 }

@@ -157,19 +157,14 @@ public struct RedirectSession: Sendable {
     ///
     ///     The visit must end when its task is cancelled: the response may arrive through ``AuthClient/resume(with:)-(String)`` instead.
     public init(redirectURI: String, visit: @escaping @Sendable (_ url: String) async throws -> String) {
-        self.init(redirectURI) { .url(try await visit($0)) }
+        self.init(receivingAt: redirectURI) { .url(try await visit($0)) }
     }
 
-    /// A session of an agent that decodes the response itself.
-    package static func receiving(
-        at redirectURI: String,
-        _ receive: @escaping @Sendable (_ url: String) async throws -> ReceivedRedirect
-    ) -> RedirectSession {
-        RedirectSession(redirectURI, receive)
-    }
-
-    private init(_ redirectURI: String, _ visitor: @escaping @Sendable (_ url: String) async throws -> ReceivedRedirect)
-    {
+    /// Creates a session of an agent that decodes the response itself.
+    package init(
+        receivingAt redirectURI: String,
+        visitor: @escaping @Sendable (_ url: String) async throws -> ReceivedRedirect
+    ) {
         self.redirectURI = redirectURI
         self.visitor = visitor
     }
