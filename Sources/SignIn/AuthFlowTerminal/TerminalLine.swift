@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowEssentials
 import AuthFlowSystem
+import Synchronization
 
 /// Reads lines from a terminal, with support for cancellation.
 struct TerminalLine {
@@ -12,6 +13,25 @@ struct TerminalLine {
 
     /// The error message for a closed terminal.
     static let closed = "The terminal was closed."
+
+    /// Runs an operation that reads from a terminal on a separate thread, because it blocks until the user enters a line.
+    /// - Parameter body: Receives a function that returns whether the task has been cancelled.
+    /// - Returns: The result; nil if no more threads can be created.
+    static func reading<Value: Sendable>(
+        _ body: @escaping @Sendable (_ isCancelled: () -> Bool) -> Value
+    ) async -> Value? {
+        let isCancelled = Mutex(false)
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { (continuation: CheckedContinuation<Value?, Never>) in
+                let isStarted = DetachedThread.run {
+                    continuation.resume(returning: body { isCancelled.withLock { $0 } })
+                }
+                if !isStarted { continuation.resume(returning: nil) }
+            }
+        } onCancel: {
+            isCancelled.withLock { $0 = true }
+        }
+    }
 
     /// Waits for a line and returns it without its newline and bracketed-paste markers.
     /// - Parameters:

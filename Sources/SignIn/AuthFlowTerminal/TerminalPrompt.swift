@@ -1,7 +1,6 @@
 import AuthFlow
 import AuthFlowEssentials
 import AuthFlowSystem
-import Synchronization
 
 /// Prompts the user at a terminal, regardless of what standard input and output are connected to.
 ///
@@ -18,27 +17,14 @@ public enum TerminalPrompt {
     /// - Returns: The line.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the terminal is absent, unusable or closed; `CancellationError`.
     public static func ask(_ question: String, isSecret: Bool) async throws -> String {
-        let isCancelled = Mutex(false)
-        return try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { continuation in
-                // Reading from a terminal blocks until the user enters a line.
-                let isStarted = DetachedThread.run {
-                    let question = DisplayText.sanitized(question, limit: 2000)
-                    continuation.resume(
-                        with: Result { try read(question, isSecret) { isCancelled.withLock { $0 } } }
-                    )
-                }
-                guard !isStarted else { return }
-                continuation.resume(
-                    throwing: AuthError(
-                        .userAgentFailed,
-                        "The terminal could not be read, because no more threads can be created."
-                    )
-                )
-            }
-        } onCancel: {
-            isCancelled.withLock { $0 = true }
+        let question = DisplayText.sanitized(question, limit: 2000)
+        let line = await TerminalLine.reading { isCancelled in
+            Result { try read(question, isSecret, isCancelled: isCancelled) }
         }
+        guard let line else {
+            throw AuthError(.userAgentFailed, "The terminal could not be read, because no more threads can be created.")
+        }
+        return try line.get()
     }
 
     /// Displays text on the terminal, or on standard error when there is no terminal.

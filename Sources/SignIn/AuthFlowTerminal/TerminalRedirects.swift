@@ -114,19 +114,7 @@ public final class TerminalRedirects: Sendable {
     }
 
     private func readLines(_ resume: @escaping @Sendable (String) -> Bool) async {
-        let isCancelled = Mutex(false)
-        await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                // Reading from a terminal blocks until the user enters a line.
-                let isStarted = DetachedThread.run { [self] in
-                    readLines(isCancelled: { isCancelled.withLock { $0 } }, deliver: resume)
-                    continuation.resume()
-                }
-                if !isStarted { continuation.resume() }
-            }
-        } onCancel: {
-            isCancelled.withLock { $0 = true }
-        }
+        _ = await TerminalLine.reading { [self] in readLines(isCancelled: $0, deliver: resume) }
     }
 
     private func readLines(isCancelled: () -> Bool, deliver: (String) -> Bool) {
