@@ -102,14 +102,11 @@ struct DevIDPCommand: AsyncParsableCommand {
         case .oidc:
             let machine = try machineClient.map { try Self.machineClient(keys: $0) }
             let clients = [.demo] + (webClient.map { [Self.webClient(of: $0)] } ?? []) + (machine.map { [$0] } ?? [])
-            try await EmulatorServer.run(port: port) {
-                LoggedEmulator(try OIDCEmulator(issuer: $0, clients: clients), log: Terminal.printMessage)
-            } _: { logged in
-                let emulator = logged.base
+            try await serve { try OIDCEmulator(issuer: $0, clients: clients) } _: { emulator in
                 emulator.accessTokenLifetime = tokenLifetime
                 emulator.refreshPolicy = .rotating(leeway: refreshLeeway)
                 emulator.hasSessionIDs = webClient != nil
-                try await wait(
+                return (
                     emulator.issuer,
                     "alice / wonderland; client_id authflow-demo"
                         + (webClient == nil ? "" : ", or authflow-web with the secret \(Self.webSecret)")
@@ -117,32 +114,23 @@ struct DevIDPCommand: AsyncParsableCommand {
                 )
             }
         case .okta:
-            try await EmulatorServer.run(port: port) {
-                LoggedEmulator(try OktaEmulator(origin: $0), log: Terminal.printMessage)
-            } _: { logged in
-                let emulator = logged.base
+            try await serve { try OktaEmulator(origin: $0) } _: { emulator in
                 emulator.custom.accessTokenLifetime = tokenLifetime
                 let apps = OktaEmulator.apps.map(\.id).joined(separator: " and ")
-                try await wait(emulator.custom.issuer, "alice / wonderland; the apps are \(apps).")
+                return (emulator.custom.issuer, "alice / wonderland; the apps are \(apps).")
             }
         case .forgerock:
-            try await EmulatorServer.run(port: port) {
-                LoggedEmulator(try ForgeRockEmulator(origin: $0), log: Terminal.printMessage)
-            } _: { logged in
-                let emulator = logged.base
+            try await serve { try ForgeRockEmulator(origin: $0) } _: { emulator in
                 emulator.oauth.accessTokenLifetime = tokenLifetime
                 emulator.settings.trees["persistent"] = .persistentCookie(seconds: cookieLifetime)
                 let words = "alice / wonderland; realm /alpha, client_id authflow-demo, acr_values persistent-cookie."
-                try await wait(emulator.baseURL, words)
+                return (emulator.baseURL, words)
             }
         case .github:
-            try await EmulatorServer.run(port: port) {
-                LoggedEmulator(GitHubEmulator(origin: $0), log: Terminal.printMessage)
-            } _: { logged in
-                let emulator = logged.base
+            try await serve { GitHubEmulator(origin: $0) } _: { emulator in
                 emulator.settings.accessTokenLifetime = tokenLifetime
                 let app = GitHubEmulator.App()
-                try await wait(emulator.origin, "octocat / meow; client_id \(app.id), client_secret \(app.secret).")
+                return (emulator.origin, "octocat / meow; client_id \(app.id), client_secret \(app.secret).")
             }
         }
     }
@@ -176,18 +164,25 @@ struct DevIDPCommand: AsyncParsableCommand {
         }
         settings.tokenLifetime = Int(tokenLifetime)
         settings.refreshes = scenario == nil
-        try await EmulatorServer.run(port: port) { [settings] in
-            LoggedEmulator(ProtectedResourceEmulator(origin: $0, settings: settings), log: Terminal.printMessage)
-        } _: { [settings] logged in
-            let stepUp =
-                settings.toolScopes.isEmpty ? "" : " The tool test-tool requires an additional scope (step-up)."
-            try await wait(logged.base.resource, "any user: every request is approved automatically.\(stepUp)")
+        let stepUp = settings.toolScopes.isEmpty ? "" : " The tool test-tool requires an additional scope (step-up)."
+        try await serve { [settings] in ProtectedResourceEmulator(origin: $0, settings: settings) } _: { emulator in
+            (emulator.resource, "any user: every request is approved automatically.\(stepUp)")
         }
     }
 
-    private func wait(_ address: String, _ words: String) async throws {
-        Terminal.result(address)
-        Terminal.printMessage("The test provider is running. Sign in as \(words) Press Ctrl-C to stop it.")
-        while true { try await Task.sleep(for: .seconds(3600)) }
+    /// Runs an emulator until the task is cancelled.
+    /// - Parameter prepare: Changes the settings of the emulator, and returns its URL and the instructions for signing in.
+    private func serve<Emulator: ProviderEmulator>(
+        _ make: (_ origin: String) throws -> Emulator,
+        _ prepare: (Emulator) -> (address: String, words: String)
+    ) async throws {
+        try await EmulatorServer.run(port: port) {
+            LoggedEmulator(try make($0), log: Terminal.printMessage)
+        } _: { logged in
+            let (address, words) = prepare(logged.base)
+            Terminal.result(address)
+            Terminal.printMessage("The test provider is running. Sign in as \(words) Press Ctrl-C to stop it.")
+            while true { try await Task.sleep(for: .seconds(3600)) }
+        }
     }
 }
