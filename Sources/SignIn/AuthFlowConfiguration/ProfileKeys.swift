@@ -302,18 +302,11 @@ public enum ProfileKeys {
     static let declarations: [ConfigurationKeyDeclaration] =
         ([
             clientID, clientSecret, clientAuthentication, clientSecretIssuer, clientKey, decryptionKey,
-            encryptedResponses,
-            signedIntrospection,
-            assertionAudience, assertionAlgorithm, flow,
-            scopes,
-            resources, sendsResourcesOnRefresh, bearerTokenTypes, requiresAdvertisedPKCE, authorizationDetails,
-            requiresExactDetails,
-            redirectURI, responseMode, pushedRequests,
-            repeatedPushedParameters,
-            signsRequests, requestEncryption, securityProfile,
-            idTokenSigningAlgorithms, trustedAudiences, requestsUserInfoAtSignIn, clockLeeway,
-            defaultTokenLifetime, freshnessMargin, account,
-            postLogoutRedirectURI,
+            encryptedResponses, signedIntrospection, assertionAudience, assertionAlgorithm, flow, scopes, resources,
+            sendsResourcesOnRefresh, bearerTokenTypes, requiresAdvertisedPKCE, authorizationDetails,
+            requiresExactDetails, redirectURI, responseMode, pushedRequests, repeatedPushedParameters, signsRequests,
+            requestEncryption, securityProfile, idTokenSigningAlgorithms, trustedAudiences, requestsUserInfoAtSignIn,
+            clockLeeway, defaultTokenLifetime, freshnessMargin, account, postLogoutRedirectURI,
             sendsClientIDAtSignOut, sendsIDTokenAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters,
             CredentialHelperSettings.key,
         ] as [any AnyConfigurationKey]).map(\.declaration)

@@ -171,9 +171,8 @@ struct AuthFlowCommand: AsyncParsableCommand {
                 name: "Set up and troubleshoot",
                 subcommands: [
                     ConfigCommand.self, DoctorCommand.self, DiscoverCommand.self, AccessTokenCommand.self,
-                    RegisterCommand.self,
-                    ClientMetadataCommand.self, KeysCommand.self, StoreCommand.self, SchemeCommand.self,
-                    HandleRedirectCommand.self,
+                    RegisterCommand.self, ClientMetadataCommand.self, KeysCommand.self, StoreCommand.self,
+                    SchemeCommand.self, HandleRedirectCommand.self,
                 ]
             ),
             CommandGroup(name: "Try", subcommands: [TryCommand.self, DevIDPCommand.self]),

@@ -52,8 +52,7 @@ struct ExecCommand: AsyncParsableCommand {
             let prefixes = ["LD_", "DYLD_", "BASH", "LC_", "PYTHON"]
             let names = [
                 "CDPATH", "ENV", "GLIBC_TUNABLES", "HOME", "IFS", "LANG", "LANGUAGE", "PATH", "PROMPT_COMMAND", "PS4",
-                "SHELLOPTS",
-                "TERM",
+                "SHELLOPTS", "TERM",
             ]
             guard !prefixes.contains(where: name.hasPrefix), !names.contains(name) else {
                 throw ValidationError("\(name) is used by the system or the shell, and cannot hold a token.")
