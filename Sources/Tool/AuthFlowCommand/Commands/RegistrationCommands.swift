@@ -111,12 +111,10 @@ enum RegistrationCommands {
                 return
                     "The stored registration with \(name) is damaged. To remove the registrations for \(origin) from this machine, run: \(command)"
             }
-            guard error.code == .credentialUnusable else {
-                return
-                    "The stored registration with \(name) cannot be read: \(error.message) If that cannot be corrected, remove the registrations for \(origin) from this machine: \(command)"
-            }
+            let condition =
+                error.code == .credentialUnusable ? "the store's key is correct" : "that cannot be corrected"
             return
-                "The stored registration with \(name) cannot be read: \(error.message) If the store's key is correct, remove the registrations for \(origin) from this machine: \(command)"
+                "The stored registration with \(name) cannot be read: \(error.message) If \(condition), remove the registrations for \(origin) from this machine: \(command)"
         }
 
         /// The client IDs at an issuer with which the user has signed in to a resource; nil for an origin, an unknown resource or unreadable record.
@@ -198,15 +196,9 @@ enum RegistrationCommands {
                 ])
                 guard !json else { continue }
                 Terminal.result("\(DisplayText.sanitized(stored.issuer, limit: 300))")
-                Terminal.result(
-                    "  \(Terminal.column("client", width: 14))\(DisplayText.sanitized(stored.clientID, limit: 300))"
-                )
-                Terminal.result(
-                    "  \(Terminal.column("registered", width: 14))\(stored.registeredAt.formatted(.iso8601))"
-                )
-                Terminal.result(
-                    "  \(Terminal.column("redirects to", width: 14))\(stored.redirectURIs.map(\.uri).joined(separator: " "))"
-                )
+                Terminal.row("client", DisplayText.sanitized(stored.clientID, limit: 300))
+                Terminal.row("registered", stored.registeredAt.formatted(.iso8601))
+                Terminal.row("redirects to", stored.redirectURIs.map(\.uri).joined(separator: " "))
             }
             if json {
                 try Terminal.result(.array(all))

@@ -27,23 +27,16 @@ enum Report {
             let isRenewable = tokens != nil
             let ended = credential.state() == .ended ? "The session for \(name) has ended" : nil
             Terminal.result(tokens ?? ended ?? "Signed in as \(name)")
-            for (name, value) in lines(credential, coversDetails, isRenewable) where tokens == nil || name != "subject"
-            {
-                Terminal.result("  \(Terminal.column(name, width: 14))\(value)")
+            if let coversDetails {
+                Terminal.row("details", coversDetails ? "as requested" : "not as requested (status --json shows them)")
             }
+            if tokens == nil {
+                Terminal.row("subject", credential.identity.map { DisplayText.sanitized($0.subject) } ?? "unknown")
+            }
+            Terminal.row("issuer", DisplayText.sanitized(credential.issuer ?? "unknown"))
+            Terminal.row("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " ")))
+            Terminal.row("access token", lifetime(of: credential, isRenewable: isRenewable))
         }
-    }
-
-    private static func lines(_ credential: Credential, _ coversDetails: Bool?, _ isRenewable: Bool) -> [(
-        String, String
-    )] {
-        let details = coversDetails.map { $0 ? "as requested" : "not as requested (status --json shows them)" }
-        return [details.map { ("details", $0) }].compactMap { $0 } + [
-            ("subject", credential.identity.map { DisplayText.sanitized($0.subject) } ?? "unknown"),
-            ("issuer", DisplayText.sanitized(credential.issuer ?? "unknown")),
-            ("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " "))),
-            ("access token", lifetime(of: credential, isRenewable: isRenewable)),
-        ]
     }
 
     /// The expiry of the access token, and whether it has passed.

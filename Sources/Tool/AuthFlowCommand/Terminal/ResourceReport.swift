@@ -29,13 +29,11 @@ enum ResourceReport {
         }
         let title = state == .ended ? "The session has ended for" : "Signed in to"
         Terminal.result("\(title) \(DisplayText.sanitized(status.resource, limit: 300))")
-        let lines = [
-            ("issuer", DisplayText.sanitized(status.issuer, limit: 300)),
-            ("client", "\(DisplayText.sanitized(status.clientID, limit: 300)) (\(how(status.identification)))"),
-            ("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " "), limit: 300)),
-            ("access token", Report.lifetime(of: credential, isRenewable: isRenewable)),
-        ]
-        for (name, value) in lines { Terminal.result("  \(Terminal.column(name, width: 14))\(value)") }
+        Terminal.row("issuer", DisplayText.sanitized(status.issuer, limit: 300))
+        let clientID = DisplayText.sanitized(status.clientID, limit: 300)
+        Terminal.row("client", "\(clientID) (\(how(status.identification)))")
+        Terminal.row("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " "), limit: 300))
+        Terminal.row("access token", Report.lifetime(of: credential, isRenewable: isRenewable))
         return credential
     }
 

@@ -61,6 +61,9 @@ enum Terminal {
         text + String(repeating: " ", count: max(0, width - text.count))
     }
 
+    /// Prints a row of a result: a name and its value.
+    static func row(_ name: String, _ value: String) { result("  \(column(name, width: 14))\(value)") }
+
     static func visible(_ text: String) -> String {
         var result = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {
