@@ -75,10 +75,7 @@ public struct RedirectHandoff: Sendable {
 
     /// The state in a signed response (JARM); nil when there is none, or the response is encrypted.
     private static func signedState(in encoded: [Substring]) -> Secret? {
-        for part in encoded {
-            if let state = try? RedirectResponse(encoded: part, at: "", decrypt: { $0 })?.state { return state }
-        }
-        return nil
+        encoded.lazy.compactMap { try? RedirectResponse(encoded: $0, at: "", decrypt: { $0 })?.state }.first
     }
 
     /// Passes a redirect to the process that listens on a socket.

@@ -223,9 +223,7 @@ public actor HeadlessBrowser {
         let removed: Set<Unicode.Scalar> = ["\t", "\r", "\n"]
         var scalars = reference.unicodeScalars.filter { !removed.contains($0) }.drop { $0 <= " " }
         while let last = scalars.last, last <= " " { scalars.removeLast() }
-        var view = String.UnicodeScalarView()
-        view.append(contentsOf: scalars)
-        let trimmed = String(view)
+        let trimmed = String(String.UnicodeScalarView(scalars))
         guard
             let url = URL(
                 string: URLReference.percentEncoded(trimmed),

@@ -72,14 +72,7 @@ final class CallbackInbox: Sendable {
         )
     }
 
-    /// Stops waiting, because another program on this machine may have opened the start page and could complete the
-    /// sign-in with its own account. It is not possible to tell which of the two is the user's browser.
-    private func endAfterSecondVisit() {
-        state.withLock { $0.wasOpenedTwice = true }
-        callbackContinuation.finish()
-    }
-
-    /// Stops waiting, because a response can no longer arrive.
+    /// Stops waiting.
     func close() {
         callbackContinuation.finish()
     }
@@ -110,7 +103,12 @@ final class CallbackInbox: Sendable {
         if requestPath == start.path {
             if let refusal = otherUserResponse { return refusal }
             let response = start.response(to: request)
-            if response.head.status == .gone { endAfterSecondVisit() }
+            if response.head.status == .gone {
+                // Another program on this machine may have opened the start page and could complete the sign-in with its own account. It is not
+                // possible to tell which of the two is the user's browser.
+                state.withLock { $0.wasOpenedTwice = true }
+                close()
+            }
             return response
         }
         guard requestPath == path else {

@@ -366,18 +366,14 @@ public final class ResourceClient: Sendable {
         if let registered, registered.server.issuer.isIdentical(to: issuer) { return registered.server }
         return state.withLock { state in
             let name = isAssumed ? "assumed \(issuer)" : issuer
-            let server =
-                state.servers[name]
-                ?? AuthorizationServer(
-                    ResourceAuthorizationServer(
-                        issuer: issuer,
-                        isAssumed: isAssumed,
-                        isListed: options.trusts(issuer)
-                    ),
-                    transport: options.trusts(issuer) ? openTransport : transport,
-                    host: host
-                )
-            if state.servers.count >= Self.maximumServers, state.servers[name] == nil { state.servers = [:] }
+            if let server = state.servers[name] { return server }
+            if state.servers.count >= Self.maximumServers { state.servers = [:] }
+            let isListed = options.trusts(issuer)
+            let server = AuthorizationServer(
+                ResourceAuthorizationServer(issuer: issuer, isAssumed: isAssumed, isListed: isListed),
+                transport: isListed ? openTransport : transport,
+                host: host
+            )
             state.servers[name] = server
             return server
         }

@@ -72,12 +72,8 @@ public struct StoredRegistration: Sendable {
         self.registeredAt = Date(secondsSince1970: date)
         self.isRetired = json["retired"] == true
         self.secretExpiresAt = json["client_secret_expires_at"]?.number.map(Date.init(secondsSince1970:))
-        if let endpoint = json["registration_client_uri"]?.string.flatMap({ try? Endpoint($0) }),
-            let token = json["registration_access_token"]?.string
-        {
-            self.management = (endpoint, Secret(token))
-        } else {
-            self.management = nil
+        self.management = json["registration_client_uri"]?.string.flatMap { try? Endpoint($0) }.flatMap { endpoint in
+            json["registration_access_token"]?.string.map { (endpoint, Secret($0)) }
         }
     }
 

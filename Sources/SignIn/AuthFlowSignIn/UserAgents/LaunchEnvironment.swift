@@ -119,9 +119,7 @@ public struct LaunchEnvironment: Sendable {
             return PrivateWindow.command(words).map { .command($0, because: reason) }
                 ?? .none(because: "BROWSER names a browser whose private-window option is unknown")
         }
-        guard let screen else {
-            return .none(because: "no display is available: neither DISPLAY nor WAYLAND_DISPLAY is set")
-        }
+        guard let screen else { return Self.noDisplay }
         let chosen = PrivateWindow.defaultProgram(environment)
         for program in (chosen.map { [$0] } ?? []) + PrivateWindow.programs where locate(program) != nil {
             guard let command = PrivateWindow.command([program]) else { continue }
@@ -140,10 +138,7 @@ public struct LaunchEnvironment: Sendable {
             return Self.canInsertURL(into: words.dropFirst())
                 ? .command(words, because: reason) : .none(because: "in BROWSER, \(Self.placeholderRule)")
         }
-        guard let screen else {
-            if case .none(let reason)? = configured { return .none(because: reason) }
-            return .none(because: "no display is available: neither DISPLAY nor WAYLAND_DISPLAY is set")
-        }
+        guard let screen else { return configured ?? Self.noDisplay }
         // Under WSL the user's browser runs on the Windows side.
         let launchers = isWSL ? ["wslview", "xdg-open", "x-www-browser"] : ["xdg-open", "x-www-browser", "wslview"]
         for launcher in launchers {
@@ -167,6 +162,10 @@ public struct LaunchEnvironment: Sendable {
     package static func canInsertURL(into arguments: ArraySlice<String>) -> Bool {
         arguments.contains(where: isPlaceholder) || !arguments.contains { $0.contains("%s") }
     }
+
+    private static let noDisplay = Browser.none(
+        because: "no display is available: neither DISPLAY nor WAYLAND_DISPLAY is set"
+    )
 
     /// The first usable command in `BROWSER`, a list separated by colons, or the reason why none is usable; nil when the variable
     /// is not set.

@@ -123,10 +123,8 @@ struct ConfigurationWriter {
             )
         }
         let name = String(decoding: try JSON.string(profile).serialized(), as: UTF8.self)
-        let lines = String(decoding: try members.serialized(indented: true), as: UTF8.self)
-            .split(separator: "\n", omittingEmptySubsequences: false)
-        let indented = lines.enumerated().map { $0.offset == 0 ? String($0.element) : "    \($0.element)" }
-            .joined(separator: "\n")
+        let indented = String(decoding: try members.serialized(indented: true), as: UTF8.self)
+            .replacing("\n", with: "\n    ")
         let entry = "\n    \(name): \(indented)\(profiles.isEmpty ? "\n  " : ",")"
         var new = Array(old[...start]) + Array(entry.utf8) + old[(start + 1)...]
         // Until now, the only profile was implicitly the default, and it must remain the default.
