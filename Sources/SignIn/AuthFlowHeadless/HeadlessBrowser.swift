@@ -210,10 +210,8 @@ public actor HeadlessBrowser {
     /// The URL that a page or a redirect refers to, without its fragment.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the URL cannot be visited.
     static func endpoint(_ url: String, name: String) throws(AuthError) -> Endpoint {
-        do {
-            return try Endpoint(String(url.prefix { $0 != "#" }), name: name)
-        } catch {
-            throw AuthError(.userAgentFailed, error.message, underlyingError: error)
+        try AuthError.recoded(.userAgentFailed) { () throws(AuthError) in
+            try Endpoint(String(url.prefix { $0 != "#" }), name: name)
         }
     }
 

@@ -20,11 +20,8 @@ struct ProtectedResourceDiscovery: Sendable {
     ///   challenge, or with a network error code.
     func metadata(named: String?) async throws -> ProtectedResourceMetadata? {
         if let named {
-            let url: Endpoint
-            do throws(AuthError) {
-                url = try Endpoint(named, name: "resource_metadata")
-            } catch {
-                throw AuthError(.discoveryFailed, error.message, underlyingError: error)
+            let url = try AuthError.recoded(.discoveryFailed) { () throws(AuthError) in
+                try Endpoint(named, name: "resource_metadata")
             }
             // RFC 9728 section 7.7: the server chooses the URL, and must not make this client send requests to hosts that only this client can
             // reach (SSRF).

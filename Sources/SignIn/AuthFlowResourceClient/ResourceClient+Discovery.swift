@@ -102,12 +102,7 @@ extension ResourceClient {
         } else {
             chosen = issuers.first ?? ""
         }
-        let endpoint: Endpoint
-        do throws(AuthError) {
-            endpoint = try Endpoint(issuer: chosen)
-        } catch {
-            throw AuthError(.discoveryFailed, error.message, underlyingError: error)
-        }
+        let endpoint = try AuthError.recoded(.discoveryFailed) { () throws(AuthError) in try Endpoint(issuer: chosen) }
         guard registered != nil || options.trusts(chosen) || address.mayReferTo(endpoint) else {
             throw AuthError(
                 .discoveryFailed,

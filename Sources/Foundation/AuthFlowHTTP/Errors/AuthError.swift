@@ -136,6 +136,18 @@ extension AuthError.Code {
 }
 
 extension AuthError {
+    /// Replaces the code of the error that `body` throws, but not its message.
+    package static func recoded<Return>(
+        _ code: Code,
+        _ body: () throws(AuthError) -> Return
+    ) throws(AuthError) -> Return {
+        do throws(AuthError) {
+            return try body()
+        } catch {
+            throw AuthError(code, error.message, underlyingError: error)
+        }
+    }
+
     /// The same error with a different message.
     /// - Parameter cause: The underlying error.
     package func withMessage(_ message: String, because cause: (any Error)?) -> AuthError {

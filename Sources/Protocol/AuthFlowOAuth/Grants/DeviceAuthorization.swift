@@ -65,11 +65,9 @@ public struct DeviceAuthorization: Sendable {
         guard interval < self.lifetime else {
             throw rejection("requires a polling interval that is not shorter than the code's lifetime")
         }
-        do {
-            // The URL of a page: on a site with client-side routing, the fragment may identify the page.
-            self.verificationURI = try Endpoint(allowingFragment: uri, name: "verification_uri")
-        } catch {
-            throw AuthError(.invalidResponse, error.message, underlyingError: error)
+        // The URL of a page: on a site with client-side routing, the fragment may identify the page.
+        self.verificationURI = try AuthError.recoded(.invalidResponse) { () throws(AuthError) in
+            try Endpoint(allowingFragment: uri, name: "verification_uri")
         }
         // This URL is optional, so an unusable one is ignored: the user can enter the code at `verification_uri`.
         self.verificationURIComplete = json["verification_uri_complete"]?.string.flatMap {

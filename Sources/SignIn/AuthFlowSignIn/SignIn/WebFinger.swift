@@ -70,12 +70,7 @@ public struct WebFinger: Sendable {
             )
         }
         // OIDC Discovery section 2: the issuer location "MUST be a URI with a scheme component that MUST be https".
-        let found: Endpoint
-        do throws(AuthError) {
-            found = try Endpoint(issuer: issuer)
-        } catch {
-            throw AuthError(.discoveryFailed, error.message, underlyingError: error)
-        }
+        let found = try AuthError.recoded(.discoveryFailed) { () throws(AuthError) in try Endpoint(issuer: issuer) }
         guard endpoint.mayReferTo(found) else {
             throw AuthError(
                 .discoveryFailed,
