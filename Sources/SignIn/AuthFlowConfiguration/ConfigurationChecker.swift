@@ -76,28 +76,23 @@ struct ConfigurationChecker {
 
     private mutating func checkNamed(_ json: JSON, _ variants: [ConfigurationVariant], at path: JSONPath) {
         let names = variants.map(\.name)
-        if let name = json.string {
-            guard let variant = variants.first(where: { $0.name == name }) else {
-                unknown("name", name, among: names, at: path)
-                return
-            }
-            for key in variant.keys where key.isRequired {
-                report(
-                    "\"\(name)\" needs options: write {\"name\": \"\(name)\", \"\(key.name)\": ...}. \(key.summary)",
-                    at: path
-                )
-            }
-        } else if json.object != nil {
-            guard let name = json["name"]?.string else {
-                return report("the key \"name\" is missing or not a string: it must be \(Self.list(names))", at: path)
-            }
-            guard let variant = variants.first(where: { $0.name == name }) else {
-                unknown("name", name, among: names, at: path.member("name"))
-                return
-            }
-            checkObject(json, variant.allKeys, at: path)
-        } else {
-            expected("\(Self.list(names)), or an object with \"name\" and options", json, at: path)
+        let isObject = json.object != nil
+        guard isObject || json.string != nil else {
+            return expected("\(Self.list(names)), or an object with \"name\" and options", json, at: path)
+        }
+        guard let name = isObject ? json["name"]?.string : json.string else {
+            return report("the key \"name\" is missing or not a string: it must be \(Self.list(names))", at: path)
+        }
+        guard let variant = variants.first(where: { $0.name == name }) else {
+            unknown("name", name, among: names, at: isObject ? path.member("name") : path)
+            return
+        }
+        guard !isObject else { return checkObject(json, variant.allKeys, at: path) }
+        for key in variant.keys where key.isRequired {
+            report(
+                "\"\(name)\" needs options: write {\"name\": \"\(name)\", \"\(key.name)\": ...}. \(key.summary)",
+                at: path
+            )
         }
     }
 

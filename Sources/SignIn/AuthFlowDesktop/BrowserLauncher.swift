@@ -36,11 +36,9 @@ public struct BrowserLauncher: Sendable {
     /// Opens a URL for a user agent, and reports the outcome. A failure to open the browser is not an error, because the URL is
     /// also shown to the user.
     public func open(_ url: String, reporter: FlowReporter) {
-        func report(_ outcome: String) { reporter.report(.userAgentVisit, details: ["browser": outcome]) }
+        @Sendable func report(_ outcome: String) { reporter.report(.userAgentVisit, details: ["browser": outcome]) }
         do {
-            report(
-                try open(url) { reason in reporter.report(.userAgentVisit, details: ["browser": "none: \(reason)"]) }
-            )
+            report(try open(url) { report("none: \($0)") })
         } catch {
             report("none: \(error)")
         }

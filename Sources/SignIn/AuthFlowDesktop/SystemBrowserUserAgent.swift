@@ -123,9 +123,7 @@ extension UserAgentFactory {
             if case .privateUse(let scheme) = redirectURI.kind, !isRegistered(redirectURI) {
                 return .unavailable(reason: "this program is not registered for \(scheme): URLs on this system")
             }
-            do throws(AuthError) {
-                _ = try RedirectHandoff(environment: context.launchEnvironment.environment)
-            } catch {
+            guard (try? RedirectHandoff(environment: context.launchEnvironment.environment)) != nil else {
                 return .unavailable(reason: "XDG_RUNTIME_DIR is not set to an absolute path")
             }
             let availability = try BrowserLauncher.availability(options, context.launchEnvironment)
