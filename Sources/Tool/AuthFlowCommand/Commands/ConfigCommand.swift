@@ -3,7 +3,6 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowResourceServerConfiguration
 import AuthFlowServerConfiguration
-import AuthFlowTerminal
 
 struct ConfigCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -40,14 +39,7 @@ struct ConfigCommand: AsyncParsableCommand {
                 try findings.check(name) {
                     let profile = try file.profile(name)
                     _ = try profile.helpers()
-                    let client = try AuthClient(
-                        profile: profile,
-                        providers: Known.providers,
-                        userAgents: Known.userAgents,
-                        devicePresenter: TerminalDevicePresenter(),
-                        stores: Known.stores,
-                        assertions: Known.assertions
-                    )
+                    let client = try Known.client(of: profile)
                     try client.methods.createUserAgents()
                     let isKnown = client.isWithoutUser || client.client.identifiesUsers
                     return isKnown ? nil : DoctorCommand.unknownUser

@@ -121,15 +121,7 @@ struct InitProvider {
         let unknown = expanded.merging(members) { $1 }.merging(["client_id": "unknown", "store": "memory"]) { $1 }
         let profile = unknown.filter { !["preset", "client_authentication"].contains($0.key) }
         let file = try ConfigurationFile(text: try JSON.object(["profiles": ["p": .object(profile)]]).serialized())
-        return try AuthClient(
-            profile: try file.profile(),
-            providers: Known.providers,
-            userAgents: Known.userAgents,
-            devicePresenter: TerminalDevicePresenter(),
-            stores: Known.stores,
-            transport: ToolEnvironment.transport,
-            host: ToolEnvironment.host
-        ).client.server
+        return try Known.client(of: try file.profile(), transport: ToolEnvironment.transport).client.server
     }
 
     /// The features that the provider supports, on one line.

@@ -17,46 +17,41 @@ extension CredentialCommand {
         @OptionGroup var options: ProfileOptions
 
         func run() async throws {
+            func refusal(_ reason: String) -> AuthError { AuthError(.invalidConfiguration, reason) }
             let asked = try ExecInformation(ToolEnvironment.host.environment["KUBERNETES_EXEC_INFO"])
             let choice = options.helperChoice
             let profile = try choice.file().profile(options.profile)
             guard let settings = try profile.helpers().kubernetes else {
-                throw AuthError(
-                    .invalidConfiguration,
+                throw refusal(
                     "The profile \"\(profile.name)\" has no \"kubernetes\" in its \"helpers\", so its tokens must not be sent to API servers."
                 )
             }
             if !settings.servers.isEmpty {
                 let servers = settings.servers
                 guard !asked.skipsVerification else {
-                    throw AuthError(
-                        .invalidConfiguration,
+                    throw refusal(
                         "The kubeconfig file disables verification of the server's certificate, so the server is not authenticated."
                     )
                 }
                 // A proxy or a different TLS server name can direct the request to a server that is not listed.
                 guard !asked.redirectsConnection else {
-                    throw AuthError(
-                        .invalidConfiguration,
+                    throw refusal(
                         "The kubeconfig file specifies a proxy or a different TLS server name (proxy-url, tls-server-name), so other servers could receive the token."
                     )
                 }
                 // A certificate authority from the kubeconfig file could issue a certificate for any server.
                 guard try asked.names(authoritiesOf: settings.certificateAuthorities) else {
-                    throw AuthError(
-                        .invalidConfiguration,
+                    throw refusal(
                         "The kubeconfig file names a certificate authority that is not in the profile's \"ca_file\", so the connection may be to a different server. Add the cluster's certificate authority to that file if you trust it."
                     )
                 }
                 guard let server = asked.server else {
-                    throw AuthError(
-                        .invalidConfiguration,
+                    throw refusal(
                         "The profile lists the servers that may receive its token, but the kubeconfig file does not provide the URL of the server: set \"provideClusterInfo\": true."
                     )
                 }
                 guard let endpoint = try? Endpoint(server), servers.contains(where: { $0.isSame(as: endpoint) }) else {
-                    throw AuthError(
-                        .invalidConfiguration,
+                    throw refusal(
                         "The server \(DisplayText.sanitized(server)) is not listed in \"servers\", so it may not receive the profile's token."
                     )
                 }

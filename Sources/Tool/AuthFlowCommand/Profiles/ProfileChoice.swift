@@ -33,6 +33,27 @@ enum Known {
         stores: stores,
         assertions: assertions
     )
+
+    /// Creates the client of a profile.
+    static func client(
+        of profile: Profile,
+        overrides: AuthClient.Overrides = AuthClient.Overrides(),
+        transport: (any HTTPTransport)? = nil,
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
+    ) throws -> AuthClient {
+        try AuthClient(
+            profile: profile,
+            providers: providers,
+            userAgents: userAgents,
+            devicePresenter: TerminalDevicePresenter(),
+            stores: stores,
+            assertions: assertions,
+            overrides: overrides,
+            transport: transport,
+            host: ToolEnvironment.host,
+            observer: observer
+        )
+    }
 }
 
 /// Selects the configuration file, the profile in it and the account.
@@ -116,21 +137,14 @@ struct ProfileChoice: Hashable {
         overrides.launchEnvironment = launchEnvironment
         // That client also sends refresh tokens, whose responses must be stored before this program exits.
         overrides.onOtherClient = { UnfinishedClients.add($0) }
-        let client = try AuthClient(
-            profile: profile,
-            providers: Known.providers,
-            userAgents: Known.userAgents,
-            devicePresenter: TerminalDevicePresenter(),
-            stores: Known.stores,
-            assertions: Known.assertions,
+        let client = try Known.client(
+            of: profile,
             overrides: overrides,
-            transport: try transport.map { $0(try profile.transport(environment: ToolEnvironment.host.environment)) },
-            host: ToolEnvironment.host,
-            observer: { event in
-                progress(event)
-                observer(event)
-            }
-        )
+            transport: try transport.map { $0(try profile.transport(environment: ToolEnvironment.host.environment)) }
+        ) { event in
+            progress(event)
+            observer(event)
+        }
         if client.options.account != nil { SignInAdvice.recordAccountSelection() }
         UnfinishedClients.add(client)
         return client
