@@ -23,23 +23,24 @@ package struct LoopbackServer {
     ///   - onFailure: Called when the server stops, either because of a failure while `body` runs or after `body` has
     ///     completed.
     ///   - body: Runs while the server is open.
-    /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when the server cannot be opened; any error that `body` throws.
+    /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when the server cannot be opened; any error that `makeHandler` or `body`
+    ///   throws.
     package static func run<Return: Sendable>(
         host: String,
         port: Int?,
-        makeHandler: (_ port: Int) -> Handler,
+        makeHandler: (_ port: Int) throws -> Handler,
         onFailure: @escaping @Sendable () -> Void = {},
         _ body: (_ port: Int) async throws -> Return
     ) async throws -> Return {
         let ports = try LoopbackPort.open(host: host, port: port)
         defer { ports.close() }
+        let connections = Connections(handler: try makeHandler(ports.number))
         let pool = SocketPool<Poll>.make()
         do {
             try await pool.prepare()
         } catch {
             throw AuthError(.userAgentFailed, "No loopback server could be opened.", underlyingError: error)
         }
-        let connections = Connections(handler: makeHandler(ports.number))
         return try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
                 try? await pool.run()

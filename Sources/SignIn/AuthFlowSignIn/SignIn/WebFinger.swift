@@ -29,13 +29,10 @@ public struct WebFinger: Sendable {
     ///   server returns an issuer for it, `invalid_response` when the response is not JSON, `temporarily_unavailable`, or a network error code.
     public func issuer(of identifier: String) async throws -> String {
         let (resource, origin) = try Self.normalized(identifier)
-        var address = FormParameters()
-        address.append("resource", resource)
-        address.append("rel", Self.issuerRelation)
         let endpoint = try Endpoint("\(origin)/.well-known/webfinger", name: "WebFinger address")
         let call = TransportRequest(
             .get,
-            try Endpoint(endpoint.url(adding: address)),
+            try Endpoint(endpoint.url(adding: ["resource": resource, "rel": Self.issuerRelation])),
             headerFields: [.accept: "application/jrd+json, application/json"]
         )
         let response: TransportResponse

@@ -14,19 +14,14 @@ public enum EmulatorServer {
         _ makeEmulator: (_ origin: String) throws -> Emulator,
         _ body: (Emulator) async throws -> Return
     ) async throws -> Return {
-        var emulator: Result<Emulator, any Error>?
+        var emulator: Emulator?
         return try await LoopbackServer.run(host: "127.0.0.1", port: port) { port in
-            let made = Result { try makeEmulator("http://127.0.0.1:\(port)") }
+            let made = try makeEmulator("http://127.0.0.1:\(port)")
             emulator = made
-            return { request, body in
-                switch made {
-                case .success(let emulator): await emulator.handle(request, body: body)
-                case .failure: TransportResponse(head: HTTPResponse(status: .internalServerError))
-                }
-            }
+            return { request, body in await made.handle(request, body: body) }
         } _: { _ in
             guard let emulator else { throw AuthError(.userAgentFailed, "The emulator did not start.") }
-            return try await body(emulator.get())
+            return try await body(emulator)
         }
     }
 }

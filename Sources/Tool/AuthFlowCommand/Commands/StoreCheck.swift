@@ -68,17 +68,13 @@ private struct StoreProbe {
             return result.mark == "ok"
         }
         let key = key
-        guard
-            try await step(
-                "connection",
-                {
-                    _ = try await store.bytes(for: key)
-                    let connected = elapsed()
-                    _ = try await store.bytes(for: key)
-                    return "established in \(Self.text(connected)); a read takes \(Self.text(elapsed() - connected))"
-                }
-            )
-        else { return false }
+        let isConnected = try await step("connection") {
+            _ = try await store.bytes(for: key)
+            let connected = elapsed()
+            _ = try await store.bytes(for: key)
+            return "established in \(Self.text(connected)); a read takes \(Self.text(elapsed() - connected))"
+        }
+        guard isConnected else { return false }
         let messages = RemovalMessages(digest: key.digest)
         secondInstance.observeRemovals { messages.receive($0) }
         guard try await step("write", { try await write(key, since: elapsed) }) else { return false }
