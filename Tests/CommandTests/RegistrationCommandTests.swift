@@ -176,6 +176,10 @@ import Testing
             let json = try await run(["mcp", "status", "--json"]).output
             let entry = try JSON(parsing: Array(json.utf8)).array?.first
             #expect(entry?["error"] == "credential_unusable" && entry?["login_required"] == true)
+            let file = URL(fileURLWithPath: "\(run.folder)/-settings.json")
+            try Data(#"{"resource_client": {}}"#.utf8).write(to: file)
+            let configured = try await run(["mcp", "status", "--config=-settings.json"]).output
+            #expect(configured.hasSuffix("run: authflow status --config=-settings.json \(emulator.resource)\n"))
             #expect(try await run(["status", emulator.resource]).standardError.contains("is damaged"))
         }
     }
