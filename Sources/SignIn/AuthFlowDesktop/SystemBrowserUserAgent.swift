@@ -6,27 +6,19 @@ public import AuthFlow
 /// An app calls ``/AuthFlow/AuthClient/resume(with:)-(String)`` with the URL that it was opened with. A command-line tool cannot be opened
 /// with a URL: the system starts `authflow handle-redirect` instead, and a ``RedirectHandoff`` passes the redirect to the tool.
 public struct SystemBrowserUserAgent: Sendable {
-    private let launcher: BrowserLauncher?
-    private let handoff: RedirectHandoff?
+    fileprivate let launcher: BrowserLauncher?
+    fileprivate let handoff: RedirectHandoff?
     /// Whether a redirect URI is registered with the system, for the app or for the other process.
-    private let isRegistered: @Sendable (RedirectURI) -> Bool
+    fileprivate let isRegistered: @Sendable (RedirectURI) -> Bool
+}
 
+extension SystemBrowserUserAgent {
     /// Creates an agent.
     /// - Parameters:
     ///   - launcher: Opens the browser; nil to leave that to the user, who is shown the URL.
     ///   - handoff: Receives redirects that the system passes to another process; nil if it passes them to this process.
     public init(launcher: BrowserLauncher? = .system(), handoff: RedirectHandoff? = nil) {
         self.init(launcher: launcher, handoff: handoff) { _ in true }
-    }
-
-    fileprivate init(
-        launcher: BrowserLauncher?,
-        handoff: RedirectHandoff?,
-        isRegistered: @escaping @Sendable (RedirectURI) -> Bool
-    ) {
-        self.launcher = launcher
-        self.handoff = handoff
-        self.isRegistered = isRegistered
     }
 
     /// The first non-loopback redirect URI that is registered with the system, or else the first non-loopback URI; nil for none.
