@@ -166,20 +166,17 @@ extension TokenStoreFactory {
         let keys: [any AnyConfigurationKey] = [directory, keyFile, passphrase, keyStore]
         return TokenStoreFactory("encrypted-file", keys: keys) { options, host in
             let file = FileTokenStore(directory: try directory(options, host), clock: host.clock)
+            let key: EncryptedTokenStore.KeySource
             switch (try options[keyFile], try options[passphrase], try options[keyStore]) {
-            case (let path?, nil, nil): return EncryptedTokenStore(file, key: .file(path: path), host: host)
-            case (nil, let passphrase?, nil): return EncryptedTokenStore(file, key: .passphrase(passphrase), host: host)
-            case (nil, nil, let name?):
-                return EncryptedTokenStore(
-                    file,
-                    key: .store(try PlatformKeyStore.store(name, host)),
-                    host: host
-                )
+            case (let path?, nil, nil): key = .file(path: path)
+            case (nil, let passphrase?, nil): key = .passphrase(passphrase)
+            case (nil, nil, let name?): key = .store(try PlatformKeyStore.store(name, host))
             default:
                 throw options.error(
                     "an encrypted store needs exactly one of \"key_file\", \"passphrase\" and \"key_store\""
                 )
             }
+            return EncryptedTokenStore(file, key: key, host: host)
         }
     }
 
