@@ -141,9 +141,7 @@ public struct RedirectHandoff: Sendable {
         for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
         where name.hasSuffix(".new") {
             guard let process = Int32(name.prefix { $0 != "-" }), process > 0, kill(process, 0) != 0, errno == ESRCH
-            else {
-                continue
-            }
+            else { continue }
             unsafe unlink("\(directory)/\(name)")
         }
         for path in sockets {

@@ -227,9 +227,7 @@ public actor HeadlessBrowser {
                 string: URLReference.percentEncoded(trimmed),
                 relativeTo: URL(string: URLReference.percentEncoded(base.url))
             )
-        else {
-            throw AuthError(.userAgentFailed, "\(base) leads to an invalid URL.")
-        }
+        else { throw AuthError(.userAgentFailed, "\(base) leads to an invalid URL.") }
         return url.absoluteURL.absoluteString
     }
 }

@@ -168,9 +168,7 @@ private final class Connections: Sendable {
             let now = ContinuousClock.now
             state.waiting.removeAll { connection in
                 guard connection.since.duration(to: now) >= Self.idleTimeout, !Self.hasUnreadBytes(connection.socket)
-                else {
-                    return false
-                }
+                else { return false }
                 // The socket is only shut down (a waiting reader then sees the end of the stream), because the descriptor
                 // still belongs to that connection.
                 shutdown(connection.socket.file.rawValue, Int32(SHUT_RDWR))

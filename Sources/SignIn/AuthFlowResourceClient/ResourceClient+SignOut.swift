@@ -227,9 +227,7 @@ extension ResourceClient {
                 return (known, outcomes, error)
             }
         }
-        return (
-            all.filter { $0.2 == nil }.map { $0.0 }, all.flatMap { $0.1 }, all.lazy.compactMap { $0.2 }.first
-        )
+        return (all.filter { $0.2 == nil }.map { $0.0 }, all.flatMap { $0.1 }, all.lazy.compactMap { $0.2 }.first)
     }
 
     /// Removes sign-ins from the record, except those with tokens in the store, because a user may have signed in again in the

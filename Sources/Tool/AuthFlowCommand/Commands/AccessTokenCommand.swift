@@ -78,9 +78,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
                 throw AuthError(.invalidConfiguration, "Standard input cannot be read, or is larger than 64 KiB.")
             }
             let text = String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
-            guard !text.isEmpty else {
-                throw AuthError(.invalidConfiguration, "There is no token on standard input.")
-            }
+            guard !text.isEmpty else { throw AuthError(.invalidConfiguration, "There is no token on standard input.") }
             // RFC 6750 section 2.1: a token contains no whitespace, unlike the field "Authorization: Bearer TOKEN".
             guard !text.contains(where: \.isWhitespace) else {
                 throw AuthError(

@@ -135,9 +135,7 @@ struct ConfigCommand: AsyncParsableCommand {
         // this name. Some file systems are case-insensitive.
         let url = URL(fileURLWithPath: path)
         let names = [url, url.resolvingSymlinksInPath()].map { $0.lastPathComponent.lowercased() }
-        guard names.contains(ConfigurationChoice.localName) else {
-            return try ConfigurationChoice(option: path).file()
-        }
+        guard names.contains(ConfigurationChoice.localName) else { return try ConfigurationChoice(option: path).file() }
         // Read once, so that the content that was compared is the content that is used.
         let content = try ConfigurationFile.contents(ofFile: path)
         guard try ConfigurationTrust().verdict(on: path, content: content) != .trusted else {

@@ -53,9 +53,7 @@ struct DoctorCommand: AsyncParsableCommand {
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(),
             PrivateGroup.letsOthersWrite(status)
-        else {
-            return
-        }
+        else { return }
         if fchmod(descriptor, status.st_mode & 0o7755) == 0 {
             findings.note(
                 "file",

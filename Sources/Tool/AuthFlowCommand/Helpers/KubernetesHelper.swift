@@ -96,9 +96,7 @@ private struct ExecInformation {
         }
         guard let json = try? JSON(parsing: Array(text.utf8)), json["kind"] == "ExecCredential",
             let version = json["apiVersion"]?.string
-        else {
-            throw AuthError(.invalidConfiguration, "KUBERNETES_EXEC_INFO is not a valid ExecCredential.")
-        }
+        else { throw AuthError(.invalidConfiguration, "KUBERNETES_EXEC_INFO is not a valid ExecCredential.") }
         guard Self.versions.contains(version) else {
             throw AuthError(
                 .invalidConfiguration,
