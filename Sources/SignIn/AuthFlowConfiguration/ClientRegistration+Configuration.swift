@@ -216,10 +216,7 @@ extension ClientAuthentication {
                     at: ProfileKeys.assertionAudience
                 )
             }
-            self = .assertion(
-                from: try needed(assertion, "client_assertion", method),
-                isSPIFFE: method == .spiffeJWT
-            )
+            self = .assertion(from: try needed(assertion, "client_assertion", method), isSPIFFE: method == .spiffeJWT)
         case .privateKeyJWT:
             let clientKey = try needed(clientKey, "client_key", .privateKeyJWT)
             self = .privateKeyJWT(

@@ -128,12 +128,7 @@ struct ConfigurationChecker {
 
     /// - Returns: The most similar known name; nil if none is similar.
     @discardableResult
-    private mutating func unknown(
-        _ what: String,
-        _ name: String,
-        among names: [String],
-        at path: JSONPath
-    ) -> String? {
+    private mutating func unknown(_ what: String, _ name: String, among names: [String], at path: JSONPath) -> String? {
         let shown = DisplayText.sanitized(name, limit: 60)
         let near = NearestName.of(name, among: names)
         report("unknown \(what) \"\(shown)\". \(NearestName.advice(near: near, among: names))", at: path)

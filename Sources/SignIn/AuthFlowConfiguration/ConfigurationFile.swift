@@ -169,10 +169,7 @@ public struct ConfigurationFile: Sendable {
     private func unknownProfile(_ name: String, at path: JSONPath) -> ConfigurationError {
         let hint = NearestName.advice(name, among: profileNames)
         let shown = DisplayText.sanitized(name, limit: 60)
-        return source.error(
-            "there is no profile \"\(shown)\". \(hint)",
-            at: path
-        )
+        return source.error("there is no profile \"\(shown)\". \(hint)", at: path)
     }
 
     /// The keys of the whole file.

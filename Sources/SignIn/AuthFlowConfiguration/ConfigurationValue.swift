@@ -21,9 +21,7 @@ public struct ConfigurationValue<Value: Sendable>: Sendable {
     }
 
     /// Transforms the value when it is read. An error from `transform` is reported with the location of the value.
-    public func map<New>(
-        _ transform: @escaping @Sendable (Value) throws(AuthError) -> New
-    ) -> ConfigurationValue<New> {
+    public func map<New>(_ transform: @escaping @Sendable (Value) throws(AuthError) -> New) -> ConfigurationValue<New> {
         ConfigurationValue<New>(shape) { node throws(ConfigurationError) in
             let value = try read(node)
             return try node.located { () throws(AuthError) in try transform(value) }

@@ -116,10 +116,7 @@ package enum LocalSocket {
 
     private static func failure() -> AuthError {
         let reason = unsafe String(cString: strerror(errno))
-        return AuthError(
-            .userAgentFailed,
-            "No socket could be opened to receive the redirect: \(reason)."
-        )
+        return AuthError(.userAgentFailed, "No socket could be opened to receive the redirect: \(reason).")
     }
 
     private static var stream: Int32 {

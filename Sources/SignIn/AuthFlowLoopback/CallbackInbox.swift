@@ -66,10 +66,7 @@ final class CallbackInbox: Sendable {
                 "The start page was opened in two browsers, but only one of them can be yours. Try again. If this happens again, another user of this machine may be opening it."
             )
         }
-        throw AuthError(
-            .userAgentFailed,
-            "The loopback server stopped before the redirect arrived. Try again."
-        )
+        throw AuthError(.userAgentFailed, "The loopback server stopped before the redirect arrived. Try again.")
     }
 
     /// Stops waiting.

@@ -186,10 +186,7 @@ extension AuthClient {
     /// Checks that the tokens passed by an app are not stored tokens, or that they may be sent to the provider's
     /// current endpoints.
     /// - Throws: ``AuthError`` with `login_required` when the tokens must not be sent there.
-    private func requireBinding(
-        ofStored tokens: [Secret?],
-        with path: EndpointPath? = nil
-    ) async throws {
+    private func requireBinding(ofStored tokens: [Secret?], with path: EndpointPath? = nil) async throws {
         for credential in try await storedCredentials() {
             let stored = credential.tokens
             let known =

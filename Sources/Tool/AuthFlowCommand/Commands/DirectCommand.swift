@@ -53,9 +53,7 @@ enum DirectCommand: Hashable {
         self =
             name == "token"
             ? .token(request)
-            : .status(
-                StatusRequest(choice: request.choice, resource: request.resource, asJSON: asJSON)
-            )
+            : .status(StatusRequest(choice: request.choice, resource: request.resource, asJSON: asJSON))
     }
 
     func run() async throws {

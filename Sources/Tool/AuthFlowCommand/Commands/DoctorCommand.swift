@@ -35,10 +35,7 @@ struct DoctorCommand: AsyncParsableCommand {
             findings.bad("configuration", error.description)
         }
         guard findings.areGood else {
-            throw AuthError(
-                .userAgentFailed,
-                "A problem would prevent a login: see the lines marked with !!."
-            )
+            throw AuthError(.userAgentFailed, "A problem would prevent a login: see the lines marked with !!.")
         }
     }
 
@@ -379,11 +376,7 @@ struct DoctorCommand: AsyncParsableCommand {
         SignInAdvice.command(adding: option) ?? "authflow login \(option)"
     }
 
-    private static func examineSignIn(
-        _ client: AuthClient,
-        _ metadata: ProviderMetadata,
-        _ findings: inout Findings
-    ) {
+    private static func examineSignIn(_ client: AuthClient, _ metadata: ProviderMetadata, _ findings: inout Findings) {
         if client.client.identifiesUsers {
             findings.good("user", "sign-ins identify the user")
         } else {

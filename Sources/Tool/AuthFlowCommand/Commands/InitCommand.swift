@@ -212,11 +212,7 @@ struct InitCommand: AsyncParsableCommand {
         defer { if isReserved() { try? registrationFile.remove() } }
         let server = AuthorizationServer(issuer: metadata.issuer, transport: ToolEnvironment.transport)
         let registered = try await DynamicRegistration(server: server).register(
-            DynamicRegistration.Request(
-                redirectURIs: [try RedirectURI(redirectURI)],
-                name: "authflow",
-                scopes: scopes
-            )
+            DynamicRegistration.Request(redirectURIs: [try RedirectURI(redirectURI)], name: "authflow", scopes: scopes)
         )
         try registered.store(at: metadata.issuer) {
             // The response is needed to change or remove the registration (RFC 7592).

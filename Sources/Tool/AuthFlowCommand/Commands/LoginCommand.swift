@@ -75,9 +75,7 @@ struct LoginCommand: AsyncParsableCommand {
             throw ValidationError("--max-age must be a number of seconds from 0 to 31536000.")
         }
         guard !resource.hasAddress || !device && !addAccount && !replaceAccount else {
-            throw ValidationError(
-                "--device, --add-account and --replace-account need a profile, not a URL."
-            )
+            throw ValidationError("--device, --add-account and --replace-account need a profile, not a URL.")
         }
     }
 

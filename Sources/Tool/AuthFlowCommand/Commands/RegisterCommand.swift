@@ -117,11 +117,7 @@ extension RegisterCommand {
             try Terminal.result(["profiles": .object([profile: members])])
         }
 
-        private func members(
-            _ registered: DynamicRegistration.Registered,
-            issuer: String,
-            secretFile: String
-        ) -> JSON {
+        private func members(_ registered: DynamicRegistration.Registered, issuer: String, secretFile: String) -> JSON {
             var profile: [String: JSON] = [
                 "provider": "oidc",
                 "issuer": .string(issuer),

@@ -142,13 +142,7 @@ struct ResourceChoice: Hashable {
     ) throws -> ResourceClient {
         added(
             profile,
-            try ResourceClient(
-                address,
-                client: configured,
-                options: options,
-                transport: transport,
-                observer: observer
-            )
+            try ResourceClient(address, client: configured, options: options, transport: transport, observer: observer)
         )
     }
 
