@@ -110,8 +110,7 @@ struct ConfigurationChecker {
             unknown("key", kind, among: kinds, at: path.member(kind))
             return
         }
-        let isValid =
-            kind == "command" ? value.strings?.first?.isEmpty == false : value.string?.isEmpty == false
+        let isValid = kind == "command" ? value.strings?.first?.isEmpty == false : value.string?.isEmpty == false
         if !isValid { report("a secret must be written as one of \(forms)", at: path) }
     }
 

@@ -71,9 +71,7 @@ struct AccessTokenCommand: AsyncParsableCommand {
 
         /// The API accepts tokens of up to 32 KiB.
         private static func token() async throws -> Secret {
-            let input = try await BlockingInput.read {
-                BoundedFile.contents(of: STDIN_FILENO, maximumSize: 64 * 1024)
-            }
+            let input = try await BlockingInput.read { BoundedFile.contents(of: STDIN_FILENO, maximumSize: 64 * 1024) }
             guard let bytes = input else {
                 throw AuthError(.invalidConfiguration, "Standard input cannot be read, or is larger than 64 KiB.")
             }

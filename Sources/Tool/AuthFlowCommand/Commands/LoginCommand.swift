@@ -81,8 +81,7 @@ struct LoginCommand: AsyncParsableCommand {
 
     func run() async throws {
         UnfinishedClients.note(.signIn)
-        let policy: AccountPolicy =
-            addAccount ? .addAccount : replaceAccount ? .replaceAccount : .sameAccount
+        let policy: AccountPolicy = addAccount ? .addAccount : replaceAccount ? .replaceAccount : .sameAccount
         var launchEnvironment = LaunchEnvironment.current()
         launchEnvironment.mayOpenBrowser = !noBrowser
         launchEnvironment.wantsPrivateWindow = isPrivate
