@@ -133,12 +133,8 @@ extension ClientRegistration.Values {
     /// certificate. Features that the security profile requires cannot be turned off.
     fileprivate mutating func apply(switchesOf configuration: ConfigurationObject) throws(ConfigurationError) {
         let keys = ProfileKeys.self
-        func isOff(_ key: any AnyConfigurationKey) -> Bool {
-            configuration.member(key.declaration.name)?.json == false
-        }
-        if certificate != nil {
-            bindsTokensToCertificate = isOff(keys.usesDPoP) || securityProfile == nil && !usesDPoP
-        }
+        func isOff(_ key: any AnyConfigurationKey) -> Bool { configuration.member(key.declaration.name)?.json == false }
+        if certificate != nil { bindsTokensToCertificate = isOff(keys.usesDPoP) || securityProfile == nil && !usesDPoP }
         if isOff(keys.usesDPoP), dpopKey != nil {
             throw configuration.error("\"dpop\" cannot be false when a \"dpop_key\" is set", at: keys.usesDPoP)
         }

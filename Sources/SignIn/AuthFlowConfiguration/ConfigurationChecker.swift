@@ -9,9 +9,7 @@ struct ConfigurationChecker {
     /// Whether there are more issues than are listed.
     private var isFull: Bool { issues.count > ConfigurationError.limit }
 
-    init(source: ConfigurationSource) {
-        self.source = source
-    }
+    init(source: ConfigurationSource) { self.source = source }
 
     mutating func check(_ json: JSON, _ shape: ConfigurationShape, at path: JSONPath) {
         guard !isFull else { return }
@@ -134,7 +132,5 @@ struct ConfigurationChecker {
         return near
     }
 
-    private static func list(_ names: [String]) -> String {
-        names.map { "\"\($0)\"" }.joined(separator: " or ")
-    }
+    private static func list(_ names: [String]) -> String { names.map { "\"\($0)\"" }.joined(separator: " or ") }
 }

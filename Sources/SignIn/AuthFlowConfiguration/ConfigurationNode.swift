@@ -15,9 +15,7 @@ struct ConfigurationNode: Sendable {
         (json.object ?? [:]).sorted { $0.key < $1.key }.map { ($0.key, with($0.value, at: path.member($0.key))) }
     }
 
-    var elements: [ConfigurationNode] {
-        (json.array ?? []).enumerated().map { with($1, at: path.element($0)) }
-    }
+    var elements: [ConfigurationNode] { (json.array ?? []).enumerated().map { with($1, at: path.element($0)) } }
 
     func with(_ json: JSON, at path: JSONPath) -> ConfigurationNode {
         ConfigurationNode(json: json, path: path, source: source, environment: environment)

@@ -70,9 +70,7 @@ extension ConfigurationValue<String> {
     }
 
     /// An issuer: a URL that is stored exactly as written, because issuers are compared as strings (RFC 9207 section 2.4).
-    public static var issuer: Self {
-        .parsed("uri") { text throws(AuthError) in try Endpoint(issuer: text).url }
-    }
+    public static var issuer: Self { .parsed("uri") { text throws(AuthError) in try Endpoint(issuer: text).url } }
 
     /// The path of a file or directory, converted to an absolute path: in the file it may be relative to the directory of the
     /// configuration file, or begin with `~/`.

@@ -20,9 +20,7 @@ public struct RedirectHandoff: Sendable {
 
     /// Creates a handoff that uses a directory, which is created if it does not exist.
     /// - Parameter directory: The path of the directory. It must be short, because the path of a Unix domain socket is limited to about a hundred characters.
-    public init(directory: String) {
-        self.directory = directory
-    }
+    public init(directory: String) { self.directory = directory }
 
     /// Creates a handoff in the user's runtime directory: `$XDG_RUNTIME_DIR/authflow`.
     /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when there is no runtime directory.

@@ -163,9 +163,7 @@ public struct SchemeHandler: Sendable {
     private var configuration: String { HomeDirectory.base("XDG_CONFIG_HOME", ".config", environment) }
 
     /// Whether the character has no special meaning in launchers, quoting rules and desktop entry files.
-    private static func isPlain(_ byte: UInt8) -> Bool {
-        byte.isLetterOrDigit || "/._-+@".utf8.contains(byte)
-    }
+    private static func isPlain(_ byte: UInt8) -> Bool { byte.isLetterOrDigit || "/._-+@".utf8.contains(byte) }
 
     /// Runs a desktop utility and returns its standard output.
     private func run(_ name: String, _ arguments: [String]) throws -> String {

@@ -75,9 +75,7 @@ extension UserAgentFactory {
     private var session: ASWebAuthenticationSession?
     private var continuation: CheckedContinuation<String, any Error>?
 
-    init(anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor) {
-        self.anchor = anchor
-    }
+    init(anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor) { self.anchor = anchor }
 
     func presentationAnchor(for session: ASWebAuthenticationSession) -> ASPresentationAnchor { anchor() }
 

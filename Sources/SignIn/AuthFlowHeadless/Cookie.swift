@@ -125,9 +125,7 @@ extension Cookie {
         return Double(text).map { min($0, 400 * 86_400) }
     }
 
-    private static func trimmed(_ text: Substring.UnicodeScalarView) -> String {
-        String(text).trimmingSpaces()
-    }
+    private static func trimmed(_ text: Substring.UnicodeScalarView) -> String { String(text).trimmingSpaces() }
 }
 
 /// The context of a request, on which the cookie rules depend (RFC 6265bis section 5.2).

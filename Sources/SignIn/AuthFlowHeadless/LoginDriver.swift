@@ -45,9 +45,7 @@ extension LoginDriver {
         in browser: HeadlessBrowser
     ) async throws -> HeadlessNavigation {
         let html = try HTMLPage.read(page)
-        let words = [
-            "log out", "logout", "sign out", "signout", "log off", "logoff", "end session", "yes", "confirm",
-        ]
+        let words = ["log out", "logout", "sign out", "signout", "log off", "logoff", "end session", "yes", "confirm"]
         guard page.endpoint.origin == origin, (200..<300).contains(page.response.status),
             let (form, button) = try HTMLForm.button(
                 in: html.forms.filter { !$0.asksForText },

@@ -70,9 +70,7 @@ final class CallbackInbox: Sendable {
     }
 
     /// Stops waiting.
-    func close() {
-        callbackContinuation.finish()
-    }
+    func close() { callbackContinuation.finish() }
 
     /// Records the outcome of the sign-in.
     func conclude(_ outcome: Outcome) {

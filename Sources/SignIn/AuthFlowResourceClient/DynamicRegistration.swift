@@ -83,9 +83,7 @@ public struct DynamicRegistration: Sendable {
     private let server: AuthorizationServer
 
     /// Creates a registration service for an authorization server.
-    public init(server: AuthorizationServer) {
-        self.server = server
-    }
+    public init(server: AuthorizationServer) { self.server = server }
 
     /// Registers a client.
     /// - Parameters:

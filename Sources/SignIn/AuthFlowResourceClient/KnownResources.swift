@@ -11,9 +11,7 @@ public struct KnownResources: Sendable {
     static let limit = 1000
 
     /// Opens the lists of a store.
-    public init(store: any TokenStore) {
-        self.store = store
-    }
+    public init(store: any TokenStore) { self.store = store }
 
     /// The URLs of the protected resources that users have signed in to with clients that have the default name and are not preregistered, sorted.
     /// - Throws: ``AuthError`` with `storage_failed`.

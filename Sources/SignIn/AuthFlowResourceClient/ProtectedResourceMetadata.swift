@@ -95,9 +95,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
 extension Endpoint {
     /// Whether a server could find a dot segment (RFC 3986 section 3.3) in the path: some servers decode a path repeatedly, treat an
     /// encoded slash or a backslash as a slash, or remove parameters (`..;v=1`) from a segment.
-    package var hasDotSegments: Bool {
-        possibleSegments.contains { $0 == "." || $0 == ".." }
-    }
+    package var hasDotSegments: Bool { possibleSegments.contains { $0 == "." || $0 == ".." } }
 
     /// Whether a server could treat the path of a request as this path or as a path below it.
     package func mayCover(_ target: Endpoint) -> Bool {

@@ -261,9 +261,7 @@ extension ResourceClient {
             client = authClient(registration, known)
         }
         var clients = [client]
-        if isWithoutUser {
-            clients.append(authClient(client.registration, known, methods: SignInMethods(methods: [])))
-        }
+        if isWithoutUser { clients.append(authClient(client.registration, known, methods: SignInMethods(methods: []))) }
         state.withLock { state in clients.forEach { state.add($0) } }
         return clients
     }

@@ -253,9 +253,7 @@ public final class ResourceClient: Sendable {
     var recordName: String { options.name == "default" ? address.url : "\(options.name) \(address.url)" }
 
     /// The client of the resource's authorization server, with the credential for the resource; nil when there is no sign-in whose client still exists.
-    func client() async throws -> AuthClient? {
-        try await knownClient()?.client
-    }
+    func client() async throws -> AuthClient? { try await knownClient()?.client }
 
     /// The sign-in and its client; nil when there is no sign-in whose client still exists. If this process has removed the client's registration, another process may
     /// have signed in with a new registration, so the record is read again.

@@ -77,9 +77,7 @@ public struct LaunchEnvironment: Sendable {
     }
 
     /// Whether the user is connected from another machine, through a remote shell.
-    public var isRemoteShell: Bool {
-        ["SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"].contains(where: has)
-    }
+    public var isRemoteShell: Bool { ["SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"].contains(where: has) }
 
     /// Whether this is a terminal in a remote window of Visual Studio Code, which
     /// opens URLs on the user's machine and forwards ports of this machine there.

@@ -155,9 +155,7 @@ struct ConfigCommand: AsyncParsableCommand {
         func check(_ body: () throws -> Void) throws {
             do { try body() } catch let error as ConfigurationError { issues += error.issues }
         }
-        for name in file.profileNames {
-            try check { try file.profile(name).checked(by: Known.components) }
-        }
+        for name in file.profileNames { try check { try file.profile(name).checked(by: Known.components) } }
         try check { try file.resourceClient.check(by: Known.components) }
         try check { _ = try file.resourceServer?.checked(ResourceServer.configurationKeys, environment: [:]) }
         try check { _ = try file.server.checked(SessionServer.configurationKeys, environment: [:]) }

@@ -81,9 +81,7 @@ struct ExecCommand: AsyncParsableCommand {
         let owner = try await client.owner()
         let credential = try await credential(of: client)
         OpenDescriptors.keep(inherited)
-        if let file {
-            try await run(command, environment, file, client, credential, owner)
-        }
+        if let file { try await run(command, environment, file, client, credential, owner) }
         let tokens = credential.tokens
         // Pending work must finish now, because the program replaces this process.
         _ = await UnfinishedClients.drain()

@@ -217,9 +217,7 @@ struct InitCommand: AsyncParsableCommand {
         try registered.store(at: metadata.issuer) {
             // The response is needed to change or remove the registration (RFC 7592).
             try registrationFile.replace(with: try registered.metadata.exposed.serialized(indented: true))
-            if let secret = registered.clientSecret {
-                try secretFile.replace(with: Array("\(secret.exposed)\n".utf8))
-            }
+            if let secret = registered.clientSecret { try secretFile.replace(with: Array("\(secret.exposed)\n".utf8)) }
         }
         Terminal.printMessage(
             "Registered. The provider's response, which is needed to change the registration, is in \(registrationFile.path). Never commit it."

@@ -47,9 +47,7 @@ struct KeysCommand: AsyncParsableCommand {
 
         func run() async throws {
             let signing: [SignatureAlgorithm] = [.es256, .es384, .es512, .ps256, .rs256, .edDSA]
-            let decrypting: [KeyManagementAlgorithm] = [
-                .ecdhES, .ecdhESA128KW, .ecdhESA256KW, .rsaOAEP256, .rsaOAEP,
-            ]
+            let decrypting: [KeyManagementAlgorithm] = [.ecdhES, .ecdhESA128KW, .ecdhESA256KW, .rsaOAEP256, .rsaOAEP]
             if let algorithm = decrypting.first(where: { $0.rawValue == algorithm }) {
                 let key = try DecryptionKey(generatedFor: algorithm)
                 guard let pem = key.pem else { throw AuthError(.unsupported, "The key cannot be encoded as PEM.") }

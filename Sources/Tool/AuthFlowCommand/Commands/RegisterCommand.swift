@@ -102,9 +102,7 @@ extension RegisterCommand {
             try registered.store(at: issuer) {
                 // Needed to change or remove the registration (RFC 7592).
                 try create(registrationFile, registered.metadata.exposed.serialized(indented: true))
-                if let secret = registered.clientSecret {
-                    try create(secretFile, Array("\(secret.exposed)\n".utf8))
-                }
+                if let secret = registered.clientSecret { try create(secretFile, Array("\(secret.exposed)\n".utf8)) }
             }
             try registered.store(at: issuer, responseFile: registrationFile) { try writer.write(members, as: profile) }
             Terminal.printMessage("Registered. The provider's response is in \(registrationFile).")

@@ -304,9 +304,7 @@ enum RegistrationCommands {
                 Terminal.printMessage("Signed out of \(Redaction.url(resource)) on this machine.")
             }
             for (registrations, issuer, found) in unreadable {
-                if found.isCurrentUnreadable {
-                    try await registrations.remove(at: issuer, for: context.redirectURI)
-                }
+                if found.isCurrentUnreadable { try await registrations.remove(at: issuer, for: context.redirectURI) }
                 for clientID in found.unreadable {
                     try await registrations.remove(at: issuer, for: context.redirectURI, clientID: clientID)
                 }

@@ -37,9 +37,7 @@ struct TokenCommand: AsyncParsableCommand {
 
     func validate() throws {
         // With a profile, --resource selects one of the profile's resources, and --scope the scopes of its token.
-        if resource.url != nil || resource.resource == nil || resource.assumeOrigin {
-            try resource.check(options)
-        }
+        if resource.url != nil || resource.resource == nil || resource.assumeOrigin { try resource.check(options) }
         guard resource.url != nil || resource.resource != nil || scope.scopes.isEmpty else {
             throw ValidationError("--scope needs --resource: all other scopes are requested at sign-in.")
         }
@@ -87,9 +85,7 @@ struct TokenRequest: Hashable {
     var refreshes = false
     var format = TokenFormat.raw
 
-    func run() async throws {
-        try format.print(try await DelayNotice().during(tokens))
-    }
+    func run() async throws { try format.print(try await DelayNotice().during(tokens)) }
 
     private func tokens() async throws -> TokenSet {
         let duration = Duration.seconds(minimumLifetime)

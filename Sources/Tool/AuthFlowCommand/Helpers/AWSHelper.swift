@@ -99,10 +99,8 @@ struct AWSKeys {
     }
 
     func stored(for signIn: JSON) throws -> [UInt8] {
-        try JSON.object([
-            "keys": json, "obtained_at": .double(obtainedAt.timeIntervalSince1970), "sign_in": signIn,
-        ])
-        .serialized()
+        try JSON.object(["keys": json, "obtained_at": .double(obtainedAt.timeIntervalSince1970), "sign_in": signIn])
+            .serialized()
     }
 
     /// A value that identifies the sign-in, even if the user is unknown. The tokens of a client without a user, or for the user of another profile, are

@@ -82,9 +82,7 @@ struct ConfigurationTrust {
         return (path, hash)
     }
 
-    private static func hash(_ content: [UInt8]) -> String {
-        Base64URL.encode(SHA256.hash(data: content))
-    }
+    private static func hash(_ content: [UInt8]) -> String { Base64URL.encode(SHA256.hash(data: content)) }
 
     /// The absolute path with all symbolic links resolved. The file may have been removed.
     static func resolved(_ file: String) -> String {

@@ -90,9 +90,7 @@ struct ProfileChoice: Hashable {
         return nil
     }
 
-    func file() throws -> ConfigurationFile {
-        try withoutFile?.file() ?? ConfigurationChoice(option: config).file()
-    }
+    func file() throws -> ConfigurationFile { try withoutFile?.file() ?? ConfigurationChoice(option: config).file() }
 
     /// The options that choose the same profile.
     var arguments: [String] {
@@ -192,9 +190,7 @@ struct ClientWithoutFile: Hashable {
 
     func file() throws -> ConfigurationFile {
         try check()
-        var profile: [String: JSON] = [
-            "provider": "oidc", "issuer": .string(issuer), "client_id": .string(clientID),
-        ]
+        var profile: [String: JSON] = ["provider": "oidc", "issuer": .string(issuer), "client_id": .string(clientID)]
         let usual = Self.usualScopes + (requestsOfflineAccess ? ["offline_access"] : [])
         let scopes = scopes.isEmpty ? usual : scopes
         profile["scopes"] = .array(scopes.map(JSON.string))

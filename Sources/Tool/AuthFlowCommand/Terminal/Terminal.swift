@@ -35,9 +35,7 @@ enum Terminal {
     }
 
     /// Prints a result.
-    static func result(_ text: String) {
-        write("\(visible(text))\n")
-    }
+    static func result(_ text: String) { write("\(visible(text))\n") }
 
     /// Prints bytes unchanged for other programs; on a terminal, characters that could control it are replaced.
     static func result(bytes: [UInt8]) {
