@@ -125,6 +125,29 @@ private struct StreamingAPI: HTTPTransport {
         }
     }
 
+    /// A body that is not streamed to the API may take hours to arrive.
+    @Test func aRequestWhoseSessionEndsWhileItsBodyArrivesIsNotSent() async throws {
+        try await WebEnvironment.run { web in
+            let isAsked = Mutex(false)
+            let api = APITransport(web.environment.transport) { _, _ in
+                isAsked.withLock { $0 = true }
+                return TransportResponse(head: HTTPResponse(status: .ok))
+            }
+            let server = try web.process(transport: api)
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let session = try #require(await browser.session(at: server))
+            let parts = AsyncThrowingStream<[UInt8], any Error> {
+                try await server.endSessions(ofUserOf: session)
+                return nil
+            }
+            let request = browser.request(.post, "/api/photos", WebBrowser.ownPage)
+            let response = try await Self.proxy(server).streamedResponse(to: request, upload: UploadBody(parts))
+            #expect(response?.head.status == .unauthorized)
+            #expect(!isAsked.withLock { $0 })
+        }
+    }
+
     @Test(arguments: [("12345", 200), ("123456", 502)])
     func aResponseToAnUploadThatExceedsTheMaximumSizeIsRejected(_ body: String, _ status: Int) async throws {
         try await WebEnvironment.run { web in

@@ -213,10 +213,9 @@ public struct ResourceProxy: Sendable {
         }
     }
 
-    /// The session of a request, and the session's access token for a route.
+    /// The session of a request, and its provider.
     private struct Access {
         let session: Session
-        let tokens: TokenSet
         let provider: ProviderSessions
 
         /// The user, who can have many sessions.
@@ -231,16 +230,28 @@ public struct ResourceProxy: Sendable {
             guard try server.isSession(session, of: route.provider) else {
                 throw Refusal(.forbidden, "The session and this route belong to different providers.")
             }
-            let tokens = try await server.freshTokens(for: session, resource: route.resource)
-            return Access(session: session, tokens: tokens, provider: provider)
-        } catch let refusal as Refusal {
-            throw refusal
+            _ = try await freshTokens(for: session, route)
+            return Access(session: session, provider: provider)
         } catch {
-            let isEnded = (error as? AuthError)?.code == .loginRequired
-            var refusal = Refusal(.badGateway, cause: isEnded ? nil : error)
-            if let response = (error as? AuthError).flatMap(SessionServer.response) { refusal.response = response }
-            throw refusal
+            throw Self.refusal(withoutTokens: error)
         }
+    }
+
+    private func freshTokens(for session: Session, _ route: Route) async throws(Refusal) -> TokenSet {
+        do {
+            return try await server.freshTokens(for: session, resource: route.resource)
+        } catch {
+            throw Self.refusal(withoutTokens: error)
+        }
+    }
+
+    /// The response to a request without a usable session or access token.
+    private static func refusal(withoutTokens error: any Error) -> Refusal {
+        if let refusal = error as? Refusal { return refusal }
+        let isEnded = (error as? AuthError)?.code == .loginRequired
+        var refusal = Refusal(.badGateway, cause: isEnded ? nil : error)
+        if let response = (error as? AuthError).flatMap(SessionServer.response) { refusal.response = response }
+        return refusal
     }
 
     /// Sends a request to the API, once the user has fewer requests in progress than the limit.
@@ -272,11 +283,13 @@ public struct ResourceProxy: Sendable {
         let clock = server.host.clock
         let slot = try await (isLong ? streamLimit : limit).slot(for: access.user, clock: clock)
         let client = access.provider.client
+        // While the body arrived, the token may have expired, or the user may have signed out.
+        let tokens = try await freshTokens(for: access.session, route)
         guard isLong else {
-            let response = try await client.send(forwarded, with: access.tokens)
+            let response = try await client.send(forwarded, with: tokens)
             return .whole(withExtendedLifetime(slot) { returned(response, to: request.method, route) })
         }
-        let response = try await client.stream(forwarded, body: upload, with: access.tokens)
+        let response = try await client.stream(forwarded, body: upload, with: tokens)
         let duration = isStreamed ? route.maximumStreamDuration : forwarded.timeout
         response.body.attach(StreamEnd(of: response.body, slot, after: duration, clock: clock))
         guard isStreamed else {
@@ -292,6 +305,7 @@ public struct ResourceProxy: Sendable {
     private static func refusal(after error: any Error) -> Refusal {
         let known = error as? AuthError
         switch known?.underlyingError ?? error {
+        case let refusal as Refusal: return refusal
         // RFC 6585 section 4: the response "MAY include a Retry-After header".
         case is RequestLimit.Exceeded: return Refusal(.tooManyRequests, retryAfter: "2")
         case is BoundedUpload.TooLarge: return Refusal(.contentTooLarge)
