@@ -156,7 +156,11 @@ public final class CredentialManager: Sendable {
 
     /// Like ``save(_:for:attributes:)-(Credential,CredentialKey,RecordAttributes?)``, but takes the identifier of a
     /// user or session.
-    public func save(_ credential: Credential, for session: String, attributes: RecordAttributes? = nil) async throws {
+    public func save(
+        _ credential: Credential,
+        for session: String,
+        attributes: RecordAttributes? = nil
+    ) async throws {
         try await save(credential, for: CredentialKey(session), attributes: attributes)
     }
 
@@ -173,7 +177,12 @@ public final class CredentialManager: Sendable {
     }
 
     package func recordKey(named name: String, resource: String?) -> RecordKey {
-        RecordKey(name: name, issuer: client.server.issuer, clientID: client.registration.clientID, resource: resource)
+        RecordKey(
+            name: name,
+            issuer: client.server.issuer,
+            clientID: client.registration.clientID,
+            resource: resource
+        )
     }
 
     /// Evicts credentials as soon as another process removes them from a ``SessionTokenStore``, instead of at the

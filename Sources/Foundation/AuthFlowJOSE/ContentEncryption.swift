@@ -102,7 +102,11 @@ public enum ContentEncryption: String, Sendable, CaseIterable {
 
     /// The input of the HMAC in the CBC modes (section 5.2.2.1): the additional authenticated data (the encoded
     /// header), the initialization vector, the ciphertext, and the length of the additional authenticated data in bits.
-    static func authenticated(_ header: [UInt8], _ initializationVector: [UInt8], _ ciphertext: [UInt8]) -> [UInt8] {
+    static func authenticated(
+        _ header: [UInt8],
+        _ initializationVector: [UInt8],
+        _ ciphertext: [UInt8]
+    ) -> [UInt8] {
         header + initializationVector + ciphertext + BigEndian.bytes(of: UInt64(header.count) * 8)
     }
 

@@ -49,7 +49,11 @@ public struct PrivateKey: SigningKey {
     /// The algorithms for signing, in order of preference. A key with an `alg` can sign only with that algorithm.
     public let algorithms: [SignatureAlgorithm]
 
-    private init(_ material: Material, keyID: String?, algorithm: SignatureAlgorithm? = nil) throws(AuthError) {
+    private init(
+        _ material: Material,
+        keyID: String?,
+        algorithm: SignatureAlgorithm? = nil
+    ) throws(AuthError) {
         self.material = material
         let supported = Self.algorithms(of: material)
         guard algorithm.map(supported.contains) ?? true else {

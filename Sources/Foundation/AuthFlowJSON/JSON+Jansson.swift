@@ -68,7 +68,10 @@ extension JSON {
         }
     }
 
-    private static func makeValue(_ node: UnsafeMutablePointer<json_t>, remainingDepth: Int) throws(JSONError) -> JSON {
+    private static func makeValue(
+        _ node: UnsafeMutablePointer<json_t>,
+        remainingDepth: Int
+    ) throws(JSONError) -> JSON {
         switch unsafe node.pointee.type {
         case JSON_OBJECT:
             guard remainingDepth > 0 else { throw JSONError(.depthLimitExceeded) }

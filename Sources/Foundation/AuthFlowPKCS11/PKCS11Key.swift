@@ -70,7 +70,11 @@ package final class PKCS11Key: SigningKey {
         }
     }
 
-    private func sign(_ bytes: [UInt8], _ algorithm: SignatureAlgorithm, isCancelled: () -> Bool) throws -> [UInt8] {
+    private func sign(
+        _ bytes: [UInt8],
+        _ algorithm: SignatureAlgorithm,
+        isCancelled: () -> Bool
+    ) throws -> [UInt8] {
         let (input, mechanism): ([UInt8], Int) =
             switch algorithm {
             case .es256: (Array(SHA256.hash(data: bytes)), Int(AUTHFLOW_PKCS11_ECDSA))
@@ -269,7 +273,9 @@ package final class PKCS11Key: SigningKey {
                     in: session.number
                 )
             }
-            guard let publicKey = publicKeys.first else { throw rejection("the token has no matching public key", uri) }
+            guard let publicKey = publicKeys.first else {
+                throw rejection("the token has no matching public key", uri)
+            }
             // An octet string with an uncompressed point; some tokens omit the octet string.
             let encoded = try attribute(AUTHFLOW_PKCS11_EC_POINT, of: publicKey)
             let point = Array(encoded.suffix(2 * curve.size))

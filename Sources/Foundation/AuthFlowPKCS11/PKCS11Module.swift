@@ -111,7 +111,12 @@ import Synchronization
     }
 
     /// Returns at most two objects: one object is the expected result; two mean that the search is ambiguous.
-    func objects(_ kind: Int, label: String?, identifier: [UInt8]?, in session: UInt) throws(Failure) -> [UInt] {
+    func objects(
+        _ kind: Int,
+        label: String?,
+        identifier: [UInt8]?,
+        in session: UInt
+    ) throws(Failure) -> [UInt] {
         var objects: [UInt] = [0, 0]
         var count = UInt(objects.count)
         let text = label.map { Array($0.utf8) }

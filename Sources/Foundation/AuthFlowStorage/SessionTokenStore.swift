@@ -92,7 +92,10 @@ public struct RecordTag: Sendable, Hashable {
     public init(_ values: [String], key: Secret? = nil) {
         let text = Array(values.map { "\($0.utf8.count):\($0)" }.joined().utf8)
         if let key {
-            let code = HMAC<SHA256>.authenticationCode(for: text, using: SymmetricKey(data: Array(key.exposed.utf8)))
+            let code = HMAC<SHA256>.authenticationCode(
+                for: text,
+                using: SymmetricKey(data: Array(key.exposed.utf8))
+            )
             self.bytes = Array(code)
         } else {
             self.bytes = Array(SHA256.hash(data: text))

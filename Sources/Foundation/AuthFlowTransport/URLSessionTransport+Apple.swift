@@ -129,7 +129,11 @@ private struct Exchange {
     let isStream: Bool
     var response: TransportResponse?
 
-    init(continuation: CheckedContinuation<TransportResponse, any Error>, call: TransportRequest, body: ResponseBody?) {
+    init(
+        continuation: CheckedContinuation<TransportResponse, any Error>,
+        call: TransportRequest,
+        body: ResponseBody?
+    ) {
         self.continuation = continuation
         self.call = call
         self.body = body

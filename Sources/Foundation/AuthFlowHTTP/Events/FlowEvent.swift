@@ -132,7 +132,9 @@ public struct FlowReporter: Sendable {
         url: String? = nil
     ) {
         guard let (flowID, now, observer) = published else { return }
-        observer(FlowEvent(flowID: flowID, step: step, progress: progress, time: now(), details: details(), url: url))
+        observer(
+            FlowEvent(flowID: flowID, step: step, progress: progress, time: now(), details: details(), url: url)
+        )
     }
 
     /// Reports that a check has passed.

@@ -172,7 +172,9 @@ private struct RunningTransfers {
             throw AuthError(.networkFailed, "There is not enough memory for another request.")
         }
         try transfer.prepare(easy)
-        guard multi.add(easy) else { throw AuthError(.networkFailed, "libcurl could not accept another request.") }
+        guard multi.add(easy) else {
+            throw AuthError(.networkFailed, "libcurl could not accept another request.")
+        }
         running[easy.identifier] = Running(transfer: transfer, easy: easy)
         handles[ObjectIdentifier(transfer)] = easy.identifier
         if transfer.isUpload { uploads[easy.identifier] = transfer }

@@ -141,7 +141,9 @@ public struct ProviderMetadata: Sendable, Hashable {
         // Some servers include an empty value for an endpoint that they do not support.
         guard let value = json[name], value != .null, value != "" else { return nil }
         guard let url = value.string else { throw unusable("\"\(name)\" is \(value.kind), not a URL") }
-        let endpoint = try AuthError.recoded(.discoveryFailed) { () throws(AuthError) in try Endpoint(url, name: name) }
+        let endpoint = try AuthError.recoded(.discoveryFailed) { () throws(AuthError) in
+            try Endpoint(url, name: name)
+        }
         guard endpoint.scheme == "https" || issuer?.scheme == "http" else {
             throw unusable("its \"\(name)\" is at \(endpoint.origin), which is not an https URL although the issuer is")
         }

@@ -78,7 +78,12 @@ package struct RedirectResponse: Sendable {
     ///   - decrypt: Decrypts a signed response if it is encrypted; nil if no signed response was requested.
     /// - Throws: ``AuthError`` with `invalid_callback` when the URL differs, or its parameters cannot be decoded; `unsupported` when the client
     ///   has no key to decrypt a signed response.
-    package init(_ url: String, at redirectURI: String, _ mode: ResponseMode, decrypt: Decryption?) throws(AuthError) {
+    package init(
+        _ url: String,
+        at redirectURI: String,
+        _ mode: ResponseMode,
+        decrypt: Decryption?
+    ) throws(AuthError) {
         guard let encoded = Self.encoded(in: url, at: redirectURI, mode) else {
             throw AuthError(
                 .invalidCallback,

@@ -8,7 +8,10 @@ extension OAuthClient {
     /// - Returns: A credential without an identity. Request another credential when the access token expires, because
     ///   there is no refresh token.
     /// - Throws: ``AuthError`` with `invalid_configuration` for a public client, `provider_rejected`, `invalid_response`.
-    public func clientCredentials(scopes: [String]? = nil, resources: [String]? = nil) async throws -> Credential {
+    public func clientCredentials(
+        scopes: [String]? = nil,
+        resources: [String]? = nil
+    ) async throws -> Credential {
         // RFC 6749 section 4.4: "The client credentials grant type MUST only be used by confidential clients."
         guard registration.authentication.method != .none else {
             throw AuthError(
