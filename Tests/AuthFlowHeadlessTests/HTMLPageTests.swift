@@ -155,7 +155,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("<input type=hidden name=x value='a\nb'>", "a\r\nb"), ("<input type=hidden name=x value='a\r\nb\r'>", "a\r\nb\r\n"),
+        ("<input type=hidden name=x value='a\nb'>", "a\r\nb"),
+        ("<input type=hidden name=x value='a\r\nb\r'>", "a\r\nb\r\n"),
         ("<input type=hidden name=x value='a&#13;b&#13;&#10;&#10;'>", "a\r\nb\r\n\r\n"),
         ("<textarea name=x>\na\n</textarea>", "a\r\n"), ("<select name=x><option value='a\nb'>A</select>", "a\r\nb"),
     ])

@@ -109,7 +109,8 @@ import Testing
         ("\n/a\r\nb\tc\n", "https://id.example.com/abc"),
         ("/a b|c%2Fd", "https://id.example.com/a%20b%7Cc%2Fd"),
         ("?x={a b}&y=%2F", "https://id.example.com/start?x=%7Ba%20b%7D&y=%2F"),
-        ("?x=100%&y=%2F", "https://id.example.com/start?x=100%25&y=%2F"), ("/%zz%2F%4", "https://id.example.com/%25zz%2F%254"),
+        ("?x=100%&y=%2F", "https://id.example.com/start?x=100%25&y=%2F"),
+        ("/%zz%2F%4", "https://id.example.com/%25zz%2F%254"),
     ])
     func percentEncodesOnlyInvalidURLCharactersInARedirect(_ reference: String, _ expected: String) throws {
         let query = "?error=access_denied&error_description=f\u{FC}r%20x y&iss=https%3A%2F%2Fx"

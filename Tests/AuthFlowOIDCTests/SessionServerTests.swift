@@ -456,7 +456,9 @@ struct HeldRequests: HTTPTransport {
         InvalidOption("a route with a fragment", "must not contain a query") { $0.loginPath = "/#login" },
         InvalidOption("a route with a dot segment", "must not contain a query") { $0.logoutPath = "/a/../logout" },
         InvalidOption("a route with a space", "must not contain a query") { $0.sessionPath = "/my session" },
-        InvalidOption("a route that is not ASCII", "must not contain a query") { $0.frontChannelLogoutPath = "/f\u{FC}r" },
+        InvalidOption("a route that is not ASCII", "must not contain a query") {
+            $0.frontChannelLogoutPath = "/f\u{FC}r"
+        },
         InvalidOption("a route with two slashes", "must not start with two slashes") { $0.loginPath = "//login" },
     ]
 

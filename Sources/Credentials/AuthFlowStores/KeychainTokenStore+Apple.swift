@@ -99,7 +99,8 @@ extension KeychainTokenStore: TokenStore {
             switch status {
             case errSecMissingEntitlement:
                 " The program has no entitlement for this keychain access group. Sign it with an entitlement for an application identifier or for the access group."
-            case errSecInteractionNotAllowed: " The keychain becomes available when the device is unlocked for the first time after it was started."
+            case errSecInteractionNotAllowed:
+                " The keychain becomes available when the device is unlocked for the first time after it was started."
             default: ""
             }
         return AuthError(

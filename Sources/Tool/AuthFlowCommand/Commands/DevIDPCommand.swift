@@ -100,7 +100,9 @@ struct DevIDPCommand: AsyncParsableCommand {
         case .oidc:
             let machine = try machineClient.map { try Self.machineClient(keys: $0) }
             let clients = [.demo] + (webClient.map { [Self.webClient(of: $0)] } ?? []) + (machine.map { [$0] } ?? [])
-            try await serve { try OIDCEmulator(issuer: $0, clients: clients) } _: { emulator in
+            try await serve {
+                try OIDCEmulator(issuer: $0, clients: clients)
+            } _: { emulator in
                 emulator.accessTokenLifetime = tokenLifetime
                 emulator.refreshPolicy = .rotating(leeway: refreshLeeway)
                 emulator.hasSessionIDs = webClient != nil
@@ -112,20 +114,26 @@ struct DevIDPCommand: AsyncParsableCommand {
                 )
             }
         case .okta:
-            try await serve { try OktaEmulator(origin: $0) } _: { emulator in
+            try await serve {
+                try OktaEmulator(origin: $0)
+            } _: { emulator in
                 emulator.custom.accessTokenLifetime = tokenLifetime
                 let apps = OktaEmulator.apps.map(\.id).joined(separator: " and ")
                 return (emulator.custom.issuer, "alice / wonderland; the apps are \(apps).")
             }
         case .forgerock:
-            try await serve { try ForgeRockEmulator(origin: $0) } _: { emulator in
+            try await serve {
+                try ForgeRockEmulator(origin: $0)
+            } _: { emulator in
                 emulator.oauth.accessTokenLifetime = tokenLifetime
                 emulator.settings.trees["persistent"] = .persistentCookie(seconds: cookieLifetime)
                 let words = "alice / wonderland; realm /alpha, client_id authflow-demo, acr_values persistent-cookie."
                 return (emulator.baseURL, words)
             }
         case .github:
-            try await serve { GitHubEmulator(origin: $0) } _: { emulator in
+            try await serve {
+                GitHubEmulator(origin: $0)
+            } _: { emulator in
                 emulator.settings.accessTokenLifetime = tokenLifetime
                 let app = GitHubEmulator.App()
                 return (emulator.origin, "octocat / meow; client_id \(app.id), client_secret \(app.secret).")
@@ -163,7 +171,9 @@ struct DevIDPCommand: AsyncParsableCommand {
         settings.tokenLifetime = Int(tokenLifetime)
         settings.refreshes = scenario == nil
         let stepUp = settings.toolScopes.isEmpty ? "" : " The tool test-tool requires an additional scope (step-up)."
-        try await serve { [settings] in ProtectedResourceEmulator(origin: $0, settings: settings) } _: { emulator in
+        try await serve { [settings] in
+            ProtectedResourceEmulator(origin: $0, settings: settings)
+        } _: { emulator in
             (emulator.resource, "any user: every request is approved automatically.\(stepUp)")
         }
     }
