@@ -136,7 +136,11 @@ extension AuthClient {
                 transport: network
             )
         )
-        let server = AuthorizationServer(try factory.make(configuration), transport: transport ?? network, host: host)
+        let server = AuthorizationServer(
+            try factory.make(configuration),
+            transport: transport ?? network,
+            host: host
+        )
         var options = try Options(configuration)
         options.name = profile.name
         if let account = overrides.account { options.account = account }

@@ -133,8 +133,12 @@ extension ClientRegistration.Values {
     /// certificate. Features that the security profile requires cannot be turned off.
     fileprivate mutating func apply(switchesOf configuration: ConfigurationObject) throws(ConfigurationError) {
         let keys = ProfileKeys.self
-        func isOff(_ key: any AnyConfigurationKey) -> Bool { configuration.member(key.declaration.name)?.json == false }
-        if certificate != nil { bindsTokensToCertificate = isOff(keys.usesDPoP) || securityProfile == nil && !usesDPoP }
+        func isOff(_ key: any AnyConfigurationKey) -> Bool {
+            configuration.member(key.declaration.name)?.json == false
+        }
+        if certificate != nil {
+            bindsTokensToCertificate = isOff(keys.usesDPoP) || securityProfile == nil && !usesDPoP
+        }
         if isOff(keys.usesDPoP), dpopKey != nil {
             throw configuration.error("\"dpop\" cannot be false when a \"dpop_key\" is set", at: keys.usesDPoP)
         }
@@ -212,7 +216,10 @@ extension ClientAuthentication {
                     at: ProfileKeys.assertionAudience
                 )
             }
-            self = .assertion(from: try needed(assertion, "client_assertion", method), isSPIFFE: method == .spiffeJWT)
+            self = .assertion(
+                from: try needed(assertion, "client_assertion", method),
+                isSPIFFE: method == .spiffeJWT
+            )
         case .privateKeyJWT:
             let clientKey = try needed(clientKey, "client_key", .privateKeyJWT)
             self = .privateKeyJWT(

@@ -108,7 +108,8 @@ struct ConfigurationChecker {
             unknown("key", kind, among: kinds, at: path.member(kind))
             return
         }
-        let isValid = kind == "command" ? value.strings?.first?.isEmpty == false : value.string?.isEmpty == false
+        let isValid =
+            kind == "command" ? value.strings?.first?.isEmpty == false : value.string?.isEmpty == false
         if !isValid { report("a secret must be written as one of \(forms)", at: path) }
     }
 
@@ -125,12 +126,19 @@ struct ConfigurationChecker {
 
     /// - Returns: The most similar known name; nil if none is similar.
     @discardableResult
-    private mutating func unknown(_ what: String, _ name: String, among names: [String], at path: JSONPath) -> String? {
+    private mutating func unknown(
+        _ what: String,
+        _ name: String,
+        among names: [String],
+        at path: JSONPath
+    ) -> String? {
         let shown = DisplayText.sanitized(name, limit: 60)
         let near = NearestName.of(name, among: names)
         report("unknown \(what) \"\(shown)\". \(NearestName.advice(near: near, among: names))", at: path)
         return near
     }
 
-    private static func list(_ names: [String]) -> String { names.map { "\"\($0)\"" }.joined(separator: " or ") }
+    private static func list(_ names: [String]) -> String {
+        names.map { "\"\($0)\"" }.joined(separator: " or ")
+    }
 }

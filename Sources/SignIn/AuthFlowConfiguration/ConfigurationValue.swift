@@ -21,7 +21,9 @@ public struct ConfigurationValue<Value: Sendable>: Sendable {
     }
 
     /// Transforms the value when it is read. An error from `transform` is reported with the location of the value.
-    public func map<New>(_ transform: @escaping @Sendable (Value) throws(AuthError) -> New) -> ConfigurationValue<New> {
+    public func map<New>(
+        _ transform: @escaping @Sendable (Value) throws(AuthError) -> New
+    ) -> ConfigurationValue<New> {
         ConfigurationValue<New>(shape) { node throws(ConfigurationError) in
             let value = try read(node)
             return try node.located { () throws(AuthError) in try transform(value) }
@@ -70,7 +72,9 @@ extension ConfigurationValue<String> {
     }
 
     /// An issuer: a URL that is stored exactly as written, because issuers are compared as strings (RFC 9207 section 2.4).
-    public static var issuer: Self { .parsed("uri") { text throws(AuthError) in try Endpoint(issuer: text).url } }
+    public static var issuer: Self {
+        .parsed("uri") { text throws(AuthError) in try Endpoint(issuer: text).url }
+    }
 
     /// The path of a file or directory, converted to an absolute path: in the file it may be relative to the directory of the
     /// configuration file, or begin with `~/`.

@@ -153,7 +153,11 @@ extension TokenStoreFactory {
             .path,
             "The key file, which is created if it is missing. Store it on another disk; otherwise, the encryption provides no protection."
         )
-        let passphrase = ConfigurationKey("passphrase", .secret, "The passphrase from which scrypt derives the key.")
+        let passphrase = ConfigurationKey(
+            "passphrase",
+            .secret,
+            "The passphrase from which scrypt derives the key."
+        )
         let keyStore = ConfigurationKey(
             "key_store",
             .choice(PlatformKeyStore.names),

@@ -145,7 +145,9 @@ extension NetworkSettings {
         let host = String(parts[0])?.lowercased() ?? ""
         guard parts.count == 2, !host.isEmpty, !host.hasPrefix("-"), allowed.isSuperset(of: host.utf8),
             parts[1].allSatisfy(\.isDigit), String(parts[1]).flatMap({ UInt16($0) }) ?? 0 > 0
-        else { throw AuthError(.invalidConfiguration, "this is not a host with a port, such as id.example.com:443") }
+        else {
+            throw AuthError(.invalidConfiguration, "this is not a host with a port, such as id.example.com:443")
+        }
     }
 
     private static func requireAddress(_ text: String) throws(AuthError) -> String {

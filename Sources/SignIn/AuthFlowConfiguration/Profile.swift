@@ -79,7 +79,10 @@ public struct Profile: Sendable {
 
     /// Creates the store that the profile selects; default: the first store in the list.
     /// - Throws: ``ConfigurationError``, or any error from creating the store.
-    package func makeStore(_ components: ProfileComponents, host: HostServices = .system) throws -> any TokenStore {
+    package func makeStore(
+        _ components: ProfileComponents,
+        host: HostServices = .system
+    ) throws -> any TokenStore {
         let (choices, configuration) = try checked(by: components, environment: host.environment)
         return try choices.makeStore(configuration, host)
     }
@@ -101,7 +104,9 @@ public struct Profile: Sendable {
     /// The transport that the profile describes, with its proxy and its certificates.
     /// - Parameter environment: The environment variables that specify a proxy and contain its password.
     /// - Throws: ``ConfigurationError`` with the location of the issue.
-    public func transport(environment: [String: String] = HostServices.system.environment) throws -> any HTTPTransport {
+    public func transport(
+        environment: [String: String] = HostServices.system.environment
+    ) throws -> any HTTPTransport {
         try section.transport(environment: environment)
     }
 
@@ -128,7 +133,10 @@ public struct Profile: Sendable {
     }
 
     /// The keys of a profile: the keys for all providers, and the keys of this provider.
-    static func declarations(_ choices: ProfileChoices, provider: ProviderFactory?) -> [ConfigurationKeyDeclaration] {
+    static func declarations(
+        _ choices: ProfileChoices,
+        provider: ProviderFactory?
+    ) -> [ConfigurationKeyDeclaration] {
         choices.declarations + ProfileKeys.declarations + NetworkSettings.Keys.declarations + (provider?.keys ?? [])
     }
 }

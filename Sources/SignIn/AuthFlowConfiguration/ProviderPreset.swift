@@ -175,7 +175,10 @@ extension ProviderPreset {
         guard let preset = presets.first(where: { $0.name == name }) else {
             let names = presets.map(\.name)
             let hint = names.isEmpty ? "This program has no presets" : NearestName.advice(name, among: names)
-            throw source.error("there is no preset \"\(DisplayText.sanitized(name, limit: 60))\". \(hint)", at: path)
+            throw source.error(
+                "there is no preset \"\(DisplayText.sanitized(name, limit: 60))\". \(hint)",
+                at: path
+            )
         }
         var texts: [String: String] = [:]
         for (name, value) in values {

@@ -163,7 +163,10 @@ extension Profile {
         _ components: ProfileComponents,
         context: UserAgentContext
     ) throws -> (chosen: String?, reasons: [String]) {
-        let (choices, configuration) = try checked(by: components, environment: context.launchEnvironment.environment)
+        let (choices, configuration) = try checked(
+            by: components,
+            environment: context.launchEnvironment.environment
+        )
         let choice = try UserAgentChoice(
             of: nil,
             in: configuration,

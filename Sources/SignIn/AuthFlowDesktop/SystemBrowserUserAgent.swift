@@ -31,7 +31,9 @@ extension SystemBrowserUserAgent {
     }
 
     /// Returns a closure that returns whether this program is registered with the desktop for a redirect URI.
-    fileprivate static func isRegistered(with launchEnvironment: LaunchEnvironment) -> @Sendable (RedirectURI) -> Bool {
+    fileprivate static func isRegistered(
+        with launchEnvironment: LaunchEnvironment
+    ) -> @Sendable (RedirectURI) -> Bool {
         let environment = launchEnvironment.environment
         return { redirectURI in
             guard case .privateUse(let scheme) = redirectURI.kind else { return false }

@@ -84,7 +84,11 @@ extension HTMLFormDriver: LoginDriver {
     }
 
     /// Submits the configured consent decision.
-    private func answer(_ forms: [HTMLForm], on page: HeadlessPage, _ html: HTMLPage) throws -> HeadlessNavigation {
+    private func answer(
+        _ forms: [HTMLForm],
+        on page: HeadlessPage,
+        _ html: HTMLPage
+    ) throws -> HeadlessNavigation {
         // Some consent pages have a separate form for each decision.
         let answer = try consent.decisions.lazy.compactMap { decision in
             try HTMLForm.button(in: forms, acceptsDefault: consent == .allow, on: page) { button, text in

@@ -166,7 +166,9 @@ struct HTMLReader {
             return false
         }
         // Without a DOM tree, it is unknown whether the foreign content has ended before this tag.
-        if Self.decisive.contains(tag.name) || foreign.last.map(Self.integrationPoints.contains) == true { giveUp() }
+        if Self.decisive.contains(tag.name) || foreign.last.map(Self.integrationPoints.contains) == true {
+            giveUp()
+        }
         guard !page.requiresDOM, Self.breakouts.contains(tag.name) else { return false }
         foreign = []
         return true

@@ -47,11 +47,15 @@ struct HTMLSelect {
         )
     }
 
-    mutating func add(_ text: String) { if isInOption { options[options.count - 1].text += text } }
+    mutating func add(_ text: String) {
+        if isInOption { options[options.count - 1].text += text }
+    }
 
     mutating func endOption() { isInOption = false }
 
-    mutating func endGroup() { if isGroupDisabled != nil { (isInOption, isGroupDisabled) = (false, nil) } }
+    mutating func endGroup() {
+        if isGroupDisabled != nil { (isInOption, isGroupDisabled) = (false, nil) }
+    }
 
     /// The values to submit.
     var values: [String] {

@@ -67,7 +67,10 @@ extension HeadlessDevicePresenter: DevicePresenter {
                 navigation = try await driver.next(after: page, in: browser)
             }
         }
-        throw AuthError(.userAgentFailed, "\(link) had still not accepted the code after \(Self.maximumPages) pages.")
+        throw AuthError(
+            .userAgentFailed,
+            "\(link) had still not accepted the code after \(Self.maximumPages) pages."
+        )
     }
 
     /// Enters the code if the page asks for it.

@@ -29,7 +29,9 @@ package struct HTTPMessageReader {
             let searched = max(0, bytes.count - 3)
             bytes += try await socket.read(atMost: 4096)
             end = endOfHead(in: bytes, from: searched)
-            guard end ?? bytes.count <= maximumHeadSize else { throw Refusal(status: .requestHeaderFieldsTooLarge) }
+            guard end ?? bytes.count <= maximumHeadSize else {
+                throw Refusal(status: .requestHeaderFieldsTooLarge)
+            }
         }
         let headSize = end ?? bytes.count
         let request = try head(bytes[..<headSize])

@@ -50,7 +50,9 @@ package struct LoopbackPort {
         return port.number
     }
 
-    func close() { for socket in sockets { try? socket.close() } }
+    func close() {
+        for socket in sockets { try? socket.close() }
+    }
 
     private static func listen(_ port: Int, isIPv6: Bool) throws -> Socket {
         let socket = try Socket(domain: isIPv6 ? AF_INET6 : AF_INET)

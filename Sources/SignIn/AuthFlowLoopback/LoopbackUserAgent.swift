@@ -18,7 +18,11 @@ public struct LoopbackUserAgent: Sendable {
     ///   - launcher: Opens the browser; nil to leave that to the user, who is shown the URL.
     ///   - applicationName: The name of the program on the final pages in the browser; empty for none.
     ///   - accentColor: The color of the line at the top of those pages, as `#rrggbb`; nil for no line.
-    public init(launcher: BrowserLauncher? = .system(), applicationName: String = "", accentColor: String? = nil) {
+    public init(
+        launcher: BrowserLauncher? = .system(),
+        applicationName: String = "",
+        accentColor: String? = nil
+    ) {
         precondition(accentColor.map(StatusPage.isColor) ?? true, "The accent color must have the form #rrggbb.")
         self.launcher = launcher
         self.appearance = Appearance(applicationName: applicationName, accentColor: accentColor)

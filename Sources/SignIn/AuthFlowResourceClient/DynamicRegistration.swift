@@ -124,7 +124,8 @@ public struct DynamicRegistration: Sendable {
     /// RFC 7591 section 3: the registration endpoint "MAY be an OAuth 2.0 protected resource".
     private static func hint(_ response: TransportResponse, _ initialAccessToken: Secret?) -> String {
         guard initialAccessToken == nil else { return "" }
-        let isUnauthorized = [401, 403].contains(response.status) || response.providerError?.error == "access_denied"
+        let isUnauthorized =
+            [401, 403].contains(response.status) || response.providerError?.error == "access_denied"
         return isUnauthorized ? " It may require an initial access token (RFC 7591 section 3)." : ""
     }
 

@@ -28,7 +28,8 @@ package struct RequiredAuthentication: Sendable, Hashable {
     /// Whether a sign-in that requested this authentication also satisfies another requirement.
     func covers(_ other: RequiredAuthentication) -> Bool {
         // RFC 9470 section 3: "The protected resource requires one of these values". The sign-in may have satisfied any value that it requested.
-        let isAccepted = other.acrValues.isEmpty || !acrValues.isEmpty && Set(other.acrValues).isSuperset(of: acrValues)
+        let isAccepted =
+            other.acrValues.isEmpty || !acrValues.isEmpty && Set(other.acrValues).isSuperset(of: acrValues)
         return isAccepted && other.maxAge.map { limit in maxAge.map { $0 <= limit } ?? false } ?? true
     }
 

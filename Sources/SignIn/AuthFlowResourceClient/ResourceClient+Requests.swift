@@ -265,7 +265,9 @@ extension ResourceClient {
             let isOver = state.withLock { $0.rejectedScopeSets[wanted] }.map {
                 host.now() > $0 + 3600 || rejected.signedInAt > $0
             }
-            guard attempt.round.signIns < Self.maximumSignIns, isOver ?? true else { throw insufficientScope(demanded) }
+            guard attempt.round.signIns < Self.maximumSignIns, isOver ?? true else {
+                throw insufficientScope(demanded)
+            }
             return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: wanted)
         case .authentication:
             // A sign-in that did not request this authentication does not count as a failed attempt.

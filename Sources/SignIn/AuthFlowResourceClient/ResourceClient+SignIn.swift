@@ -26,7 +26,9 @@ extension ResourceClient {
 
     /// Like ``AuthClient/resume(with:)-(String)``, for a sign-in to the resource.
     @discardableResult
-    public func resume(with url: String) -> Bool { state.withLock { $0.clients }.contains { $0.resume(with: url) } }
+    public func resume(with url: String) -> Bool {
+        state.withLock { $0.clients }.contains { $0.resume(with: url) }
+    }
 
     /// The resource's challenge to a request without a token.
     func requestChallenge() async throws -> ResourceChallenge? {
@@ -165,7 +167,9 @@ extension ResourceClient {
         )
     }
 
-    private var signInLockKey: RecordKey { RecordKey(name: recordName, issuer: "", clientID: "", kind: .signInLock) }
+    private var signInLockKey: RecordKey {
+        RecordKey(name: recordName, issuer: "", clientID: "", kind: .signInLock)
+    }
 
     /// Whether another request or process has obtained a usable token in the meantime.
     private func hasNewer(

@@ -227,7 +227,9 @@ extension ResourceClient {
                 return (known, outcomes, error)
             }
         }
-        return (all.filter { $0.2 == nil }.map { $0.0 }, all.flatMap { $0.1 }, all.lazy.compactMap { $0.2 }.first)
+        return (
+            all.filter { $0.2 == nil }.map { $0.0 }, all.flatMap { $0.1 }, all.lazy.compactMap { $0.2 }.first
+        )
     }
 
     /// Removes sign-ins from the record, except those with tokens in the store, because a user may have signed in again in the
@@ -261,7 +263,9 @@ extension ResourceClient {
             client = authClient(registration, known)
         }
         var clients = [client]
-        if isWithoutUser { clients.append(authClient(client.registration, known, methods: SignInMethods(methods: []))) }
+        if isWithoutUser {
+            clients.append(authClient(client.registration, known, methods: SignInMethods(methods: [])))
+        }
         state.withLock { state in clients.forEach { state.add($0) } }
         return clients
     }

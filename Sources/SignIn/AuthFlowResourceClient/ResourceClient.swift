@@ -127,7 +127,9 @@ public final class ResourceClient: Sendable {
             clients = clients.filter { $0 !== client } + [client]
             guard clients.count > 16 else { return }
             let inUse = [self.client?.client].compactMap(\.self) + pendingSignIns.map(\.client)
-            let oldest = clients.firstIndex { client in !client.hasUnfinishedWork && !inUse.contains { $0 === client } }
+            let oldest = clients.firstIndex { client in
+                !client.hasUnfinishedWork && !inUse.contains { $0 === client }
+            }
             if let oldest { clients.remove(at: oldest) }
         }
 

@@ -73,7 +73,9 @@ struct ResourceRecord: Sendable, Hashable {
             isComplete = isComplete && json["end"]?.number != nil
             let end = Date(secondsSince1970: json["end"]?.number ?? 0)
             let start = json["start"]?.number.map { Date(secondsSince1970: $0) } ?? end
-            record.unfinished.append(Unfinished(id: json["id"]?.string ?? "", signIn: signIn, start: start, end: end))
+            record.unfinished.append(
+                Unfinished(id: json["id"]?.string ?? "", signIn: signIn, start: start, end: end)
+            )
         }
         return (record, isComplete && !record.all.isEmpty)
     }

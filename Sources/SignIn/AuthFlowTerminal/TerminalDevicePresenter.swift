@@ -23,7 +23,11 @@ public struct TerminalDevicePresenter: Sendable {
     ///   - isColored: Whether the QR code sets its own colors; default: true unless `NO_COLOR` is set
     ///     (https://no-color.org).
     ///   - write: Writes the lines; default: to standard error.
-    public init(showsQRCode: Bool? = nil, isColored: Bool? = nil, write: (@Sendable (_ text: String) -> Void)? = nil) {
+    public init(
+        showsQRCode: Bool? = nil,
+        isColored: Bool? = nil,
+        write: (@Sendable (_ text: String) -> Void)? = nil
+    ) {
         let hasTerminal = isatty(STDERR_FILENO) == 1
         self.maximumWait = hasTerminal ? nil : Self.nonTerminalTimeout
         let environment = HostServices.system.environment

@@ -42,7 +42,8 @@ struct MisspelledCommand: CommandFailure {
         guard !own.isEmpty || !rest.isEmpty else { return nil }
         guard own.isEmpty || !rest.contains("--") else { return nil }
         let command = own.isEmpty ? "-- \(ShellWord.line(Array(rest)))" : "[OPTIONS] -- PROGRAM"
-        self.description = "Put -- before the program: authflow exec \(DisplayText.sanitized(command, limit: 200))"
+        self.description =
+            "Put -- before the program: authflow exec \(DisplayText.sanitized(command, limit: 200))"
     }
 
     private static func commands(of command: any ParsableCommand.Type) -> [String: any ParsableCommand.Type] {

@@ -366,7 +366,9 @@ public final class AuthClient: Sendable {
             let code = try await flow.begin(authorization, maximumWait: presenter.maximumWait)
             try await willShow()
             return try await presenter.present(code) {
-                try await flow.finish(code) { credential in try await self.save(credential, [:], policy, reporter) }
+                try await flow.finish(code) { credential in
+                    try await self.save(credential, [:], policy, reporter)
+                }
             }
         }
     }

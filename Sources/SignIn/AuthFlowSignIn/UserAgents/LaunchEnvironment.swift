@@ -50,7 +50,9 @@ public struct LaunchEnvironment: Sendable {
 
     /// The launch environment of this process.
     /// - Parameter environment: The environment variables.
-    public static func current(environment: [String: String] = HostServices.system.environment) -> LaunchEnvironment {
+    public static func current(
+        environment: [String: String] = HostServices.system.environment
+    ) -> LaunchEnvironment {
         let marks = ["/.dockerenv", "/run/.containerenv"]
         let kernel = FileManager.default.contents(atPath: "/proc/sys/kernel/osrelease") ?? Data()
         let isContainer =

@@ -71,12 +71,16 @@ struct AccessTokenCommand: AsyncParsableCommand {
 
         /// The API accepts tokens of up to 32 KiB.
         private static func token() async throws -> Secret {
-            let input = try await BlockingInput.read { BoundedFile.contents(of: STDIN_FILENO, maximumSize: 64 * 1024) }
+            let input = try await BlockingInput.read {
+                BoundedFile.contents(of: STDIN_FILENO, maximumSize: 64 * 1024)
+            }
             guard let bytes = input else {
                 throw AuthError(.invalidConfiguration, "Standard input cannot be read, or is larger than 64 KiB.")
             }
             let text = String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
-            guard !text.isEmpty else { throw AuthError(.invalidConfiguration, "There is no token on standard input.") }
+            guard !text.isEmpty else {
+                throw AuthError(.invalidConfiguration, "There is no token on standard input.")
+            }
             // RFC 6750 section 2.1: a token contains no whitespace, unlike the field "Authorization: Bearer TOKEN".
             guard !text.contains(where: \.isWhitespace) else {
                 throw AuthError(

@@ -106,7 +106,9 @@ extension AttachedProcess {
     /// Installs the handlers of the forwarded signals. A signal that was ignored when this process started remains ignored.
     private static func installHandlers() {
         for number in forwarded + forwardedFromProcesses where Signals.wasIgnored(number) { signal(number, SIG_IGN) }
-        for number in forwarded where !Signals.wasIgnored(number) { signal(number) { AttachedProcess.receive($0) } }
+        for number in forwarded where !Signals.wasIgnored(number) {
+            signal(number) { AttachedProcess.receive($0) }
+        }
         for number in forwardedFromProcesses where !Signals.wasIgnored(number) {
             var action = sigaction()
             action.sa_flags = SA_SIGINFO | SA_RESTART

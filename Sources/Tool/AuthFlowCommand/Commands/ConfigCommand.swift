@@ -135,7 +135,9 @@ struct ConfigCommand: AsyncParsableCommand {
         // this name. Some file systems are case-insensitive.
         let url = URL(fileURLWithPath: path)
         let names = [url, url.resolvingSymlinksInPath()].map { $0.lastPathComponent.lowercased() }
-        guard names.contains(ConfigurationChoice.localName) else { return try ConfigurationChoice(option: path).file() }
+        guard names.contains(ConfigurationChoice.localName) else {
+            return try ConfigurationChoice(option: path).file()
+        }
         // Read once, so that the content that was compared is the content that is used.
         let content = try ConfigurationFile.contents(ofFile: path)
         guard try ConfigurationTrust().verdict(on: path, content: content) != .trusted else {
@@ -155,7 +157,9 @@ struct ConfigCommand: AsyncParsableCommand {
         func check(_ body: () throws -> Void) throws {
             do { try body() } catch let error as ConfigurationError { issues += error.issues }
         }
-        for name in file.profileNames { try check { try file.profile(name).checked(by: Known.components) } }
+        for name in file.profileNames {
+            try check { try file.profile(name).checked(by: Known.components) }
+        }
         try check { try file.resourceClient.check(by: Known.components) }
         try check { _ = try file.resourceServer?.checked(ResourceServer.configurationKeys, environment: [:]) }
         try check { _ = try file.server.checked(SessionServer.configurationKeys, environment: [:]) }

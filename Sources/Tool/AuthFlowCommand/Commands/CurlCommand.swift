@@ -113,7 +113,9 @@ struct CurlCommand: AsyncParsableCommand {
         func send(_ request: TransportRequest) async throws -> TransportResponse {
             switch self {
             case .resource(let client, let redirects):
-                return try await redirects.accepting(by: { client.resume(with: $0) }) { try await client.send(request) }
+                return try await redirects.accepting(by: { client.resume(with: $0) }) {
+                    try await client.send(request)
+                }
             case .api(let client, let redirects, let signsIn):
                 var response: TransportResponse?
                 do {

@@ -29,7 +29,9 @@ struct DevIDPCommand: AsyncParsableCommand {
     @Option(help: "The lifetime of access tokens, in seconds.")
     var tokenLifetime: Int64 = 3600
 
-    @Option(help: "The leeway for the reuse of a rotated refresh token, in seconds; later reuse ends the session.")
+    @Option(
+        help: "The leeway for the reuse of a rotated refresh token, in seconds; later reuse ends the session."
+    )
     var refreshLeeway = 0.0
 
     @Option(help: "The URL of a web application, which is registered as the client authflow-web with a secret.")

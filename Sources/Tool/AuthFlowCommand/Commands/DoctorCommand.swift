@@ -376,7 +376,11 @@ struct DoctorCommand: AsyncParsableCommand {
         SignInAdvice.command(adding: option) ?? "authflow login \(option)"
     }
 
-    private static func examineSignIn(_ client: AuthClient, _ metadata: ProviderMetadata, _ findings: inout Findings) {
+    private static func examineSignIn(
+        _ client: AuthClient,
+        _ metadata: ProviderMetadata,
+        _ findings: inout Findings
+    ) {
         if client.client.identifiesUsers {
             findings.good("user", "sign-ins identify the user")
         } else {

@@ -22,7 +22,9 @@ struct ExecCommand: AsyncParsableCommand {
     @Option(help: "The environment variable for the token. Default: \(TokenFormat.variable).")
     var variable: String?
 
-    @Option(help: "The file descriptor from which the program reads the token, instead of a variable: 3 to 1023.")
+    @Option(
+        help: "The file descriptor from which the program reads the token, instead of a variable: 3 to 1023."
+    )
     var descriptor: Int32?
 
     @Option(

@@ -212,12 +212,18 @@ struct InitCommand: AsyncParsableCommand {
         defer { if isReserved() { try? registrationFile.remove() } }
         let server = AuthorizationServer(issuer: metadata.issuer, transport: ToolEnvironment.transport)
         let registered = try await DynamicRegistration(server: server).register(
-            DynamicRegistration.Request(redirectURIs: [try RedirectURI(redirectURI)], name: "authflow", scopes: scopes)
+            DynamicRegistration.Request(
+                redirectURIs: [try RedirectURI(redirectURI)],
+                name: "authflow",
+                scopes: scopes
+            )
         )
         try registered.store(at: metadata.issuer) {
             // The response is needed to change or remove the registration (RFC 7592).
             try registrationFile.replace(with: try registered.metadata.exposed.serialized(indented: true))
-            if let secret = registered.clientSecret { try secretFile.replace(with: Array("\(secret.exposed)\n".utf8)) }
+            if let secret = registered.clientSecret {
+                try secretFile.replace(with: Array("\(secret.exposed)\n".utf8))
+            }
         }
         Terminal.printMessage(
             "Registered. The provider's response, which is needed to change the registration, is in \(registrationFile.path). Never commit it."

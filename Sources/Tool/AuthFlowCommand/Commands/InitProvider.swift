@@ -154,7 +154,9 @@ struct InitProvider {
             hasSecret
             ? "a confidential client (with the secret from --client-secret-file)"
             : "a public client (a native application, without a client secret)"
-        for sentence in preset?.registration ?? ["Register \(client)."] { Terminal.printMessage("  - \(sentence)") }
+        for sentence in preset?.registration ?? ["Register \(client)."] {
+            Terminal.printMessage("  - \(sentence)")
+        }
         // The steps of most presets describe a public client.
         if preset != nil, hasSecret {
             Terminal.printMessage(

@@ -31,7 +31,9 @@ struct LogoutCommand: AsyncParsableCommand {
     func validate() throws {
         try resource.check(options)
         guard !(local && browser) else { throw ValidationError("--local and --browser cannot be combined.") }
-        guard !resource.hasAddress || !browser else { throw ValidationError("--browser needs a profile, not a URL.") }
+        guard !resource.hasAddress || !browser else {
+            throw ValidationError("--browser needs a profile, not a URL.")
+        }
     }
 
     func run() async throws {

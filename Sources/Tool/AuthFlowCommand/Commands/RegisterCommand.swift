@@ -102,7 +102,9 @@ extension RegisterCommand {
             try registered.store(at: issuer) {
                 // Needed to change or remove the registration (RFC 7592).
                 try create(registrationFile, registered.metadata.exposed.serialized(indented: true))
-                if let secret = registered.clientSecret { try create(secretFile, Array("\(secret.exposed)\n".utf8)) }
+                if let secret = registered.clientSecret {
+                    try create(secretFile, Array("\(secret.exposed)\n".utf8))
+                }
             }
             try registered.store(at: issuer, responseFile: registrationFile) { try writer.write(members, as: profile) }
             Terminal.printMessage("Registered. The provider's response is in \(registrationFile).")
@@ -115,7 +117,11 @@ extension RegisterCommand {
             try Terminal.result(["profiles": .object([profile: members])])
         }
 
-        private func members(_ registered: DynamicRegistration.Registered, issuer: String, secretFile: String) -> JSON {
+        private func members(
+            _ registered: DynamicRegistration.Registered,
+            issuer: String,
+            secretFile: String
+        ) -> JSON {
             var profile: [String: JSON] = [
                 "provider": "oidc",
                 "issuer": .string(issuer),

@@ -174,7 +174,12 @@ enum RegistrationCommands {
             var isIncomplete = false
             var storageError: AuthError?
             for (issuer, origin) in try await context.registrations(address) {
-                let stored = try await context.stored(at: issuer, for: origin, config: config, skipsUnreadable: true)
+                let stored = try await context.stored(
+                    at: issuer,
+                    for: origin,
+                    config: config,
+                    skipsUnreadable: true
+                )
                 found += stored.registrations
                 guard let damage = stored.damage else { continue }
                 Terminal.printMessage("Warning: \(damage)")
@@ -263,7 +268,12 @@ enum RegistrationCommands {
             for (issuer, origin) in try await context.registrations(address) {
                 let registrations = StoredRegistrations(store: context.store, for: origin)
                 origins.insert(origin)
-                let found = try await context.stored(at: issuer, for: origin, config: config, skipsUnreadable: local)
+                let found = try await context.stored(
+                    at: issuer,
+                    for: origin,
+                    config: config,
+                    skipsUnreadable: local
+                )
                 // Other resources of the same origin may use other registrations.
                 let own = try await context.clients(of: address, at: issuer, config: config)
                 let isOwn = { (stored: StoredRegistration) in own?.contains(stored.clientID) ?? true }
@@ -304,7 +314,9 @@ enum RegistrationCommands {
                 Terminal.printMessage("Signed out of \(Redaction.url(resource)) on this machine.")
             }
             for (registrations, issuer, found) in unreadable {
-                if found.isCurrentUnreadable { try await registrations.remove(at: issuer, for: context.redirectURI) }
+                if found.isCurrentUnreadable {
+                    try await registrations.remove(at: issuer, for: context.redirectURI)
+                }
                 for clientID in found.unreadable {
                     try await registrations.remove(at: issuer, for: context.redirectURI, clientID: clientID)
                 }

@@ -157,5 +157,7 @@ private final class RemovalMessages: Sendable {
 
     var hasArrived: Bool { arrived.load(ordering: .relaxed) }
 
-    func receive(_ other: [UInt8]?) { if other == digest { arrived.store(true, ordering: .relaxed) } }
+    func receive(_ other: [UInt8]?) {
+        if other == digest { arrived.store(true, ordering: .relaxed) }
+    }
 }

@@ -37,7 +37,9 @@ struct TokenCommand: AsyncParsableCommand {
 
     func validate() throws {
         // With a profile, --resource selects one of the profile's resources, and --scope the scopes of its token.
-        if resource.url != nil || resource.resource == nil || resource.assumeOrigin { try resource.check(options) }
+        if resource.url != nil || resource.resource == nil || resource.assumeOrigin {
+            try resource.check(options)
+        }
         guard resource.url != nil || resource.resource != nil || scope.scopes.isEmpty else {
             throw ValidationError("--scope needs --resource: all other scopes are requested at sign-in.")
         }

@@ -130,7 +130,9 @@ struct AWSKeys {
     static func remove(_ profile: Profile, _ client: AuthClient) async throws {
         guard let settings = try profile.helpers().aws else { return }
         let store = try store(of: profile)
-        try await store.withLease(on: key(settings, client)) { lease in try await store.write(nil, under: lease) }
+        try await store.withLease(on: key(settings, client)) { lease in
+            try await store.write(nil, under: lease)
+        }
     }
 
     /// Calls the AssumeRoleWithWebIdentity action of the AWS Security Token Service (STS).

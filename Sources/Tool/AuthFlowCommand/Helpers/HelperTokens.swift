@@ -97,7 +97,9 @@ enum HelperInput {
 
     /// - Parameter isComplete: Whether the input is complete, even if the calling program leaves the pipe open.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` if the input is too large; `CancellationError` if the task is cancelled.
-    static func all(until isComplete: @escaping @Sendable ([UInt8]) -> Bool = { _ in false }) async throws -> [UInt8] {
+    static func all(
+        until isComplete: @escaping @Sendable ([UInt8]) -> Bool = { _ in false }
+    ) async throws -> [UInt8] {
         try await BlockingInput.read { Result { try bytes(until: isComplete) } }.get()
     }
 

@@ -99,5 +99,7 @@ enum SignInAdvice {
 
 extension RequiredAuthentication {
     /// The options of `authflow login`. They use "=", because a value may begin with "-".
-    var arguments: [String] { acrValues.map { "--acr-values=\($0)" } + (maxAge.map { ["--max-age=\($0)"] } ?? []) }
+    var arguments: [String] {
+        acrValues.map { "--acr-values=\($0)" } + (maxAge.map { ["--max-age=\($0)"] } ?? [])
+    }
 }

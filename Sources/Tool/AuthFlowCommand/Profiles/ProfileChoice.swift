@@ -90,7 +90,9 @@ struct ProfileChoice: Hashable {
         return nil
     }
 
-    func file() throws -> ConfigurationFile { try withoutFile?.file() ?? ConfigurationChoice(option: config).file() }
+    func file() throws -> ConfigurationFile {
+        try withoutFile?.file() ?? ConfigurationChoice(option: config).file()
+    }
 
     /// The options that choose the same profile.
     var arguments: [String] {
@@ -177,7 +179,9 @@ struct ClientWithoutFile: Hashable {
     private func check() throws(AuthError) {
         func refuse(_ text: String) -> AuthError { AuthError(.invalidConfiguration, text) }
         guard !issuer.isEmpty else { throw refuse("--client-id needs --issuer, the URL of the provider.") }
-        guard !clientID.isEmpty else { throw refuse("--issuer needs --client-id, the client ID at the provider.") }
+        guard !clientID.isEmpty else {
+            throw refuse("--issuer needs --client-id, the client ID at the provider.")
+        }
         do throws(AuthError) { _ = try Endpoint(issuer: issuer) } catch {
             throw refuse("--issuer: \(error.message)")
         }

@@ -142,7 +142,13 @@ struct ResourceChoice: Hashable {
     ) throws -> ResourceClient {
         added(
             profile,
-            try ResourceClient(address, client: configured, options: options, transport: transport, observer: observer)
+            try ResourceClient(
+                address,
+                client: configured,
+                options: options,
+                transport: transport,
+                observer: observer
+            )
         )
     }
 

@@ -23,7 +23,9 @@ enum ToolEnvironment {
         #else
         let path = Bundle.main.executableURL?.resolvingSymlinksInPath().path
         #endif
-        guard let path else { throw AuthError(.userAgentFailed, "The path of this program cannot be determined.") }
+        guard let path else {
+            throw AuthError(.userAgentFailed, "The path of this program cannot be determined.")
+        }
         return path
     }
 }
