@@ -215,6 +215,7 @@ import Testing
         ("&ensp;&#99999999999;", "\u{2002}\u{FFFD}"),
         ("&lbrace;&quot;x&quot;&colon;&lsqb;1&rsqb;&rcub;&NewLine;&Tab;", "{\"x\":[1]}\n\t"),
         ("&lang;&vert;&grave;&Hat;&rang;", "\u{27E8}|`^\u{27E9}"), ("&lstrok;&Rcaron;&shchcy;", "łŘщ"),
+        ("&gacute;&imped;&jmath;&filig;&ffllig;", "\u{1F5}\u{1B5}\u{237}\u{FB01}\u{FB04}"),
     ])
     func decodesCharacterReferencesInAttributeValues(_ written: String, _ value: String) {
         let page = HTMLReader.page(Array("<form><input name=x value=\"\(written)\">".utf8))

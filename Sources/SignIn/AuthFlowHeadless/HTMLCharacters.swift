@@ -137,7 +137,8 @@ enum HTMLCharacters {
         Ucy У Fcy Ф KHcy Х TScy Ц CHcy Ч SHcy Ш SHCHcy Щ HARDcy Ъ Ycy Ы SOFTcy Ь Ecy Э YUcy Ю YAcy Я acy а bcy б
         vcy в gcy г dcy д iecy е zhcy ж zcy з icy и jcy й kcy к lcy л mcy м ncy н ocy о pcy п rcy р scy с tcy т
         ucy у fcy ф khcy х tscy ц chcy ч shcy ш shchcy щ hardcy ъ ycy ы softcy ь ecy э yucy ю yacy я iocy ё djcy ђ
-        gjcy ѓ jukcy є dscy ѕ iukcy і yicy ї jsercy ј ljcy љ njcy њ tshcy ћ kjcy ќ ubrcy ў dzcy џ
+        gjcy ѓ jukcy є dscy ѕ iukcy і yicy ї jsercy ј ljcy љ njcy њ tshcy ћ kjcy ќ ubrcy ў dzcy џ gacute ǵ imped Ƶ
+        jmath ȷ fflig ﬀ filig ﬁ fllig ﬂ ffilig ﬃ ffllig ﬄ
         """
 }
 
