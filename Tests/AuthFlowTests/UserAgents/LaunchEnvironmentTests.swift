@@ -122,6 +122,14 @@ import Testing
             because: "in BROWSER, %s must be a separate argument"
         ),
         Place(
+            name: "BROWSER has %s in a script, and another browser",
+            environment: ["DISPLAY": ":0", "BROWSER": "sh -c 'chrome %s':chrome --new-window %s"],
+            programs: ["sh": "/bin/sh", "chrome": "/opt/chrome"],
+            agent: "loopback",
+            browser: "chrome --new-window %s",
+            because: "BROWSER is set"
+        ),
+        Place(
             name: "BROWSER is a name, and a program has a name with spaces",
             environment: ["BROWSER": "my browser"],
             programs: ["my browser": "/opt/my browser"],

@@ -166,10 +166,11 @@ public struct LaunchEnvironment: Sendable {
     )
 
     /// The first usable command in `BROWSER`, a list separated by colons, or the reason why none is usable; nil when the variable
-    /// is not set.
+    /// is not set. A command into which the URL cannot be inserted is returned only if no other command is usable.
     private var browserFromEnvironment: Browser? {
         guard let value = environment["BROWSER"], !value.isEmpty else { return nil }
         var reason = "BROWSER does not name an installed program"
+        var misplaced: Browser?
         for command in value.split(separator: ":") {
             guard let words = installedCommand(command), let path = locate(words[0]) else { continue }
             if Self.isTextBrowser(path) {
@@ -177,10 +178,15 @@ public struct LaunchEnvironment: Sendable {
             } else if lacksDisplay(for: path) {
                 reason = "BROWSER names a browser that needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set"
             } else {
-                return .command(words, because: isRemoteEditor ? "the editor opens URLs" : "BROWSER is set")
+                let found = Browser.command(
+                    words,
+                    because: isRemoteEditor ? "the editor opens URLs" : "BROWSER is set"
+                )
+                if Self.canInsertURL(into: words.dropFirst()) { return found }
+                misplaced = misplaced ?? found
             }
         }
-        return .none(because: reason)
+        return misplaced ?? Browser.none(because: reason)
     }
 
     /// The installed program of a command in `BROWSER` and its arguments; nil when the program is not installed. A path may contain spaces, as
