@@ -473,6 +473,38 @@ import Glibc
         #expect(seen == [nil, "e1", "e2"])
     }
 
+    /// A server that numbers its sessions and its listening streams, from 1.
+    private final class NumberedSessions: Sendable {
+        private let counts = Mutex((sessions: 0, listeners: 0))
+
+        /// The number of sessions that were started.
+        var count: Int { counts.withLock { $0.sessions } }
+
+        /// - Parameter listener: Returns the response to the request for a listening stream.
+        func transport(
+            _ listener: @escaping @Sendable (_ number: Int, _ request: TransportRequest) -> ResponseStream
+        ) -> StreamTransport {
+            StreamTransport { [self] request in
+                guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
+                    let message = (try? JSON(parsing: request.body)) ?? .null
+                    let isNew = message["method"]?.string == "initialize"
+                    let session = counts.withLock { counts -> Int? in
+                        guard isNew else { return nil }
+                        counts.sessions += 1
+                        return counts.sessions
+                    }
+                    let response = try BridgeTests.answer(message["id"] ?? .null, session: session)
+                    return ResponseStream(head: response.head, body: ResponseBody(response.body))
+                }
+                let number = counts.withLock { counts in
+                    counts.listeners += 1
+                    return counts.listeners
+                }
+                return listener(number, request)
+            }
+        }
+    }
+
     /// The responses to the listening streams after the first, which ends immediately.
     private static func listener(
         _ status: Int,
@@ -507,19 +539,9 @@ import Glibc
         _ body: String
     ) async throws {
         let (lines, line) = AsyncStream<[UInt8]>.makeStream()
-        let counts = Mutex((sessions: 0, listeners: 0))
-        let transport = StreamTransport { request in
-            guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
-                let message = (try? JSON(parsing: request.body)) ?? .null
-                if message["method"]?.string == "initialize" { counts.withLock { $0.sessions += 1 } }
-                let response = try Self.answer(message["id"] ?? .null, session: 1)
-                return ResponseStream(head: response.head, body: ResponseBody(response.body))
-            }
-            let number = counts.withLock { counts in
-                counts.listeners += 1
-                return counts.listeners
-            }
-            return Self.listener(status, body, isFirst: number == 1, isRejected: number < 4, last: "last")
+        let sessions = NumberedSessions()
+        let transport = sessions.transport { number, _ in
+            Self.listener(status, body, isFirst: number == 1, isRejected: number < 4, last: "last")
         }
         let clock = ShortSleepClock(limit: .seconds(5))
         let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: clock) {
@@ -531,33 +553,17 @@ import Glibc
         bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
         while let message = await written.next(), try JSON(parsing: message)["method"]?.string != "last" {}
         await bridge.close()
-        #expect(counts.withLock { $0.sessions } == 1)
+        #expect(sessions.count == 1)
     }
 
     /// Until the host's next request, which may be a long time later, the server would have no session in which to send a message.
     @Test(.timeLimit(.minutes(1)), arguments: [(404, ""), (400, "Unknown session")])
     func aSessionWhoseLossTheListeningStreamDetectsIsReplaced(_ status: Int, _ body: String) async throws {
         let (lines, line) = AsyncStream<[UInt8]>.makeStream()
-        let counts = Mutex((sessions: 0, listeners: 0))
-        let transport = StreamTransport { request in
-            guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
-                let message = (try? JSON(parsing: request.body)) ?? .null
-                var session: Int?
-                if message["method"]?.string == "initialize" {
-                    session = counts.withLock { counts in
-                        counts.sessions += 1
-                        return counts.sessions
-                    }
-                }
-                let response = try Self.answer(message["id"] ?? .null, session: session)
-                return ResponseStream(head: response.head, body: ResponseBody(response.body))
-            }
-            let isFirst = counts.withLock { counts in
-                counts.listeners += 1
-                return counts.listeners == 1
-            }
+        let sessions = NumberedSessions()
+        let transport = sessions.transport { number, request in
             let isLost = request.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] == "session1"
-            return Self.listener(status, body, isFirst: isFirst, isRejected: isLost, last: "last")
+            return Self.listener(status, body, isFirst: number == 1, isRejected: isLost, last: "last")
         }
         let clock = ShortSleepClock(limit: .seconds(5))
         let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: clock) {
@@ -569,7 +575,7 @@ import Glibc
         bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
         while let message = await written.next(), try JSON(parsing: message)["method"]?.string != "last" {}
         await bridge.close()
-        #expect(counts.withLock { $0.sessions } == 2)
+        #expect(sessions.count == 2)
     }
 
     /// A server that was restarted may have lost the session and the tokens. The user has not started a request.
@@ -628,26 +634,9 @@ import Glibc
 
     /// A server that opens a stream in every session, and then loses the session.
     @Test(.timeLimit(.minutes(1))) func theDelayDoublesBeforeEachReplacementOfASessionThatIsSoonLost() async throws {
-        let counts = Mutex((sessions: 0, listeners: 0))
-        let transport = StreamTransport { request in
-            guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
-                let message = (try? JSON(parsing: request.body)) ?? .null
-                var session: Int?
-                if message["method"]?.string == "initialize" {
-                    session = counts.withLock { counts in
-                        counts.sessions += 1
-                        return counts.sessions
-                    }
-                }
-                let response = try Self.answer(message["id"] ?? .null, session: session)
-                return ResponseStream(head: response.head, body: ResponseBody(response.body))
-            }
-            let number = counts.withLock { counts in
-                counts.listeners += 1
-                return counts.listeners
-            }
-            let isFirst = number % 2 == 1
-            return Self.listener(404, "", isFirst: isFirst, isRejected: !isFirst, last: "last")
+        let sessions = NumberedSessions()
+        let transport = sessions.transport { number, _ in
+            Self.listener(404, "", isFirst: number % 2 == 1, isRejected: number % 2 == 0, last: "last")
         }
         let (sleeps, sleep) = AsyncStream<Duration>.makeStream()
         let clock = ShortSleepClock(limit: .seconds(5)) { sleep.yield($0) }
@@ -660,7 +649,7 @@ import Glibc
         bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
         // The delay after those of 1, 2 and 4 s; the timeouts are longer.
         for await duration in sleeps where (Duration.seconds(5)...Duration.seconds(9)).contains(duration) { break }
-        #expect(counts.withLock { $0.sessions } == 4)
+        #expect(sessions.count == 4)
         await bridge.close()
     }
 

@@ -22,6 +22,17 @@ import Testing
         Reply(testDescription: "a new nonce in a successful response", status: 200),
     ]
 
+    /// A client, and tokens that are bound to a key.
+    private static func client(_ transport: InProcessTransport) throws -> (client: OAuthClient, tokens: TokenSet) {
+        let client = OAuthClient(
+            server: AuthorizationServer(OIDCProvider(issuer: "https://id.example.com"), transport: transport),
+            registration: try ClientRegistration(clientID: "client")
+        )
+        var tokens = TokenSet(accessToken: Secret("access"))
+        tokens.dpopKey = try DPoPKey(host: .system)
+        return (client, tokens)
+    }
+
     @Test(arguments: replies) func aStreamedRequestIsRepeatedOnlyWithTheRequiredNonce(_ reply: Reply) async throws {
         let requests = Mutex(0)
         let transport = InProcessTransport(origin: "https://id.example.com") { _, _ in
@@ -30,12 +41,9 @@ import Testing
             fields[HTTPField.Name("DPoP-Nonce")!] = reply.nonce
             return TransportResponse(head: HTTPResponse(status: .init(code: reply.status), headerFields: fields))
         }
-        let client = OAuthClient(
-            server: AuthorizationServer(OIDCProvider(issuer: "https://id.example.com"), transport: transport),
-            registration: try ClientRegistration(clientID: "client")
-        )
-        var tokens = TokenSet(accessToken: Secret("access"))
-        tokens.dpopKey = try reply.isBound ? DPoPKey(host: .system) : nil
+        let (client, bound) = try Self.client(transport)
+        var tokens = bound
+        if !reply.isBound { tokens.dpopKey = nil }
         let request = TransportRequest(.post, Endpoint("https://id.example.com/orders"))
         #expect(try await client.stream(request, with: tokens).head.status.code == reply.status)
         #expect(requests.withLock { $0 } == reply.requests)
@@ -50,12 +58,7 @@ import Testing
             fields[HTTPField.Name("DPoP-Nonce")!] = "same"
             return TransportResponse(head: HTTPResponse(status: .unauthorized, headerFields: fields))
         }
-        let client = OAuthClient(
-            server: AuthorizationServer(OIDCProvider(issuer: "https://id.example.com"), transport: transport),
-            registration: try ClientRegistration(clientID: "client")
-        )
-        var tokens = TokenSet(accessToken: Secret("access"))
-        tokens.dpopKey = try DPoPKey(host: .system)
+        let (client, tokens) = try Self.client(transport)
         let request = TransportRequest(.post, Endpoint("https://id.example.com/orders"))
         for expected in [2, 3] {
             _ = try await client.stream(request, with: tokens)
@@ -79,12 +82,7 @@ import Testing
             if errors[number] == "use_dpop_nonce" { fields[HTTPField.Name("DPoP-Nonce")!] = "new" }
             return TransportResponse(head: HTTPResponse(status: .unauthorized, headerFields: fields))
         }
-        let client = OAuthClient(
-            server: AuthorizationServer(OIDCProvider(issuer: "https://id.example.com"), transport: transport),
-            registration: try ClientRegistration(clientID: "client")
-        )
-        var tokens = TokenSet(accessToken: Secret("access"))
-        tokens.dpopKey = try DPoPKey(host: .system)
+        let (client, tokens) = try Self.client(transport)
         let request = TransportRequest(.post, Endpoint("https://id.example.com/orders"))
         #expect(try await client.stream(request, with: tokens).head.status == .ok)
         #expect(requests.withLock { $0 } == 3)

@@ -241,8 +241,11 @@ import Testing
         private let failure = Mutex<HTTPResponse.Status?>(nil)
         private let expiration: Date
 
-        /// - Parameter expiration: The expiry of the credentials; default: the beginning of the year 2100.
-        init(_ origin: String, expiration: Date = Date(timeIntervalSince1970: 4_102_444_800)) {
+        /// The beginning of the year 2100.
+        static let farExpiration = Date(timeIntervalSince1970: 4_102_444_800)
+
+        /// - Parameter expiration: The expiry of the credentials; default: ``farExpiration``.
+        init(_ origin: String, expiration: Date = farExpiration) {
             origins = [origin]
             self.expiration = expiration
         }
@@ -263,6 +266,41 @@ import Testing
         }
     }
 
+    /// Runs `body` with a signed-in user whose AWS credentials are stored.
+    /// - Parameters:
+    ///   - expiration: The expiry of the credentials; default: the beginning of the year 2100.
+    ///   - body: Receives the token service, the directory of the store, the first outcome of the helper, and a function that runs it again.
+    private func withAWSCredentials(
+        expiration: Date = CountingTokenService.farExpiration,
+        _ body: (
+            _ service: CountingTokenService, _ store: String, _ first: CommandHarness.Outcome,
+            _ again: () async throws -> CommandHarness.Outcome
+        ) async throws -> Void
+    ) async throws {
+        try await EmulatorServer.run {
+            CountingTokenService($0, expiration: expiration)
+        } _: { service in
+            try await EmulatorServer.run {
+                try OIDCEmulator(issuer: $0)
+            } _: { emulator in
+                let helpers = #"{"aws": {"role_arn": "arn:aws:iam::1:role/a", "endpoint": "\#(service.origins[0])/"}}"#
+                let text = CommandHarness.profile(emulator.issuer, ["helpers": helpers])
+                try await CommandHarness.withConfiguration(text) { path, folder in
+                    func tool(_ arguments: String...) async throws -> CommandHarness.Outcome {
+                        try await CommandHarness.run(
+                            arguments + ["--config", path],
+                            environment: ["PASSWORD": "wonderland"]
+                        )
+                    }
+                    _ = try await tool("login")
+                    let first = try await tool("credential", "aws")
+                    try #require(first.status == 0, "\(first.standardError)")
+                    try await body(service, "\(folder)/store", first) { try await tool("credential", "aws") }
+                }
+            }
+        }
+    }
+
     /// The credentials are renewed 15 minutes before they expire, but they remain valid.
     @Test(
         arguments: [(.serviceUnavailable, 600, 0), (.serviceUnavailable, 30, 7), (.forbidden, 600, 1)]
@@ -273,69 +311,32 @@ import Testing
         _ secondsLeft: TimeInterval,
         _ status: Int32
     ) async throws {
-        try await EmulatorServer.run {
-            CountingTokenService($0, expiration: Date(timeIntervalSinceNow: secondsLeft))
-        } _: { service in
-            try await EmulatorServer.run {
-                try OIDCEmulator(issuer: $0)
-            } _: { emulator in
-                let helpers = #"{"aws": {"role_arn": "arn:aws:iam::1:role/a", "endpoint": "\#(service.origins[0])/"}}"#
-                let text = CommandHarness.profile(emulator.issuer, ["helpers": helpers])
-                try await CommandHarness.withConfiguration(text) { path, folder in
-                    func tool(_ arguments: String...) async throws -> CommandHarness.Outcome {
-                        try await CommandHarness.run(
-                            arguments + ["--config", path],
-                            environment: ["PASSWORD": "wonderland"]
-                        )
-                    }
-                    _ = try await tool("login")
-                    let first = try await tool("credential", "aws")
-                    try #require(first.status == 0, "\(first.standardError)")
-                    // As if the credentials had been obtained long ago.
-                    for name in try FileManager.default.contentsOfDirectory(atPath: "\(folder)/store") {
-                        let file = URL(fileURLWithPath: "\(folder)/store/\(name)")
-                        guard let json = try? JSON(parsing: Array(try Data(contentsOf: file))),
-                            var members = json.object, members["obtained_at"] != nil
-                        else { continue }
-                        members["obtained_at"] = 0
-                        try Data(try JSON.object(members).serialized()).write(to: file)
-                    }
-                    service.fail(failure)
-                    let second = try await tool("credential", "aws")
-                    #expect(second.status == status, "\(second.standardError)")
-                    #expect(second.output == (status == 0 ? first.output : ""))
-                    #expect(service.count == 2)
-                }
+        let expiration = Date(timeIntervalSinceNow: secondsLeft)
+        try await withAWSCredentials(expiration: expiration) { service, store, first, again in
+            // As if the credentials had been obtained long ago.
+            for name in try FileManager.default.contentsOfDirectory(atPath: store) {
+                let file = URL(fileURLWithPath: "\(store)/\(name)")
+                guard let json = try? JSON(parsing: Array(try Data(contentsOf: file))),
+                    var members = json.object, members["obtained_at"] != nil
+                else { continue }
+                members["obtained_at"] = 0
+                try Data(try JSON.object(members).serialized()).write(to: file)
             }
+            service.fail(failure)
+            let second = try await again()
+            #expect(second.status == status, "\(second.standardError)")
+            #expect(second.output == (status == 0 ? first.output : ""))
+            #expect(service.count == 2)
         }
     }
 
     @Test func storedAWSCredentialsAreUsedWhileTheStoreCannotBeWritten() async throws {
-        try await EmulatorServer.run {
-            CountingTokenService($0)
-        } _: { service in
-            try await EmulatorServer.run {
-                try OIDCEmulator(issuer: $0)
-            } _: { emulator in
-                let helpers = #"{"aws": {"role_arn": "arn:aws:iam::1:role/a", "endpoint": "\#(service.origins[0])/"}}"#
-                let text = CommandHarness.profile(emulator.issuer, ["helpers": helpers])
-                try await CommandHarness.withConfiguration(text) { path, folder in
-                    func tool(_ arguments: String...) async throws -> CommandHarness.Outcome {
-                        try await CommandHarness.run(
-                            arguments + ["--config", path],
-                            environment: ["PASSWORD": "wonderland"]
-                        )
-                    }
-                    _ = try await tool("login")
-                    let first = try await tool("credential", "aws")
-                    try #require(first.status == 0, "\(first.standardError)")
-                    try Self.share("\(folder)/store")
-                    let second = try await tool("credential", "aws")
-                    #expect(second.status == 0, "\(second.standardError)")
-                    #expect(second.output == first.output)
-                    #expect(service.count == 1)
-                }
-            }
+        try await withAWSCredentials { service, store, first, again in
+            try Self.share(store)
+            let second = try await again()
+            #expect(second.status == 0, "\(second.standardError)")
+            #expect(second.output == first.output)
+            #expect(service.count == 1)
         }
     }
 

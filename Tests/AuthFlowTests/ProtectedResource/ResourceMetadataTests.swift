@@ -57,6 +57,10 @@ import Testing
         #expect(urls.withLock { $0 } == place.places)
     }
 
+    private static func discovery(_ transport: any HTTPTransport) -> ProtectedResourceDiscovery {
+        ProtectedResourceDiscovery(address: Endpoint("https://a.example/mcp"), transport: transport, host: .system)
+    }
+
     /// A server that doubles the path in the URL of its challenge has a document at the URL that RFC 9728 defines.
     @Test(arguments: [
         ("https://a.example/.well-known/oauth-protected-resource/mcp/mcp", 404, true),
@@ -76,11 +80,7 @@ import Testing
             let head = HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"])
             return TransportResponse(head: head, body: Array(body.utf8))
         }
-        let discovery = ProtectedResourceDiscovery(
-            address: Endpoint("https://a.example/mcp"),
-            transport: transport,
-            host: .system
-        )
+        let discovery = Self.discovery(transport)
         guard isFound else {
             return await expectError(.discoveryFailed) { _ = try await discovery.metadata(named: named) }
         }
@@ -90,11 +90,7 @@ import Testing
     /// Without a document anywhere, the URL in the challenge must not be treated as absent.
     @Test func aMissingDocumentInTheChallengeIsAnError() async throws {
         let transport = StubTransport { _ in TransportResponse(head: HTTPResponse(status: .notFound)) }
-        let discovery = ProtectedResourceDiscovery(
-            address: Endpoint("https://a.example/mcp"),
-            transport: transport,
-            host: .system
-        )
+        let discovery = Self.discovery(transport)
         await expectError(.discoveryFailed) { _ = try await discovery.metadata(named: "https://a.example/prm") }
     }
 
@@ -109,11 +105,7 @@ import Testing
             let head = HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"])
             return TransportResponse(head: head, body: Array(body.utf8))
         }
-        let discovery = ProtectedResourceDiscovery(
-            address: Endpoint("https://a.example/mcp"),
-            transport: transport,
-            host: .system
-        )
+        let discovery = Self.discovery(transport)
         await expectError(.discoveryFailed) { _ = try await discovery.metadata(named: nil) }
     }
 
