@@ -49,6 +49,7 @@ with tempfile.TemporaryDirectory() as folder:
             if file in files: returns += 1
             else: files.append(file)
             current = file
+        if not files: sys.exit(f"{program} has no debug information")
         lines += [f"**{title}**: {len(files)} files, {returns} returns.", "", ", ".join(f"`{file}`" for file in files), ""]
         print(f"{flow}: {len(files)} files, {returns} returns")
 

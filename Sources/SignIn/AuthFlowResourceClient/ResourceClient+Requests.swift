@@ -4,9 +4,6 @@ import AuthFlowSignIn
 import Synchronization
 
 extension ResourceClient {
-    /// The maximum number of sign-ins that one request may cause.
-    private static let maximumSignIns = 3
-
     /// Sends a request with a fresh access token. If the resource requires a token, obtains one and sends the request again. Redirects are
     /// not followed.
     /// - Parameter request: A request to the resource's URL or a URL below it, without an `Authorization` header field.
@@ -212,80 +209,41 @@ extension ResourceClient {
             challenge.authentication = challenge.authentication.adding(earlier ?? RequiredAuthentication())
             attempt.round.authentication = challenge.authentication
         }
-        switch challenge.demand {
-        case .nonce where rejected != nil:
-            // RFC 9449 section 9: one more attempt, with a proof that contains the nonce of this response.
-            if attempt.round.nonceToken != rejected?.tokens.accessToken { attempt.round.nonces = 0 }
-            attempt.round.nonceToken = rejected?.tokens.accessToken
-            attempt.round.nonces += 1
-            attempt.round.allNonces += 1
-            // Tokens that expire immediately would otherwise permit any number of attempts.
-            return attempt.round.nonces == 1
-                && attempt.round.allNonces <= 2 + attempt.round.replacements + attempt.round.signIns
-        case .token, .nonce:
-            guard let rejected else { break }
-            // MCP authorization: if the request had a token, a 403 response without an `error` does not start a sign-in.
-            guard challenge.status == 401 || challenge.hasError else { return false }
-            // A token is replaced once before a sign-in and once after it, because another process may already have
-            // refreshed the token that was just obtained.
-            if attempt.round.replacements <= attempt.round.signIns {
-                attempt.round.replacements = attempt.round.signIns + 1
-                if try await replace(rejected, challenge, &attempt.round) {
+        var stepUps = ResourceAttempt.Round.StepUps()
+        if challenge.demand == .scope, rejected != nil, challenge.scopes != nil {
+            stepUps.requested = Set(try await known(reading: true)?.scopes ?? [])
+            stepUps.rejected = state.withLock(\.rejectedScopeSets)
+        }
+        while true {
+            switch attempt.round.step(after: challenge, rejecting: rejected, stepUps, at: host.now()) {
+            case .finish: return false
+            case .retry: return true
+            case .replace:
+                if let rejected, try await replace(rejected, challenge, &attempt.round) {
                     attempt.round.hasReplaced = true
                     return true
                 }
-            }
-        case .scope:
-            guard let rejected, let demanded = challenge.scopes else {
-                if rejected == nil { break }
-                return false
-            }
-            // Another process may already have obtained a token with the scopes. This process may have cached the old token less than ten
-            // seconds ago.
-            let known = try await known(reading: true)?.scopes ?? []
-            let wanted = Set(known).union(demanded)
-            if !attempt.round.hasLookedForScopes, Set(known).isSuperset(of: demanded) {
-                attempt.round.hasLookedForScopes = true
+            case .findNewer:
                 if let newer = try await client()?.credential(),
-                    newer.tokens.accessToken != rejected.tokens.accessToken
+                    newer.tokens.accessToken != rejected?.tokens.accessToken
                 {
                     return true
                 }
-            }
-            // MCP authorization, "Step-Up Authorization Flow": step-up is attempted "no more than a few times"; after that, the failure is
-            // remembered for an hour.
-            guard attempt.round.scopes.map({ !$0.isSuperset(of: demanded) }) ?? true else {
+            case .signIn(let scopes):
+                return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: scopes)
+            case .rejectNewToken:
+                await startCooldown(after: rejectedAfterSignIn)
+                throw rejectedAfterSignIn
+            case .rejectScopes(let scopes, let wanted):
                 state.withLock { state in
+                    guard let wanted else { return }
                     if state.rejectedScopeSets.count >= 64 { state.rejectedScopeSets = [:] }
                     state.rejectedScopeSets[wanted] = host.now()
                 }
-                throw insufficientScope(demanded)
-            }
-            // After a later sign-in, perhaps by another user, the failure says nothing about the present token.
-            let isOver = state.withLock { $0.rejectedScopeSets[wanted] }.map {
-                host.now() > $0 + 3600 || rejected.signedInAt > $0
-            }
-            guard attempt.round.signIns < Self.maximumSignIns, isOver ?? true else {
-                throw insufficientScope(demanded)
-            }
-            return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: wanted)
-        case .authentication:
-            // A sign-in that did not request this authentication does not count as a failed attempt.
-            let isNew = attempt.round.authenticated != challenge.authentication
-            if isNew, (1..<Self.maximumSignIns).contains(attempt.round.signIns) {
-                return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: nil)
+                throw insufficientScope(scopes)
             }
         }
-        guard attempt.round.signIns == 0 else {
-            let error = rejectedAfterSignIn
-            await startCooldown(after: error)
-            throw error
-        }
-        return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: nil)
     }
-
-    /// The maximum number of times that a request waits for another request's sign-in.
-    private static let maximumWaits = 8
 
     private func signIn(
         to challenge: ResourceChallenge,
@@ -300,13 +258,9 @@ extension ResourceClient {
             throw try await loginRequired(rejected: rejected, challenge)
         }
         if try await joinSignIn(to: challenge, rejected: rejected) {
-            round.signIns += 1
-            // A sign-in for authentication also requests the scopes of an earlier step-up.
-            round.scopes = scopes ?? round.scopes
-            round.authenticated = challenge.authentication
-        } else {
-            round.waits += 1
-            guard round.waits < Self.maximumWaits else { throw rejectedAfterSignIn }
+            round.didSignIn(for: challenge, scopes: scopes)
+        } else if !round.didWait() {
+            throw rejectedAfterSignIn
         }
         return true
     }
@@ -354,44 +308,5 @@ extension ResourceClient {
             round.end = try await retireRegistration(known, error)
             return false
         }
-    }
-}
-
-/// A request to a protected resource, and the attempts to authorize it.
-public struct ResourceAttempt: Sendable {
-    let method: HTTPRequest.Method
-    let endpoint: Endpoint
-    /// The credential of the last attempt.
-    var credential: Credential?
-    var round = Round()
-
-    /// Whether a new access token was obtained after the resource rejected the request.
-    package var hasNewToken: Bool { round.hasReplaced || round.signIns > 0 }
-
-    struct Round {
-        /// The number of retries with a new nonce for ``nonceToken``.
-        var nonces = 0
-        var nonceToken: Secret?
-        /// The number of retries with a new nonce for all tokens.
-        var allNonces = 0
-        /// The correction for this machine's clock in the last proof, in seconds.
-        var clockCorrection: TimeInterval = 0
-        /// Whether the request was retried with the resource's time.
-        var hasCorrectedClock = false
-        /// One more than the number of sign-ins at the last attempt to replace a token; 0 before the first attempt.
-        var replacements = 0
-        var hasReplaced = false
-        var hasLookedForScopes = false
-        var signIns = 0
-        /// The number of other requests' sign-ins that this request has waited for.
-        var waits = 0
-        /// The scopes of the last sign-in.
-        var scopes: Set<String>?
-        /// The authentication that the last sign-in requested.
-        var authenticated: RequiredAuthentication?
-        /// The combined authentication requirement of all challenges.
-        var authentication: RequiredAuthentication?
-        /// The reason why the stored tokens cannot be used.
-        var end: AuthError?
     }
 }
