@@ -15,7 +15,7 @@ import Synchronization
 /// ```
 public final class CredentialManager: Sendable {
     /// The client to which the credentials were issued.
-    public let client: OAuthClient
+    package let client: OAuthClient
 
     package let unfinished = UnfinishedWork()
     package let store: any TokenStore

@@ -5,7 +5,7 @@ public import AuthFlowStorage
 /// expiry and the tags of a record remain in plaintext, because the underlying store needs them.
 public struct EncryptedSessionStore: Sendable {
     /// The store for the encrypted records.
-    public let base: any SessionTokenStore
+    package let base: any SessionTokenStore
     private let encrypted: EncryptedTokenStore
 
     /// Creates a store.

@@ -1,5 +1,5 @@
 import AuthFlowEssentials
-public import AuthFlowHTTP
+package import AuthFlowHTTP
 public import AuthFlowStorage
 import Crypto
 import Synchronization
@@ -59,7 +59,7 @@ public struct FileTokenStore: TokenStore {
     /// - Parameters:
     ///   - application: The name of the application's directory: one path component.
     ///   - environment: The process environment.
-    public static func defaultDirectory(
+    package static func defaultDirectory(
         for application: String,
         environment: [String: String] = HostServices.system.environment
     ) -> String {

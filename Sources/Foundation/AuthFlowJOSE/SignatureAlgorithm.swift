@@ -43,7 +43,7 @@ public struct SignatureAlgorithm: RawRepresentable, Sendable, Hashable {
     ]
 
     /// The symmetric (HMAC) algorithms.
-    public static let symmetric: [SignatureAlgorithm] = [.hs256, .hs384, .hs512]
+    package static let symmetric: [SignatureAlgorithm] = [.hs256, .hs384, .hs512]
 }
 
 extension SignatureAlgorithm {

@@ -25,7 +25,7 @@ public protocol SigningKey: Sendable {
 
 extension SigningKey {
     /// The `kid` of the public key.
-    public var keyID: String? { publicJWK["kid"]?.string }
+    package var keyID: String? { publicJWK["kid"]?.string }
 
     /// Creates a signed JWT (RFC 7515 section 7.1).
     /// - Throws: Any ``AuthError`` of the key or the certificate; `CancellationError`; ``AuthError`` with `unsupported` for any other error of the

@@ -8,7 +8,7 @@ import AuthFlowJSON
 /// process at a time can change it.
 public struct SharedCredentialStore: Sendable {
     /// The name of the group of apps.
-    public let group: String
+    package let group: String
 
     private let store: any TokenStore
 

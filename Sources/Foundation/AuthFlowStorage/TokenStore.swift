@@ -123,7 +123,7 @@ public struct Lease: Sendable, Hashable {
     /// an irreversible operation: while a process was paused, another holder may have acquired the lease, or may acquire
     /// it before the request reaches the provider.
     /// - Throws: ``AuthError`` with `lease_lost`.
-    public func requireRemainingTime() throws(AuthError) {
+    package func requireRemainingTime() throws(AuthError) {
         if expiry?.isNear == true || isHeld?() == false { throw Self.lost }
     }
 
@@ -205,7 +205,7 @@ public struct RecordKey: Sendable, Hashable {
     }
 
     /// The parts and their names, for stores that support attributes. Together they identify the key uniquely.
-    public var parts: [(name: String, value: String)] {
+    package var parts: [(name: String, value: String)] {
         [
             ("kind", kind.rawValue), ("name", name), ("issuer", issuer), ("client_id", clientID),
             // The prefix distinguishes an empty resource from an absent one.

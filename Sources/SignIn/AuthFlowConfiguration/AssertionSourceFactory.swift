@@ -37,7 +37,7 @@ public struct AssertionSourceFactory: Sendable {
 
 extension AssertionSourceFactory {
     /// The required audience of the assertions; several sources share this key.
-    public static let audience = ConfigurationKey(
+    package static let audience = ConfigurationKey(
         "audience",
         .text,
         "The required audience of the assertion. Default: the provider's issuer."

@@ -64,10 +64,10 @@ public struct ProviderPreset: Sendable {
     }
 
     /// The name that selects the preset in a profile.
-    public let name: String
+    package let name: String
 
     /// The provider's display name.
-    public let title: String
+    package let title: String
 
     /// The parameters, whose values a profile specifies.
     package let parameters: [Parameter]

@@ -1,6 +1,6 @@
 public import AuthFlowOAuth
 public import AuthFlowSignIn
-public import AuthFlowTransport
+package import AuthFlowTransport
 
 /// Creates a user agent from its options. A program lists the factories for the user agents that it supports.
 ///
@@ -77,7 +77,7 @@ public struct UserAgentContext: Sendable {
     public let transport: any HTTPTransport
 
     /// Creates a context.
-    public init(
+    package init(
         launchEnvironment: LaunchEnvironment,
         redirectURIs: [RedirectURI],
         transport: any HTTPTransport = SystemTransport()

@@ -1,5 +1,5 @@
 public import AuthFlowOAuth
-public import AuthFlowTransport
+package import AuthFlowTransport
 
 /// A client ID metadata document, served over https at the URL that is the `client_id` (OAuth Client ID Metadata Document).
 ///
@@ -44,7 +44,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
     ///   - json: The document.
     ///   - address: The URL at which the document is, or will be, served.
     /// - Throws: ``AuthError`` with `invalid_configuration` when authorization servers must reject the document.
-    public init(checking json: JSON, at address: String) throws(AuthError) {
+    package init(checking json: JSON, at address: String) throws(AuthError) {
         func refuse(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The client ID metadata document cannot be used: \(reason).")
         }
@@ -96,7 +96,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
     /// Fetches and validates a document as an authorization server does: no redirect, status 200, JSON, within the maximum size.
     /// - Throws: ``AuthError`` with `invalid_configuration` when servers must reject it, `invalid_response` for a redirect
     ///   or a response that is too large, or with a network error code.
-    public static func fetch(
+    package static func fetch(
         _ address: String,
         transport: any HTTPTransport = SystemTransport(),
         host: HostServices = .system

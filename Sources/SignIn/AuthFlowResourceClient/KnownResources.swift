@@ -1,21 +1,21 @@
 import AuthFlowHTTP
 import AuthFlowJSON
-public import AuthFlowStorage
+package import AuthFlowStorage
 
 /// Lists of the resources and registrations in a store, needed because a store itself can find records
 /// only by key. They are displayed to users, and indicate whether a registration is still in use.
-public struct KnownResources: Sendable {
+package struct KnownResources: Sendable {
     private let store: any TokenStore
 
     /// The maximum number of entries in a list.
     static let limit = 1000
 
     /// Opens the lists of a store.
-    public init(store: any TokenStore) { self.store = store }
+    package init(store: any TokenStore) { self.store = store }
 
     /// The URLs of the protected resources that users have signed in to with clients that have the default name and are not preregistered, sorted.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    public func addresses() async throws -> [String] { try await records().filter { !$0.contains(" ") } }
+    package func addresses() async throws -> [String] { try await records().filter { !$0.contains(" ") } }
 
     /// The URLs of the protected resources that users have signed in to with preregistered clients with this name.
     package func addresses(registered name: String) async throws -> [String] {
@@ -30,7 +30,7 @@ public struct KnownResources: Sendable {
 
     /// The issuers of dynamic registrations, and the origins of the resources that they were created for, sorted.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    public func registrations() async throws -> [(issuer: String, origin: String)] {
+    package func registrations() async throws -> [(issuer: String, origin: String)] {
         try await entries(of: "registrations").map { entry in
             let parts = entry.split(separator: " ", maxSplits: 1).map(String.init)
             return (parts.first ?? "", parts.dropFirst().first ?? "")

@@ -114,7 +114,7 @@ extension ResourceClient {
     }
 
     /// Stores the DPoP nonce for the next request; any response may contain a nonce (RFC 9449 section 9).
-    public func recordNonce(from head: HTTPResponse, of attempt: ResourceAttempt) {
+    package func recordNonce(from head: HTTPResponse, of attempt: ResourceAttempt) {
         nonces.record(from: head.headerFields, origin: attempt.endpoint.origin)
     }
 

@@ -23,7 +23,7 @@ public final class ResourceClient: Sendable {
     public let address: Endpoint
 
     /// The options that the client was created with.
-    public let options: Options
+    package let options: Options
 
     package let methods: SignInMethods
     let registered: OAuthClient?

@@ -142,7 +142,7 @@ public struct FlowReporter: Sendable {
     ///   - step: The step that the check belongs to.
     ///   - check: The subject of the check, such as the name of a claim.
     ///   - clause: The clause of the specification that requires the check.
-    public func passed(_ step: FlowEvent.Step, _ check: String, _ clause: String) {
+    package func passed(_ step: FlowEvent.Step, _ check: String, _ clause: String) {
         report(step, details: ["check": check, "clause": clause])
     }
 

@@ -128,7 +128,7 @@ public struct Endpoint: Sendable, Hashable {
 
     /// The value of the `Host` field. Default ports are omitted (RFC 3986 section 6.2.3), as HTTP clients omit them: a server compares a DPoP proof's
     /// `htu` with the URL that it constructs from this field.
-    public var authority: String {
+    package var authority: String {
         guard let port, port != (scheme == "https" ? 443 : 80) else { return host }
         return "\(host):\(port)"
     }

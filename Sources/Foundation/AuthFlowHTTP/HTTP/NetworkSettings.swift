@@ -54,13 +54,13 @@ public struct NetworkSettings: Sendable {
     /// A forward proxy.
     public struct ProxyServer: Sendable {
         /// `http://`, `https://`, `socks5://` or `socks5h://`, a host, and a port.
-        public let url: String
+        package let url: String
 
         /// The user name for the proxy; nil for a proxy without authentication.
-        public let username: String?
+        package let username: String?
 
         /// The password for the proxy user.
-        public let password: Secret?
+        package let password: Secret?
 
         /// Host and port, for messages.
         package let place: String
@@ -103,10 +103,10 @@ public struct NetworkSettings: Sendable {
     /// A certificate with its private key, in PEM.
     public struct ClientCertificate: Sendable {
         /// The file with the certificate chain: the certificate, then the intermediate certificates.
-        public let file: String
+        package let file: String
 
         /// The file with the private key, which must not be encrypted with a passphrase.
-        public let keyFile: String
+        package let keyFile: String
 
         /// Creates a certificate from files.
         public init(file: String, keyFile: String) {

@@ -20,7 +20,7 @@ public final class AuthorizationServer: Sendable {
     package let source: any MetadataSource
 
     /// The clock, random number generator and environment.
-    public let host: HostServices
+    package let host: HostServices
 
     package let keys: KeySource
     package let dpopNonces = DPoPNonces()

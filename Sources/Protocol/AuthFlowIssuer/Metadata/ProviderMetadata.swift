@@ -187,7 +187,7 @@ package typealias EndpointPath = any KeyPath<ProviderMetadata, Endpoint?> & Send
 extension ProviderMetadata {
     /// The endpoint at a key path.
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint.
-    public func required(
+    package func required(
         _ endpoint: KeyPath<ProviderMetadata, Endpoint?>,
         _ name: String
     ) throws(AuthError) -> Endpoint {

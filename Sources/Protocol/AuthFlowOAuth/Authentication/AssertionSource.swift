@@ -26,7 +26,7 @@ public struct AssertionSource: Sendable {
     }
 
     /// The name of the source in messages.
-    public let name: String
+    package let name: String
 
     /// The identity that distinguishes this source from other sources: a token obtained with one source's assertion is
     /// never returned for another source.

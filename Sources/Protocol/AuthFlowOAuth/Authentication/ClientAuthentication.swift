@@ -55,9 +55,9 @@ public struct ClientAuthentication: Sendable {
         public let identifier: String
         /// `token_endpoint_auth_signing_alg_values_supported`, or the corresponding list for the revocation or introspection endpoint; nil when the
         /// server does not advertise it.
-        public let advertisedAlgorithms: [String]?
+        package let advertisedAlgorithms: [String]?
         /// The algorithms of the client's security profile; nil for any.
-        public let allowedAlgorithms: [SignatureAlgorithm]?
+        package let allowedAlgorithms: [SignatureAlgorithm]?
         /// Sends requests.
         public let transport: any HTTPTransport
         /// The clock, random number generator and environment.

@@ -21,7 +21,7 @@ public struct OAuthClient: Sendable {
     public let registration: ClientRegistration
 
     /// The store that the apps of one vendor share on this machine; nil when the app does not share sign-ins.
-    public let sharedCredentials: SharedCredentialStore?
+    package let sharedCredentials: SharedCredentialStore?
 
     /// The adapter, which implements the provider's deviations from the standards.
     package let adapter: any ProviderAdapter
@@ -43,7 +43,7 @@ public struct OAuthClient: Sendable {
     }
 
     /// The context for an adapter's provider-specific functions.
-    public var providerContext: ProviderContext { ProviderContext(self) }
+    package var providerContext: ProviderContext { ProviderContext(self) }
 
     /// The metadata at the start of the flow, if this client is limited to one flow; nil otherwise.
     private var flowMetadata: ProviderMetadata?
@@ -59,7 +59,7 @@ public struct OAuthClient: Sendable {
 
     /// The server's metadata.
     /// - Throws: ``AuthError``.
-    public func metadata() async throws -> ProviderMetadata {
+    package func metadata() async throws -> ProviderMetadata {
         if let flowMetadata { return flowMetadata }
         return try effectiveMetadata(try await server.metadata())
     }
@@ -83,7 +83,7 @@ public struct OAuthClient: Sendable {
     }
 
     /// Whether sign-ins identify the user. Without the `openid` scope (plain OAuth 2.0), no ID Token is issued.
-    public var identifiesUsers: Bool {
+    package var identifiesUsers: Bool {
         (adapter as? any UserInfoProviding)?.identifiesUsers(of: registration)
             ?? registration.scopes.contains("openid")
     }

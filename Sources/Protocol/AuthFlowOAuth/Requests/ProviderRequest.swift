@@ -159,22 +159,18 @@ public struct ProviderResponse: Sendable {
     }
 
     /// The status code.
-    public var status: Int { http.status }
+    package var status: Int { http.status }
 
     /// The parameters in the body: JSON, or a form if that is the `Content-Type`, as early OAuth drafts specified.
     /// - Throws: ``AuthError`` with `invalid_response` when the body is neither JSON nor form-encoded, or a name is repeated.
     public func parameters() throws(AuthError) -> JSON {
-        guard http.mediaType == "application/x-www-form-urlencoded" else { return try json() }
+        guard http.mediaType == "application/x-www-form-urlencoded" else {
+            return try http.json(from: "the \(purpose) endpoint of \(endpoint.host)")
+        }
         guard let form = String(validating: http.body, as: UTF8.self).flatMap({ FormURLEncoding.decode($0) }),
             form.names.count == form.pairs.count
         else { throw AuthError(.invalidResponse, "The response from \(endpoint.host) is not a valid form.") }
         return .object(Dictionary(uniqueKeysWithValues: form.pairs.map { ($0.name, .string($0.value)) }))
-    }
-
-    /// The body as JSON.
-    /// - Throws: ``AuthError`` with `invalid_response` when it is not valid JSON within the limits.
-    public func json() throws(AuthError) -> JSON {
-        try http.json(from: "the \(purpose) endpoint of \(endpoint.host)")
     }
 
     /// The error for a response with an unexpected status and no OAuth error.

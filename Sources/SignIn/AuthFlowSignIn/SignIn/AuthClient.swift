@@ -21,7 +21,7 @@ public final class AuthClient: Sendable {
     public let client: OAuthClient
 
     /// The options of this client.
-    public let options: Options
+    package let options: Options
 
     package let methods: SignInMethods
     package let credentials: CredentialManager
@@ -171,7 +171,7 @@ public final class AuthClient: Sendable {
     package var flowWithoutUser: SignInFlow? { methods.withoutUser?.flow }
 
     /// The registration of the client.
-    public var registration: ClientRegistration { client.registration }
+    package var registration: ClientRegistration { client.registration }
 
     /// The authorization server.
     public var server: AuthorizationServer { client.server }
@@ -496,7 +496,7 @@ public final class AuthClient: Sendable {
 
     /// The provider's metadata.
     /// - Throws: ``AuthError``.
-    public func metadata() async throws -> ProviderMetadata {
+    package func metadata() async throws -> ProviderMetadata {
         try await reporter().step(.discovery) { try await client.metadata() }
     }
 

@@ -13,10 +13,10 @@ public struct LaunchEnvironment: Sendable {
     public var hasTerminal: Bool
 
     /// Whether the program runs in a container, whose ports a browser outside it cannot reach directly.
-    public var isContainer: Bool
+    package var isContainer: Bool
 
     /// Whether this is the Windows Subsystem for Linux.
-    public var isWSL: Bool
+    package var isWSL: Bool
 
     /// Whether a browser may be opened at all.
     public var mayOpenBrowser = true
@@ -34,7 +34,7 @@ public struct LaunchEnvironment: Sendable {
     ///   - isContainer: Whether the program runs in a container.
     ///   - isWSL: Whether this is the Windows Subsystem for Linux.
     ///   - locate: Returns the path of a program, with symbolic links resolved; nil when it is not installed.
-    public init(
+    package init(
         environment: [String: String],
         hasTerminal: Bool,
         isContainer: Bool = false,
@@ -79,7 +79,7 @@ public struct LaunchEnvironment: Sendable {
     }
 
     /// Whether the user is connected from another machine, through a remote shell.
-    public var isRemoteShell: Bool { ["SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"].contains(where: has) }
+    package var isRemoteShell: Bool { ["SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"].contains(where: has) }
 
     /// Whether this is a terminal in a remote window of Visual Studio Code, which
     /// opens URLs on the user's machine and forwards ports of this machine there.
