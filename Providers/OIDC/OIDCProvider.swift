@@ -16,7 +16,7 @@ public struct OIDCProvider: Sendable {
 
     public let issuer: String
 
-    private let fixed: ProviderMetadata?
+    private var fixed: ProviderMetadata?
     private let metadataURL: Endpoint?
     private let endpoints: ProviderMetadata?
     private let identitySource: IdentitySource
@@ -42,7 +42,6 @@ public struct OIDCProvider: Sendable {
         tokenIssuer: TokenIssuerTemplate? = nil
     ) {
         self.issuer = issuer
-        self.fixed = nil
         self.metadataURL = metadataURL
         self.endpoints = endpoints
         self.identitySource = identitySource
@@ -57,13 +56,8 @@ public struct OIDCProvider: Sendable {
     ///   - subjectClaim: The claim that identifies a user if there is no ID Token, or its JSON Pointer (RFC 6901), such as `/data/id`;
     ///     default: `sub`.
     public init(metadata: ProviderMetadata, identitySource: IdentitySource = .idToken, subjectClaim: String = "sub") {
-        self.issuer = metadata.issuer
+        self.init(issuer: metadata.issuer, identitySource: identitySource, subjectClaim: subjectClaim)
         self.fixed = metadata
-        self.metadataURL = nil
-        self.endpoints = nil
-        self.tokenIssuer = nil
-        self.identitySource = identitySource
-        self.subjectClaim = subjectClaim
     }
 }
 
