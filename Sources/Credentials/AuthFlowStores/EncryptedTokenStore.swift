@@ -236,7 +236,9 @@ extension EncryptedTokenStore {
             }
         case .file(let path):
             let file = PrivateFile(path)
-            if let bytes = try Self.contents(ofKeyFile: path) { return try Self.key(bytes, from: path) }
+            if let bytes = try file.contents(maximumSize: 1024, isKey: true) {
+                return try Self.key(bytes, from: path)
+            }
             guard !isNeeded else {
                 // The credential is intact: it can be read once the key is restored.
                 throw AuthError(
@@ -273,10 +275,6 @@ extension EncryptedTokenStore {
                 return SymmetricKey(data: bytes)
             }
         }
-    }
-
-    private static func contents(ofKeyFile path: String) throws(AuthError) -> [UInt8]? {
-        try PrivateFile(path).contents(maximumSize: 1024, isKey: true)
     }
 
     /// The size of a new salt, and the minimum size of a salt that is used again, in bytes.
