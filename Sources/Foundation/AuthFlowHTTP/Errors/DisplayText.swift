@@ -5,11 +5,8 @@ public enum DisplayText {
     ///   - text: Untrusted text.
     ///   - limit: The maximum number of characters; default: 300.
     public static func sanitized(_ text: String, limit: Int = 300) -> String {
-        var result = ""
-        for scalar in text.unicodeScalars.prefix(limit) {
-            result.unicodeScalars.append(isInvisible(scalar) ? " " : scalar)
-        }
-        return text.unicodeScalars.count > limit ? result + "…" : result
+        let shown = String.UnicodeScalarView(text.unicodeScalars.prefix(limit).map { isInvisible($0) ? " " : $0 })
+        return String(shown) + (text.unicodeScalars.count > limit ? "…" : "")
     }
 
     /// Whether a character is invisible but affects the display of other text: it controls a terminal, changes the
@@ -26,17 +23,10 @@ public enum DisplayText {
     /// It operates on code points, as HTML parsers do: in Swift a quotation mark followed by a combining mark is not
     /// equal to a quotation mark.
     public static func escapedForHTML(_ text: String) -> String {
-        var result = String.UnicodeScalarView()
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "&": result.append(contentsOf: "&amp;".unicodeScalars)
-            case "<": result.append(contentsOf: "&lt;".unicodeScalars)
-            case ">": result.append(contentsOf: "&gt;".unicodeScalars)
-            case "\"": result.append(contentsOf: "&quot;".unicodeScalars)
-            case "'": result.append(contentsOf: "&#39;".unicodeScalars)
-            default: result.append(scalar)
-            }
-        }
-        return String(result)
+        text.unicodeScalars.map { entities[$0] ?? String($0) }.joined()
     }
+
+    private static let entities: [Unicode.Scalar: String] = [
+        "&": "&amp;", "<": "&lt;", ">": "&gt;", "\"": "&quot;", "'": "&#39;",
+    ]
 }
