@@ -1,4 +1,5 @@
 package import AuthFlowEssentials
+import AuthFlowJSON
 
 /// A date in HTTP fields (RFC 9110 section 5.6.7).
 package enum HTTPDate {
@@ -90,8 +91,6 @@ package enum HTTPDate {
     }
 
     private static func number(_ text: String, digits: Int) -> Int? {
-        guard text.utf8.count == digits, text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) })
-        else { return nil }
-        return Int(text)
+        text.utf8.count == digits && text.utf8.allSatisfy(\.isDigit) ? Int(text) : nil
     }
 }

@@ -111,9 +111,9 @@ struct ResponseHead {
         }
         guard let first = lengths.first else { return }
         guard Set(lengths).count == 1 else { throw .malformed("it has conflicting Content-Length values") }
-        guard first.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }),
-            Int(String(decoding: first, as: UTF8.self)) != nil
-        else { throw .malformed("its Content-Length is not a valid number") }
+        guard first.allSatisfy(\.isDigit), Int(String(decoding: first, as: UTF8.self)) != nil else {
+            throw .malformed("its Content-Length is not a valid number")
+        }
         if fields.count(where: { $0.name == .contentLength }) > 1 || lengths.count > 1 {
             fields.removeAll { $0.name == .contentLength }
             fields.append((.contentLength, Array(first)))
