@@ -83,7 +83,7 @@ public struct DecryptionKey: Sendable {
         guard KeyManagementAlgorithm.all.contains(algorithm) else {
             throw AuthError(.unsupported, "No key can be generated for this algorithm.")
         }
-        guard algorithm == .rsaOAEP || algorithm == .rsaOAEP256 else {
+        guard algorithm.usesRSA else {
             try self.init(.p256(P256.KeyAgreement.PrivateKey()), keyID: nil, algorithm: algorithm)
             return
         }
@@ -209,7 +209,7 @@ extension DecryptionKey {
         case .set(let keys): set = keys
         }
         // The set may also contain signing keys, and keys for other algorithms.
-        let isRSA = algorithm.map { $0 == .rsaOAEP || $0 == .rsaOAEP256 }
+        let isRSA = algorithm?.usesRSA
         var keys: [DecryptionKey] = []
         for member in set where member["d"] != nil && isForEncryption(member) {
             let own = member["alg"]?.string.map(KeyManagementAlgorithm.init(rawValue:))

@@ -54,7 +54,7 @@ package struct EncryptionKey: Sendable {
         else { return nil }
         guard let parts = PublicKeyMaterial(json), let material = Material(parts) else { return nil }
         let isRSA = if case .rsa = material { true } else { false }
-        let supported: [KeyManagementAlgorithm] = KeyManagementAlgorithm.all.filter { ($0.usesRSA) == isRSA }
+        let supported: [KeyManagementAlgorithm] = KeyManagementAlgorithm.all.filter { $0.usesRSA == isRSA }
         if let own = json.keyMember("alg") {
             guard let algorithm = own.string.map(KeyManagementAlgorithm.init(rawValue:)), supported.contains(algorithm)
             else { return nil }

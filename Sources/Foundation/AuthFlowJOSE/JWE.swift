@@ -124,34 +124,31 @@ package struct JWE: Sendable {
     }
 
     private func contentKey(with key: DecryptionKey) throws -> SymmetricKey {
-        switch algorithm {
-        case .rsaOAEP, .rsaOAEP256: return try key.unwrap(encryptedKey, algorithm)
-        default:
-            // RFC 7518 section 4.6: epk is REQUIRED, and is a public key on the same curve.
-            let secret = try key.agreement(with: header["epk"] ?? .null)
-            func partyInfo(_ name: String) throws -> [UInt8] {
-                guard let value = header.headerParameter(name) else { return [] }
-                guard let bytes = value.string.flatMap({ Base64URL.decode($0) }) else {
-                    throw CryptoKitError.incorrectParameterSize
-                }
-                return bytes
+        if algorithm.usesRSA { return try key.unwrap(encryptedKey, algorithm) }
+        // RFC 7518 section 4.6: epk is REQUIRED, and is a public key on the same curve.
+        let secret = try key.agreement(with: header["epk"] ?? .null)
+        func partyInfo(_ name: String) throws -> [UInt8] {
+            guard let value = header.headerParameter(name) else { return [] }
+            guard let bytes = value.string.flatMap({ Base64URL.decode($0) }) else {
+                throw CryptoKitError.incorrectParameterSize
             }
-            let wrappingKeySize = algorithm.wrappingKeySize
-            let agreed = ConcatKDF.derive(
-                from: secret,
-                // Section 4.6.2: "enc" in direct key agreement, and "alg" when the key wraps another key.
-                algorithm: wrappingKeySize == nil ? encryption.rawValue : algorithm.rawValue,
-                partyU: try partyInfo("apu"),
-                partyV: try partyInfo("apv"),
-                size: wrappingKeySize ?? encryption.keySize
-            )
-            guard wrappingKeySize != nil else {
-                // Section 4.6: in direct key agreement the encrypted key is empty.
-                guard encryptedKey.isEmpty else { throw CryptoKitError.incorrectParameterSize }
-                return agreed
-            }
-            return try AES.KeyWrap.unwrap(encryptedKey, using: agreed)
+            return bytes
         }
+        let wrappingKeySize = algorithm.wrappingKeySize
+        let agreed = ConcatKDF.derive(
+            from: secret,
+            // Section 4.6.2: "enc" in direct key agreement, and "alg" when the key wraps another key.
+            algorithm: wrappingKeySize == nil ? encryption.rawValue : algorithm.rawValue,
+            partyU: try partyInfo("apu"),
+            partyV: try partyInfo("apv"),
+            size: wrappingKeySize ?? encryption.keySize
+        )
+        guard wrappingKeySize != nil else {
+            // Section 4.6: in direct key agreement the encrypted key is empty.
+            guard encryptedKey.isEmpty else { throw CryptoKitError.incorrectParameterSize }
+            return agreed
+        }
+        return try AES.KeyWrap.unwrap(encryptedKey, using: agreed)
     }
 
     private static func rejection(_ reason: String) -> AuthError {
