@@ -5,7 +5,7 @@ import AuthFlowSystem
 ///
 /// An address that a public server specifies is used only if the address is itself public. Otherwise a hostile provider
 /// could make a client send codes and secrets to services that trust everything on the same machine or network (SSRF).
-package enum NetworkReach: Int, Sendable, Comparable {
+package enum NetworkReach: Sendable, Comparable {
     /// A host name or a public address. Whether a name resolves to a non-public address is not known until a connection is made.
     case anywhere
     /// An address in a private or local network, or in another block that is not part of the public network.
@@ -13,8 +13,6 @@ package enum NetworkReach: Int, Sendable, Comparable {
     /// A loopback or unspecified address (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3), or `localhost` (RFC 6761
     /// section 6.3).
     case loopback
-
-    package static func < (left: NetworkReach, right: NetworkReach) -> Bool { left.rawValue < right.rawValue }
 
     /// - Parameter address: A numeric address, as formatted by the system.
     package init(address: String) {
