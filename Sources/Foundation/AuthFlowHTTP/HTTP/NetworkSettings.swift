@@ -138,14 +138,14 @@ extension NetworkSettings {
 
 extension TransportRequest {
     /// The host in lower case; an IPv6 address is enclosed in brackets.
-    fileprivate var host: String {
+    package var host: String {
         let authority = head.authority ?? ""
         let port = authority.utf8.lastIndex(of: UInt8(ascii: ":"))
         guard let port, !authority[port...].contains("]") else { return authority.lowercased() }
         return authority[..<port].lowercased()
     }
 
-    fileprivate var port: Int {
+    package var port: Int {
         Int(head.authority?.dropFirst(host.utf8.count + 1) ?? "") ?? (head.scheme == "http" ? 80 : 443)
     }
 }

@@ -406,8 +406,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
     /// for the name, because the user has chosen that address, or if a proxy is used, because the proxy connects to the address.
     private var limitsAddresses: Bool {
         guard call.allowedReach < .loopback, proxy == nil else { return false }
-        let authority = call.head.authority ?? ""
-        return settings.addresses[authority == host ? "\(host):443" : authority] == nil
+        return settings.addresses["\(call.host):\(call.port)"] == nil
     }
 
     private var addressError: AuthError {
@@ -423,7 +422,7 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
         if limitsAddresses, (reach ?? .loopback) > call.allowedReach { throw addressError }
         guard let easy, call.head.scheme == "https", easy.info(AUTHFLOW_CURL_INFO_NUM_CONNECTS) > 0 else { return }
         let names = CertificateNames(pem: easy.certificate ?? "")
-        let isAddress = NetworkReach.isAddress(host)
+        let isAddress = NetworkReach.isAddress(call.host)
         // RFC 9110 section 4.3.4: "A reference identity of type CN-ID MUST NOT be used by clients." libcurl uses it when there is no
         // other name.
         guard isAddress ? names.hasAddress : names.hasHostName else {
@@ -434,13 +433,6 @@ final class CurlTransfer: @unchecked Sendable {  // Mutable state is accessed on
                 "No trusted TLS connection to \(call.place) could be established: its certificate has no subjectAltName for \(isAddress ? "an IP address" : "a host name")."
             )
         }
-    }
-
-    /// The host of the request, without its port.
-    private var host: String {
-        let authority = call.head.authority ?? ""
-        let end = authority.lastIndex(of: ":").flatMap { authority[$0...].contains("]") ? nil : $0 }
-        return String(authority[..<(end ?? authority.endIndex)])
     }
 }
 #endif
