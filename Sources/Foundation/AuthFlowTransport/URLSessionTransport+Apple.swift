@@ -168,7 +168,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         } catch {
             // A concurrent cancellation may have ended the exchange already.
             end(task)?.fail(error)
-            return stop(task)
+            return task.cancel()
         }
         task.resume()
     }
@@ -184,7 +184,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
             return exchange
         }
         exchange?.fail(CancellationError())
-        stop(task)
+        task.cancel()
     }
 
     /// Removes the record of a cancelled request, because the cancellation may have occurred just as the request
@@ -195,11 +195,6 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
 
     private func end(_ task: URLSessionTask) -> Exchange? {
         state.withLock { $0.running.removeValue(forKey: task.taskIdentifier) }
-    }
-
-    /// Cancels a task without waiting for it.
-    private func stop(_ task: URLSessionTask) {
-        task.cancel()
     }
 
     func urlSession(
@@ -281,7 +276,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     private func fail(_ task: URLSessionTask, with error: (TransportRequest) -> AuthError) {
         guard let exchange = end(task) else { return }
         exchange.fail(error(exchange.call))
-        stop(task)
+        task.cancel()
     }
 
     func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {

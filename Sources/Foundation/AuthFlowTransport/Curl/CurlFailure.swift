@@ -112,7 +112,7 @@ struct CurlFailure {
         return switch code {
         // OpenSSL has either accepted the certificate or not checked it yet: libcurl compares the name itself, and does
         // so first.
-        case 0, 1: ": it is for a different name"
+        case 0, 1, 62, 64: ": it is for a different name"
         case 9, 13: ": it is not valid yet"
         case 10, 14: ": it has expired"
         case 18:
@@ -120,7 +120,6 @@ struct CurlFailure {
         case 19, 20, 21:
             ": its issuer is not among the authorities trusted by this system or by this client's settings (\"ca_file\")"
         case 23: ": it has been revoked"
-        case 62, 64: ": it is for a different name"
         case 66, 67, 68: ": its key, or a key or signature in its certificate chain, is too weak"
         default: ""
         }
