@@ -172,7 +172,4 @@ public actor MemoryTokenStore: SessionTokenStore {
     }
 }
 
-extension MemoryTokenStore: CustomReflectable {
-    /// A mirror without children, because the stored bytes are secret.
-    public nonisolated var customMirror: Mirror { Mirror(self, children: [:]) }
-}
+extension MemoryTokenStore: NonReflectable {}
