@@ -67,33 +67,22 @@ public struct URLSessionTransport: HTTPTransport {
 
 /// The sessions of a transport and its copies. Each session has separate connections.
 private final class Sessions: Sendable {
-    /// The time after which requests that are not safe no longer use the connections of the previous request, as in `CurlTransport`.
+    /// The time for which requests that are not safe use one session, and therefore the maximum idle time of the connections that they use, as in
+    /// `CurlTransport`.
     ///
     /// Several servers close a connection that has been idle for 5 s, and iOS closes the connections of a suspended app. URLSession retries only
     /// safe requests on a new connection; a code or a refresh token would be lost with the request ("The network connection was lost").
     private static let maximumIdleTime = Duration.seconds(3)
 
-    private struct Recent: Sendable {
-        let owner: SessionOwner
-        let lastUse: ContinuousClock.Instant
-    }
-
     private let safe = SessionOwner()
-    /// The session of the last request that was not safe; nil before the first such request.
-    private let last = Mutex<Recent?>(nil)
+    private let others = Mutex(ShortLivedValue<SessionOwner>(maximumAge: Sessions.maximumIdleTime))
 
     /// The session for a request.
     func owner(for method: HTTPRequest.Method) -> SessionOwner {
         // RFC 9110 section 9.2.1
         guard method != .get, method != .head else { return safe }
         // This clock also advances while the system is suspended.
-        let now = ContinuousClock.now
-        return last.withLock { last in
-            let recent = last.flatMap { $0.lastUse.duration(to: now) < Self.maximumIdleTime ? $0.owner : nil }
-            let owner = recent ?? SessionOwner()
-            last = Recent(owner: owner, lastUse: now)
-            return owner
-        }
+        return others.withLock { $0.value(at: .now) { SessionOwner() } }
     }
 }
 
