@@ -578,6 +578,46 @@ import Glibc
         #expect(sessions.count == 2)
     }
 
+    /// A server that was restarted has lost the session, and does not accept a new one until it has started completely.
+    @Test(.timeLimit(.minutes(1))) func theListeningStreamReplacesALostSessionOnceTheServerAcceptsOne() async throws {
+        let (lines, line) = AsyncStream<[UInt8]>.makeStream()
+        let counts = Mutex((sessions: 0, listeners: 0))
+        let transport = StreamTransport { request in
+            guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
+                let message = (try? JSON(parsing: request.body)) ?? .null
+                var session: Int?
+                if message["method"]?.string == "initialize" {
+                    session = counts.withLock { counts in
+                        counts.sessions += 1
+                        return counts.sessions
+                    }
+                }
+                if session == 2 {
+                    return ResponseStream(head: HTTPResponse(status: .serviceUnavailable), body: ResponseBody([]))
+                }
+                let response = try Self.answer(message["id"] ?? .null, session: session)
+                return ResponseStream(head: response.head, body: ResponseBody(response.body))
+            }
+            let isFirst = counts.withLock { counts in
+                counts.listeners += 1
+                return counts.listeners == 1
+            }
+            let isLost = request.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] == "session1"
+            return Self.listener(404, "", isFirst: isFirst, isRejected: isLost, last: "last")
+        }
+        let clock = ShortSleepClock(limit: .seconds(5))
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: clock) {
+            line.yield($0)
+        }
+        bridge.receive(Self.initialize)
+        var written = lines.makeAsyncIterator()
+        _ = await written.next()
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        while let message = await written.next(), try JSON(parsing: message)["method"]?.string != "last" {}
+        await bridge.close()
+        #expect(counts.withLock { $0.sessions } == 3)
+    }
+
     /// A server that was restarted may have lost the session and the tokens. The user has not started a request.
     @Test(.timeLimit(.minutes(1))) func theListeningStreamOpensNoSignInPageToReplaceASession() async throws {
         let counts = Mutex((sessions: 0, listeners: 0))

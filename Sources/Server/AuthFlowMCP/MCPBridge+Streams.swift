@@ -268,10 +268,10 @@ extension MCPBridge {
                         // Until the host's next request, the server would have no session in which to send a message.
                         try await delayReplacement(of: session, after: age())
                         // The user has not started a request, so no sign-in page is opened.
-                        _ = await replaceSession(session.number, signsIn: false)
-                        return
+                        if await replaceSession(session.number, signsIn: false) { return }
                     }
-                    // A server with one stream for each session may not have detected the end of the previous stream yet.
+                    // A server that is still starting may accept a new session later, and a server with one stream for each session may not have
+                    // detected the end of the previous stream yet.
                     rejections += 1
                     guard rejections < Self.maximumRejections else { return }
                 } else if !Self.isTransient(status) {
