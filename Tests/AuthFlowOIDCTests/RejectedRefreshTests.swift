@@ -69,6 +69,27 @@ import Testing
         #expect(next == .refreshed)
     }
 
+    /// The state `expired` may also be that of a sign-in in another process. An unknown user who signs in again cannot be distinguished.
+    @Test(.timeLimit(.minutes(1)))
+    func anObserverOfAnExpiredCredentialOfAnotherProcessLearnsOfItsNextSignIn() async throws {
+        let store = MemoryTokenStore()
+        let client = try life.client(store: store, scopes: ["repo"])
+        let other = try life.client(store: store, scopes: ["repo"])
+        var states = try await client.states().makeAsyncIterator()
+        let first = await states.next()
+        #expect(first == .signedOut)
+        _ = try await other.signIn()
+        life.time.advance(7200)
+        _ = try await client.credential()
+        let expired = await states.next()
+        #expect(expired == .expired)
+        let tokens = try await other.signIn(.replaceAccount).credential.tokens
+        life.time.advance(20)
+        #expect(try await client.credential()?.tokens == tokens)
+        let next = await states.next()
+        #expect(next == .refreshed)
+    }
+
     @Test func aSecondFailedRefreshOfRejectedTokensWithoutExpiryRequiresSignIn() async throws {
         life.environment.emulator.fault = .tokenResponse(.missingExpiry)
         let client = try life.client()

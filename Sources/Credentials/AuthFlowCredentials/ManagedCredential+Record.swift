@@ -33,7 +33,7 @@ extension ManagedCredential {
             }
             // Reads do not require a lease, so one lock prevents the state of a later change from being published between these two steps.
             if let found, found.hasOtherSession {
-                state.publish(currentState(in: found.known))
+                publishState(in: found.known, &state)
             } else if let found, hasRecovered(in: found.known, from: state.expiredToken) {
                 state.publish(.refreshed)
             }
@@ -133,7 +133,7 @@ extension ManagedCredential {
                 if accounts != stored { try await write(accounts, lease, basis, changesSession: true) }
                 beginEpoch()
                 // An object that is limited to one account has no other current account.
-                if account == nil { publish(currentState(in: accounts)) }
+                if account == nil { state.withLock { publishState(in: accounts, &$0) } }
             }
         }
     }
@@ -163,7 +163,7 @@ extension ManagedCredential {
                 requestedAt: requestedAt,
                 changesSession: changesSession
             )
-            if hasOtherSession { state.publish(currentState(in: accounts)) }
+            if hasOtherSession { publishState(in: accounts, &state) }
         }
     }
 

@@ -41,7 +41,7 @@ extension ManagedCredential {
             if accounts != stored { try await write(accounts, lease, basis, changesSession: true) }
             state.withLock { $0.machine.removed(entry.account, leaving: accounts, basis) }
             // Another account may be the current one now.
-            publish(currentState(in: accounts))
+            state.withLock { publishState(in: accounts, &$0) }
             return entry
         }
     }

@@ -343,6 +343,14 @@ package final class ManagedCredential: Sendable {
         }
     }
 
+    /// Publishes the state of this object's account. If that is ``CredentialState/expired``, a later read detects that another process has obtained
+    /// other tokens.
+    func publishState(in accounts: StoredAccounts, _ state: inout State) {
+        let current = currentState(in: accounts)
+        let token = accounts.entry(account)?.credential?.tokens.accessToken
+        state.publish(current, expiredToken: current == .expired ? token : nil)
+    }
+
     /// Publishes a state, unless ``CredentialMachine/isPublished(_:of:)`` is false for its account. Call this method before the lease of the change
     /// is released, so that the state of a later change is not published first. Without a lease, change the state machine and publish the state
     /// under one lock instead.
