@@ -361,4 +361,23 @@ struct Flaw: Sendable {
         let request = ResourceServerEnvironment.request("Bearer \(token)")
         #expect(try await refusal(environment.api(), request, requiring: ["orders:K"]).error == "insufficient_scope")
     }
+
+    /// Without a key ID, a token is decrypted with up to four keys of each issuer. A fifth key of one issuer may be the only key of another.
+    @Test func aKeyThatWasNotTriedForOneIssuerIsTriedForAnother() async throws {
+        let environment = try ResourceServerEnvironment()
+        let keys = try (0..<5).map { _ in try DecryptionKey() }
+        let other = AuthorizationServer(issuer: "https://two.example.com")
+        let api = try ResourceServer(
+            ResourceServerEnvironment.resource,
+            issuers: [
+                TrustedIssuer(other, decryptionKeys: DecryptionKeySource(keys)),
+                TrustedIssuer(environment.server, decryptionKeys: DecryptionKeySource([keys[4]])),
+            ],
+            host: environment.host
+        )
+        var encryption = EmulatedEncryption(to: keys[4].publicJWK, algorithm: .ecdhESA256KW)
+        encryption.header = { $0["kid"] = nil }
+        let token = try encryption.encrypted(try environment.token())
+        #expect(try await api.authorize(ResourceServerEnvironment.request("Bearer \(token)")).subject == "alice")
+    }
 }

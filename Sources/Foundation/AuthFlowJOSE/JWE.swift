@@ -83,18 +83,16 @@ package struct JWE: Sendable {
                 throw Self.rejection("its content is not a JWT (cty)")
             }
         }
-        let keyID = header["kid"]?.string
-        let fitting = keys.filter { key in
-            key.algorithms.contains(algorithm) && (keyID == nil || key.keyID == keyID)
-        }
+        let fitting = candidates(among: keys)
         guard !fitting.isEmpty else {
+            let keyID = header["kid"]?.string
             throw Self.rejection(
                 keyID == nil
                     ? "the client has no key for \(algorithm.rawValue); if its key is registered for this algorithm, set \"algorithm\" in \"decryption_key\""
                     : "the client has no key \"\(DisplayText.sanitized(keyID ?? "", limit: 60))\" for \(algorithm.rawValue)"
             )
         }
-        for key in fitting.prefix(Self.keyLimit) {
+        for key in fitting {
             guard let content = try? content(with: key) else { continue }
             guard let text = String(validating: content, as: UTF8.self) else { break }
             let inner = Secret(text)
@@ -109,6 +107,15 @@ package struct JWE: Sendable {
             return inner
         }
         throw Self.rejection("it cannot be decrypted with the client's key")
+    }
+
+    /// The keys with which ``decrypted(with:mayBeUnsigned:)`` tries to decrypt the token.
+    package func candidates(among keys: [DecryptionKey]) -> [DecryptionKey] {
+        let keyID = header["kid"]?.string
+        let fitting = keys.filter { key in
+            key.algorithms.contains(algorithm) && (keyID == nil || key.keyID == keyID)
+        }
+        return Array(fitting.prefix(Self.keyLimit))
     }
 
     private func content(with key: DecryptionKey) throws -> [UInt8] {

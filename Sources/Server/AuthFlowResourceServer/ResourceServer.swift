@@ -275,7 +275,8 @@ public final class ResourceServer: Sendable {
                 guard let source = issuer.decryptionKeys else { continue }
                 // A key that cannot be loaded does not make the token invalid, so its error is thrown as is. Issuers often share the API's key, and
                 // any client can send tokens that cannot be decrypted, so no key is tried twice.
-                let keys = try source.keys().filter { tried.insert($0.publicJWK).inserted }
+                let keys = encrypted.candidates(among: try source.keys().filter { !tried.contains($0.publicJWK) })
+                tried.formUnion(keys.map(\.publicJWK))
                 if let content = try? encrypted.decrypted(with: keys) { return content }
             }
         }
