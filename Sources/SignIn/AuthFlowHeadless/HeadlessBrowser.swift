@@ -161,10 +161,12 @@ public actor HeadlessBrowser {
                 return String(part)
             }
             var value = "\(part[start...])"
-            // A plus sign is a space, or part of a secret that the server did not encode. A value that cannot be decoded is redacted in its raw form.
-            let decoders: [(String) -> String?] = [FormURLEncoding.displayed, FormURLEncoding.percentDecoded, { $0 }]
+            // A plus sign is a space, or part of a secret that the server did not encode. The server may have encoded nothing.
+            let decoders: [(String) -> String] = [
+                { FormURLEncoding.displayed($0) }, { FormURLEncoding.displayed($0, plusIsSpace: false) }, { $0 },
+            ]
             for decoder in decoders {
-                guard let text = decoder(value) else { continue }
+                let text = decoder(value)
                 let clean = secrets.redacted(in: text)
                 if clean != text { value = FormURLEncoding.encode(clean) }
             }

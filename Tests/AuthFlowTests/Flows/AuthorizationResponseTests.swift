@@ -253,9 +253,24 @@ import Testing
         }
         #expect(error.code == .accessDenied)
         #expect(error.description.contains("acc\u{FFFD}s refus\u{FFFD}"), "\(error)")
-        for parameters in ["error=access%E8", "code=%E8", "error=x&error_description=%zz", "code=1&x=%E8"] {
+        for parameters in ["error=access%E8", "code=%E8", "error=x&x=%zz", "code=1&x=%E8"] {
             expectError(.invalidCallback) { try check("\(address)&\(parameters)", to: pending()) }
         }
+    }
+
+    @Test(arguments: [
+        ("50%+off", "50% off"), ("100%", "100%"), ("%%34", "%4"), ("a%2", "a%2"), ("%zz%41", "%zzA"), ("%4%41", "%4A"),
+    ])
+    func aMalformedPercentEncodingInTheErrorDescriptionDoesNotHideTheError(
+        _ encoded: String,
+        _ shown: String
+    ) throws {
+        let address = "http://127.0.0.1:8400/callback?state=z634l182"
+        let error = try #require(throws: AuthError.self) {
+            try check("\(address)&error=access_denied&error_description=\(encoded)", to: pending())
+        }
+        #expect(error.code == .accessDenied)
+        #expect(error.providerError?.errorDescription == shown)
     }
 
     /// Facebook's response for an app in development mode.

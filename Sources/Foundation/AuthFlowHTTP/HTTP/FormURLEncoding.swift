@@ -48,7 +48,8 @@ public enum FormURLEncoding {
     ///   combining marks in a row.
     public static func decode(_ text: some StringProtocol) -> FormParameters? { decode(text, displaying: []) }
 
-    /// Decodes a form body or a query. Bytes that are not UTF-8 are replaced in the values of parameters that are only displayed.
+    /// Decodes a form body or a query. In the values of parameters that are only displayed, bytes that are not UTF-8 are replaced, and a malformed
+    /// percent-encoding is left as is.
     package static func decode(_ text: some StringProtocol, displaying names: Set<String>) -> FormParameters? {
         var parameters = FormParameters()
         // WHATWG URL section 5.1 splits bytes. Splitting by Swift characters would miss a separator before a combining mark.
@@ -56,10 +57,8 @@ public enum FormURLEncoding {
             let halves = field.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
             let encoded = halves.count > 1 ? halves[1] : []
             guard let name = decodeValue(halves[0]) else { return nil }
-            let bytes = names.contains(name) ? decodeBytes(encoded, plusIsSpace: true) : nil
-            guard let value = decodeValue(encoded) ?? bytes.map({ String(decoding: $0, as: UTF8.self) }),
-                !value.hasTooManyCombiningMarks
-            else { return nil }
+            let value = names.contains(name) ? displayed(encoded, plusIsSpace: true) : decodeValue(encoded)
+            guard let value, !value.hasTooManyCombiningMarks else { return nil }
             parameters.append(name, value)
         }
         return parameters
@@ -70,9 +69,25 @@ public enum FormURLEncoding {
         decodeValue(Array(text.utf8)[...], plusIsSpace: false)
     }
 
-    /// Decodes a value that is only displayed: bytes that are not UTF-8 are replaced.
-    package static func displayed(_ value: String) -> String? {
-        decodeBytes(Array(value.utf8)[...], plusIsSpace: true).map { String(decoding: $0, as: UTF8.self) }
+    /// Decodes a value that is only displayed: bytes that are not UTF-8 are replaced, and a malformed percent-encoding is left as is (WHATWG URL
+    /// section 1.3).
+    package static func displayed(_ value: String, plusIsSpace: Bool = true) -> String {
+        displayed(Array(value.utf8)[...], plusIsSpace: plusIsSpace)
+    }
+
+    private static func displayed(_ encoded: ArraySlice<UInt8>, plusIsSpace: Bool) -> String {
+        var bytes: [UInt8] = []
+        var rest = encoded
+        while let byte = rest.popFirst() {
+            let digits = byte == UInt8(ascii: "%") ? rest.prefix(2).compactMap(hexValue) : []
+            if digits.count == 2 {
+                bytes.append(digits[0] << 4 | digits[1])
+                rest = rest.dropFirst(2)
+            } else {
+                bytes.append(plusIsSpace && byte == UInt8(ascii: "+") ? UInt8(ascii: " ") : byte)
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
     }
 
     /// Decodes percent-encoded text to bytes, which need not be UTF-8.

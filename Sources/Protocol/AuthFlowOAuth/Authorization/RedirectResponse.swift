@@ -67,7 +67,7 @@ package struct RedirectResponse: Sendable {
     /// Decodes form-encoded parameters.
     /// - Returns: nil when they are not form-encoded UTF-8.
     package static func parameters(in encoded: some StringProtocol) -> FormParameters? {
-        // Some providers encode their error descriptions in a different character set.
+        // Some providers encode their error descriptions in a different character set, or do not encode the percent signs in them.
         FormURLEncoding.decode(encoded, displaying: ["error_description"])
     }
 
