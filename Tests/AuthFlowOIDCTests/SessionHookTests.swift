@@ -20,6 +20,21 @@ private final class Notes: Sendable {
     func add(_ note: String) { state.withLock { $0.append(note) } }
 }
 
+/// A store that, like a database, abandons the reads of a cancelled task.
+private struct CancellableReadsStore: ForwardingSessionStore {
+    let base = MemoryTokenStore()
+
+    func bytes(for key: RecordKey) async throws -> [UInt8]? {
+        try Task.checkCancellation()
+        return await base.bytes(for: key)
+    }
+
+    func records(tagged tag: RecordTag) async throws -> [TaggedRecord] {
+        try Task.checkCancellation()
+        return await base.records(tagged: tag)
+    }
+}
+
 @Suite struct SessionHookTests {
     private func server(_ web: WebEnvironment, _ hooks: (inout SessionHooks) -> Void) throws -> SessionServer {
         try web.process(options: { hooks(&$0.hooks) })
@@ -264,6 +279,30 @@ private final class Notes: Sendable {
             #expect(await server.drain(within: .seconds(20)))
             #expect(try await browser.session(at: server) == nil)
             #expect(notes.all == ["signed_out"])
+        }
+    }
+
+    @Test(arguments: ["/logout", "/logout?everywhere=1", nil])
+    func aSignOutThatIsCancelledBeforeItsFirstReadEndsTheSession(_ path: String?) async throws {
+        try await WebEnvironment.run { web in
+            let application = WebEnvironment(web.environment, store: CancellableReadsStore())
+            let server = try application.process()
+            let browser = WebBrowser()
+            try await browser.signIn(application, at: server)
+            let session = try #require(try await browser.session(at: server))
+            let signOut = Task {
+                // The loop ends when the task is cancelled.
+                while !Task.isCancelled { await Task.yield() }
+                if let path {
+                    _ = try await browser.send(.post, path, to: server, WebBrowser.ownPage)
+                } else {
+                    try? await server.endSessions(ofUserOf: session)
+                }
+            }
+            signOut.cancel()
+            try await signOut.value
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(try await browser.session(at: server) == nil)
         }
     }
 

@@ -30,7 +30,7 @@ extension SessionServer {
         }.sorted { $0.signedInAt > $1.signedInAt }
     }
 
-    /// Ends all or some of a user's sessions, in every process, and revokes their tokens.
+    /// Ends all or some of a user's sessions, in every process, and revokes their tokens. The operation completes even if the task is cancelled.
     /// - Parameters:
     ///   - session: The session of the requesting user. Sessions of other users are not ended.
     ///   - names: The names of the sessions to end; nil for all sessions of the user, including this one ("sign out
@@ -38,16 +38,19 @@ extension SessionServer {
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func endSessions(ofUserOf session: Session, named names: [String]? = nil) async throws {
         let provider = try self.sessions(of: session)
-        let own = provider.recordKey(session.identifier)
-        var targets: [RecordKey: Credential?] = [:]
-        if let stored = try await provider.credentials.stored(own) { targets[own] = .some(stored.credential) }
-        if let identity = session.identity {
-            for found in try await sessionsToEnd(ofUser: identity.subject, identity.issuer, at: provider) {
-                targets[found.key] = .some(found.credential)
+        // The lookups are not cancelled, either: the user has requested the end of the sessions.
+        try await provider.credentials.unfinished.begin { [self] in
+            let own = provider.recordKey(session.identifier)
+            var targets: [RecordKey: Credential?] = [:]
+            if let stored = try await provider.credentials.stored(own) { targets[own] = .some(stored.credential) }
+            if let identity = session.identity {
+                for found in try await sessionsToEnd(ofUser: identity.subject, identity.issuer, at: provider) {
+                    targets[found.key] = .some(found.credential)
+                }
             }
-        }
-        if let names { targets = targets.filter { names.contains($0.key.name) } }
-        try await end(targets, at: provider, .signedOut, last: own)
+            if let names { targets = targets.filter { names.contains($0.key.name) } }
+            try await end(targets, at: provider, .signedOut, last: own)
+        }.value()
     }
 
     /// Ends sessions in every process, and revokes their tokens. The operation completes even if the task is cancelled, because a user who signs
@@ -230,44 +233,10 @@ extension SessionServer {
             return ServerResponse.redirect(to: options.startPath).setting(cookie)
         }
         do {
-            let key = provider.recordKey(identifier)
-            let parameters = [query, String(decoding: body, as: UTF8.self)].map {
-                FormURLEncoding.decode($0) ?? FormParameters()
-            }
-            let isEverywhere = parameters.contains { $0["everywhere"] == "1" }
-            // The session is read before anything is written, so that a forged cookie cannot cause writes.
-            let stored = try await provider.credentials.stored(key)
-            guard let own = stored, own.credential != nil || !isEverywhere else {
-                guard isEverywhere else { return ServerResponse.redirect(to: options.startPath).setting(cookie) }
-                // A session that this process cannot read may be usable in another process.
-                if stored != nil { try await end([key: nil], at: provider, .signedOut, last: key) }
-                return options.pages.page(
-                    .signOutNeedsSession,
-                    .unauthorized,
-                    to: request,
-                    links: failureLinks()
-                ).setting(cookie)
-            }
-            var targets: [RecordKey: Credential?] = [:]
-            // The sessions are looked up before any of them is removed, so that the user can retry with this session
-            // after a failure.
-            if isEverywhere, let identity = own.credential?.identity {
-                for found in try await sessionsToEnd(ofUser: identity.subject, identity.issuer, at: provider) {
-                    targets[found.key] = .some(found.credential)
-                }
-            }
-            targets[key] = .some(own.credential)
-            if let credential = own.credential {
-                let session = Session(identifier, credential, of: provider)
-                // The hook cannot prevent the sign-out.
-                try? await options.hooks.run(clock: host.clock) { [hooks = options.hooks] in
-                    await hooks.onSignOut(session)
-                }
-            }
-            try await self.end(targets, at: provider, .signedOut, last: key)
-            var end: EndSessionRequest?
-            if let credential = own.credential { end = try? await provider.client.endSessionRequest(for: credential) }
-            return ServerResponse.redirect(to: end?.url ?? options.startPath).setting(cookie)
+            // The user may close the page before the store has been read.
+            return try await provider.credentials.unfinished.begin { [self] in
+                try await signOut(of: identifier, at: provider, query, body, request)
+            }.value()
         } catch {
             return options.pages.page(
                 .signOutFailed,
@@ -276,6 +245,54 @@ extension SessionServer {
                 links: { [($0.startLink, options.startPath)] }
             )
         }
+    }
+
+    private func signOut(
+        of identifier: Secret,
+        at provider: ProviderSessions,
+        _ query: String,
+        _ body: [UInt8],
+        _ request: HTTPRequest
+    ) async throws -> TransportResponse {
+        let cookie = sessionCookie("").removal
+        let key = provider.recordKey(identifier)
+        let parameters = [query, String(decoding: body, as: UTF8.self)].map {
+            FormURLEncoding.decode($0) ?? FormParameters()
+        }
+        let isEverywhere = parameters.contains { $0["everywhere"] == "1" }
+        // The session is read before anything is written, so that a forged cookie cannot cause writes.
+        let stored = try await provider.credentials.stored(key)
+        guard let own = stored, own.credential != nil || !isEverywhere else {
+            guard isEverywhere else { return ServerResponse.redirect(to: options.startPath).setting(cookie) }
+            // A session that this process cannot read may be usable in another process.
+            if stored != nil { try await end([key: nil], at: provider, .signedOut, last: key) }
+            return options.pages.page(
+                .signOutNeedsSession,
+                .unauthorized,
+                to: request,
+                links: failureLinks()
+            ).setting(cookie)
+        }
+        var targets: [RecordKey: Credential?] = [:]
+        // The sessions are looked up before any of them is removed, so that the user can retry with this session
+        // after a failure.
+        if isEverywhere, let identity = own.credential?.identity {
+            for found in try await sessionsToEnd(ofUser: identity.subject, identity.issuer, at: provider) {
+                targets[found.key] = .some(found.credential)
+            }
+        }
+        targets[key] = .some(own.credential)
+        if let credential = own.credential {
+            let session = Session(identifier, credential, of: provider)
+            // The hook cannot prevent the sign-out.
+            try? await options.hooks.run(clock: host.clock) { [hooks = options.hooks] in
+                await hooks.onSignOut(session)
+            }
+        }
+        try await self.end(targets, at: provider, .signedOut, last: key)
+        var end: EndSessionRequest?
+        if let credential = own.credential { end = try? await provider.client.endSessionRequest(for: credential) }
+        return ServerResponse.redirect(to: end?.url ?? options.startPath).setting(cookie)
     }
 
     /// GET /session: returns information about the signed-in user to a page's script (RFC 10017 section 6.1.2.1).
