@@ -239,6 +239,7 @@ import Testing
         let origins: [String]
         private let requests = Mutex(0)
         private let failure = Mutex<HTTPResponse.Status?>(nil)
+        private let hook = Mutex<(@Sendable () -> Void)?>(nil)
         private let expiration: Date
 
         /// The beginning of the year 2100.
@@ -254,8 +255,13 @@ import Testing
 
         func fail(_ status: HTTPResponse.Status) { failure.withLock { $0 = status } }
 
+        /// Runs `body` during each of the following requests.
+        func onRequest(_ body: @escaping @Sendable () -> Void) { hook.withLock { $0 = body } }
+
         func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
             requests.withLock { $0 += 1 }
+            let action = hook.withLock { $0 }
+            action?()
             if let status = failure.withLock({ $0 }) { return TransportResponse(head: HTTPResponse(status: status)) }
             let credentials = CredentialHelperTests.credentials.replacing(
                 "2100-01-01T00:00:00Z",
@@ -337,6 +343,27 @@ import Testing
             #expect(second.status == 0, "\(second.standardError)")
             #expect(second.output == first.output)
             #expect(service.count == 1)
+        }
+    }
+
+    @Test func awsCredentialsAreReturnedEvenIfTheyCannotBeStored() async throws {
+        try await withAWSCredentials { service, store, first, again in
+            let files = try FileManager.default.contentsOfDirectory(atPath: store).map { "\(store)/\($0)" }
+            let found = files.first { file in
+                let data = try? Data(contentsOf: URL(fileURLWithPath: file))
+                return (try? JSON(parsing: Array(data ?? Data())))?["obtained_at"] != nil
+            }
+            let record = try #require(found)
+            try FileManager.default.removeItem(atPath: record)
+            // A file cannot replace a directory.
+            service.onRequest {
+                try? FileManager.default.createDirectory(atPath: record, withIntermediateDirectories: false)
+            }
+            let second = try await again()
+            #expect(second.status == 0, "\(second.standardError)")
+            #expect(second.output == first.output)
+            #expect(second.standardError.contains("could not be stored"), "\(second.standardError)")
+            #expect(service.count == 2)
         }
     }
 

@@ -39,7 +39,14 @@ extension CredentialCommand {
                     try await Self.requireSame(signIn, of: client)
                     let transport = try profile.transport(environment: ToolEnvironment.host.environment)
                     let keys = try await AWSKeys.assumeRole(token, settings, transport)
-                    try await store.write(keys.stored(for: signIn), under: lease)
+                    do {
+                        try await store.write(keys.stored(for: signIn), under: lease)
+                    } catch let error as AuthError where error.code == .storageFailed {
+                        // As `authflow token` does, the helper returns what it has obtained.
+                        Terminal.printMessage(
+                            "Warning: the credentials could not be stored, so the next call requests new credentials from AWS. \(error.message)"
+                        )
+                    }
                     return keys
                 }
             } catch let error as AuthError where HelperTokens.isOutage(error) {
