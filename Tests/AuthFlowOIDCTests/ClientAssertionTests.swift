@@ -203,6 +203,39 @@ import Testing
         }
     }
 
+    /// Okta's format of errors: JSON with other members than those of OAuth.
+    @Test func correctsClockSkewIfOnlyTheAdapterFindsTheErrorCode() async throws {
+        struct OtherFormat: ProviderAdapter, ResponseParsing {
+            let base: OIDCProvider
+            var issuer: String { base.issuer }
+            func metadata(in context: ServerContext) async throws -> ProviderMetadata {
+                try await base.metadata(in: context)
+            }
+            func parameters(of response: ProviderResponse) throws -> JSON {
+                let json = try response.parameters()
+                return json["errorCode"].map { ["error": $0] } ?? json
+            }
+        }
+        let key = try #require(Self.keys[.es256])
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.client(key)]) { environment in
+            environment.emulator.customResponse = { exchange in
+                guard let error = (try? JSON(parsing: exchange.response.body))?["error"],
+                    let body = try? JSON.object(["errorCode": error, "errorSummary": "Rejected."]).serialized()
+                else { return exchange.response }
+                var response = exchange.response
+                response.body = body
+                return response
+            }
+            let adapter = OtherFormat(base: OIDCProvider(issuer: environment.emulator.issuer))
+            let client = OAuthClient(
+                server: environment.server(adapter, host: HostServices(now: { Date() + 600 })),
+                registration: try ClientRegistration(registration(.privateKeyJWT(SigningKeySource(key))))
+            )
+            _ = try await client.clientCredentials(scopes: ["profile"])
+            #expect(environment.emulator.requests.count { $0 == "POST /token" } == 2)
+        }
+    }
+
     /// A client secret that is a JWT contains timestamps, so it also depends on the clock.
     @Test func regeneratesASignedClientSecretWithTheServersTime() async throws {
         let registered = OIDCEmulator.Client(

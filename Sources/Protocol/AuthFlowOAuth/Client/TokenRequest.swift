@@ -59,7 +59,7 @@ extension OAuthClient {
         var (last, assertion) = try await sendAuthenticated(request, key, check, signed)
         // JWTs with timestamps are rejected if the clock is wrong. The server's time is now known, so the request is retried once.
         let containsTimestamps = registration.authentication.containsTimestamps || key != nil || signed != nil
-        if containsTimestamps, rejectsTimestamp(last, providerError(in: last, to: request)),
+        if containsTimestamps, rejectsTimestamp(last, to: request),
             abs(server.clockCorrection - correction) >= 5
         {
             (last, assertion) = try await sendAuthenticated(request, key, check, signed)
@@ -85,7 +85,11 @@ extension OAuthClient {
     /// another format, such as a form or XML.
     private func providerError(in response: TransportResponse, to request: ProviderRequest) -> ProviderError? {
         guard response.status >= 400 else { return nil }
-        if let error = response.providerError { return error }
+        return response.providerError ?? adapterError(in: response, to: request)
+    }
+
+    /// The error in a response, as the adapter parses it.
+    private func adapterError(in response: TransportResponse, to request: ProviderRequest) -> ProviderError? {
         let parsed = ProviderResponse(purpose: request.purpose, endpoint: request.endpoint, http: response)
         return (try? adapter.responseParameters(parsed)).flatMap(response.providerError(in:))
     }
@@ -174,10 +178,12 @@ extension OAuthClient {
     }
 
     /// Whether the response indicates that the server rejected a JWT that contains a timestamp.
-    private func rejectsTimestamp(_ response: TransportResponse, _ error: ProviderError?) -> Bool {
-        guard response.status == 400 || response.status == 401,
-            let name = adapter.standardName(of: error)
-        else { return false }
+    private func rejectsTimestamp(_ response: TransportResponse, to request: ProviderRequest) -> Bool {
+        guard response.status == 400 || response.status == 401 else { return false }
+        let error = providerError(in: response, to: request)
+        // In JSON with non-standard members, such as Okta's, only the adapter finds the code.
+        let coded = error?.lacksErrorCode == true ? adapterError(in: response, to: request) : error
+        guard let name = adapter.standardName(of: coded) else { return false }
         return ["invalid_client", "invalid_dpop_proof", "invalid_request_object"].contains(name)
     }
 
