@@ -118,6 +118,12 @@ import Testing
         #expect(outcome.status == 2 && outcome.standardError.contains("cannot be set"), "\(outcome.standardError)")
     }
 
+    @Test(arguments: ["X-A: a\r\nX-B: b", "X-A: a\nb", "X-A: a\u{1}b"])
+    func curlRejectsHeaderFieldValuesWithControlCharacters(_ field: String) async throws {
+        let outcome = try await CommandHarness.run(["curl", "https://api.example.com", "-H", field])
+        #expect(outcome.status == 2 && outcome.standardError.contains("control character"), "\(outcome.standardError)")
+    }
+
     @Test func printsTheProvidersOwnParametersWithTheTokenAsJSON() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

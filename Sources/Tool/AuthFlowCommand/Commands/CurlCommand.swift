@@ -242,7 +242,14 @@ struct CurlCommand: AsyncParsableCommand {
             guard !Self.ownFields.contains(name.canonicalName) else {
                 throw ValidationError("The header field \(name.rawName) cannot be set, because the transport sets it.")
             }
-            fields.append(HTTPField(name: name, value: header[header.index(after: colon)...].trimmingSpaces()))
+            let value = header[header.index(after: colon)...].trimmingWhitespace()
+            // RFC 9110 section 5.5. `HTTPField` would replace such characters with spaces.
+            guard HTTPField.isValidValue(value) else {
+                throw ValidationError(
+                    "The value of the header field \(name.rawName) contains a line break or another control character."
+                )
+            }
+            fields.append(HTTPField(name: name, value: value))
         }
         let body = try await body()
         guard let method = HTTPRequest.Method(self.method ?? (body == nil ? "GET" : "POST")) else {
