@@ -4,7 +4,25 @@ import AuthFlowTesting
 import ConformanceRows
 import Expectations
 import HTTPTypes
+import Synchronization
 import Testing
+
+/// A store that rejects a number of writes because the lease was lost.
+private final class LosingStore: ForwardingSessionStore {
+    let base = MemoryTokenStore()
+    private let losses = Mutex(0)
+
+    func loseLeases(_ count: Int) { losses.withLock { $0 = count } }
+
+    func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        let isLost = losses.withLock { losses in
+            losses -= 1
+            return losses >= 0
+        }
+        if isLost { throw Lease.lost }
+        try await base.write(bytes, under: lease)
+    }
+}
 
 private struct Basket: SessionData, Equatable {
     var items: [String] = []
@@ -27,10 +45,11 @@ private struct Basket: SessionData, Equatable {
     private struct OldSettings: SessionData { var colour = "blue" }
 
     private func withSession(
+        store: (any SessionTokenStore)? = nil,
         _ body: @Sendable (WebEnvironment, SessionServer, WebBrowser, Session) async throws -> Void
     ) async throws {
         try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
-            let web = WebEnvironment(environment)
+            let web = WebEnvironment(environment, store: store)
             let (server, browser) = (try web.process(), WebBrowser())
             try await browser.signIn(web, at: server)
             try await body(web, server, browser, try #require(try await browser.session(at: server)))
@@ -81,6 +100,16 @@ private struct Basket: SessionData, Equatable {
             // The used refresh token was not written back.
             #expect(try await elsewhere.credentials.refresh(key).tokens.accessToken != refreshed.tokens.accessToken)
             #expect(try await browser.data(Basket.self, at: elsewhere)?.items == ["b"])
+        }
+    }
+
+    @Test(arguments: [2, 3]) func aChangeOfSessionDataIsRetriedTwiceAfterALostLease(_ losses: Int) async throws {
+        let store = LosingStore()
+        try await withSession(store: store) { _, server, browser, session in
+            store.loseLeases(losses)
+            _ = try? await server.updateData(of: session) { (basket: inout Basket?) in basket = Basket(items: ["a"]) }
+            store.loseLeases(0)
+            #expect((try await browser.data(Basket.self, at: server) != nil) == (losses == 2))
         }
     }
 

@@ -78,11 +78,7 @@ extension CredentialManager {
     ) async throws -> Credential {
         try await unfinished.finish { [self] in
             try await using(key) { managed in
-                do {
-                    return try await managed.changeApplicationData(body)
-                } catch let error as AuthError where error.indicatesLostLease {
-                    return try await managed.changeApplicationData(body)
-                }
+                try await managed.retryingAfterLostLease { try await managed.changeApplicationData(body) }
             }
         }
     }
