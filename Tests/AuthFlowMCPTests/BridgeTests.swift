@@ -619,7 +619,9 @@ import Glibc
     }
 
     /// A server that was restarted may have lost the session and the tokens. The user has not started a request.
-    @Test(.timeLimit(.minutes(1))) func theListeningStreamOpensNoSignInPageToReplaceASession() async throws {
+    /// - Parameter isResumed: Whether the tokens are rejected only when the stream with the response to `initialize` is resumed.
+    @Test(.timeLimit(.minutes(1)), arguments: [false, true])
+    func theListeningStreamOpensNoSignInPageToReplaceASession(_ isResumed: Bool) async throws {
         let counts = Mutex((sessions: 0, listeners: 0))
         let (events, event) = AsyncStream<String>.makeStream()
         let transport = StreamTransport { request in
@@ -633,6 +635,13 @@ import Glibc
                 return ResponseStream(head: HTTPResponse(status: .noContent), body: ResponseBody([]))
             }
             guard head.method == .post else {
+                if head.headerFields[HTTPField.Name("Last-Event-ID")!] != nil {
+                    let fields: HTTPFields = [.wwwAuthenticate: "Bearer"]
+                    return ResponseStream(
+                        head: HTTPResponse(status: .unauthorized, headerFields: fields),
+                        body: ResponseBody([])
+                    )
+                }
                 let isFirst = counts.withLock { counts in
                     counts.listeners += 1
                     return counts.listeners == 1
@@ -648,7 +657,10 @@ import Glibc
                 return counts.sessions
             }
             var response = try Self.answer(message["id"] ?? .null, session: session)
-            if session > 1 {
+            if session > 1, isResumed {
+                response.head.headerFields[.contentType] = "text/event-stream"
+                response.body = Array("id: 1\ndata:\n\n".utf8)
+            } else if session > 1 {
                 response.head.status = .unauthorized
                 response.head.headerFields[.wwwAuthenticate] = "Bearer"
                 response.body = []

@@ -126,15 +126,17 @@ extension MCPBridge {
     // MARK: Responses
 
     /// Reads the response to a request, and passes the messages that precede it to the host.
+    /// - Parameter signsIn: Whether the user may be asked to sign in to resume an interrupted stream.
     func read(
         _ response: ResponseStream,
         for message: MCPMessage,
         _ id: JSON,
-        _ session: MCPSession
+        _ session: MCPSession,
+        signsIn: Bool = true
     ) async throws -> MCPMessage? {
         let status = response.head.status.code
         if status == 200, Self.isEventStream(response.head) {
-            return try await readStream(response, for: message, id, session)
+            return try await readStream(response, for: message, id, session, signsIn: signsIn)
         }
         let body = try await collect(response.body)
         if let answer = MCPMessage(body), answer.answers(id) { return answered(answer, message, id) }

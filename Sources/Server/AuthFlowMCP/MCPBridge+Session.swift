@@ -189,7 +189,7 @@ extension MCPBridge {
                 signsIn: signsIn
             )
             opened.begin(response.head)
-            guard let answer = try await read(response, for: initialize, id, opened),
+            guard let answer = try await read(response, for: initialize, id, opened, signsIn: signsIn),
                 // The host continues with the revision that it has negotiated.
                 answer.json["result"]?["protocolVersion"]?.string == session.version
             else {

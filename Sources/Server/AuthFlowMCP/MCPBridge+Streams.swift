@@ -61,11 +61,13 @@ extension MCPBridge {
 
     /// Reads an event stream up to the response to a request, and resumes an interrupted stream if the revision
     /// allows it.
+    /// - Parameter signsIn: Whether the user may be asked to sign in to resume the stream.
     func readStream(
         _ first: ResponseStream,
         for message: MCPMessage,
         _ id: JSON,
-        _ session: MCPSession
+        _ session: MCPSession,
+        signsIn: Bool
     ) async throws -> MCPMessage? {
         var stream = first
         var lastEventID: String?
@@ -111,7 +113,7 @@ extension MCPBridge {
                         "The server ended the stream before it sent the response. The request may have been executed."
                     )
             }
-            stream = try await resume(after: lastEventID, in: retry, session, &failures)
+            stream = try await resume(after: lastEventID, in: retry, session, signsIn: signsIn, &failures)
         }
     }
 
@@ -124,6 +126,7 @@ extension MCPBridge {
         after id: String,
         in wait: Duration,
         _ session: MCPSession,
+        signsIn: Bool,
         _ failures: inout Int
     ) async throws -> ResponseStream {
         var fields = session.fields
@@ -134,7 +137,7 @@ extension MCPBridge {
             // The reconnection time is limited to the idle timeout.
             try await clock.sleep(for: min(options.idleTimeout, wait))
             do {
-                let response = try await endpoint.send(.get, fields)
+                let response = try await endpoint.send(.get, fields, signsIn: signsIn)
                 let status = response.head.status.code
                 if status == 200, Self.isEventStream(response.head) { return response }
                 guard Self.isTransient(status), failures < Self.maximumFailures else {
