@@ -328,6 +328,41 @@ import Testing
         }
     }
 
+    /// With Lax cookies, a link on another site opens the page with the session cookie. Without a page that asks the user, the sign-in route and
+    /// the page would redirect to each other.
+    @Test(arguments: ["cross-site", "none"])
+    func forwardAuthCausesNoRedirectLoopIfTheAccessTokenCannotBeRefreshed(_ site: String) async throws {
+        try await WebEnvironment.run { web in
+            func process(_ host: HostServices = .system) throws -> SessionServer {
+                try web.process(
+                    host: host,
+                    options: { $0.sameSite = .lax },
+                    registration: { $0.scopes = ["openid", "profile"] }
+                )
+            }
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: try process())
+            // The access token has expired.
+            let server = try process(HostServices(now: { Date() + 86_400 }))
+            #expect(try await browser.session(at: server) != nil)
+            let auth = ForwardAuth(server: server, fields: [.authorization: .accessToken])
+            var fields = Self.fields(["X-Original-URI": "/wiki", "X-Original-Method": "GET", "Sec-Fetch-Site": site])
+            let response = await auth.response(to: browser.request(.get, "/forward-auth", fields))
+            #expect(response?.status == 401)
+            let target = try #require(response?.head.headerFields[HTTPField.Name("X-Sign-In")!])
+            #expect(target == "/login?return_to=%2Fwiki&renew=1")
+            fields = Self.fields(["Sec-Fetch-Dest": "document", "Sec-Fetch-Site": site])
+            let next = try await browser.send(.get, target, to: server, fields)
+            guard site == "none" else {
+                let page = String(decoding: next.body, as: UTF8.self)
+                #expect(next.status == 200 && page.contains("/login?return_to=%2Fwiki\""), "\(page)")
+                return
+            }
+            let location = next.head.headerFields[.location] ?? ""
+            #expect(next.status == 303 && location.hasPrefix(web.environment.emulator.issuer), "\(location)")
+        }
+    }
+
     // MARK: Readiness
 
     @Test func aProcessIsReadyUntilItStartsShuttingDown() async throws {

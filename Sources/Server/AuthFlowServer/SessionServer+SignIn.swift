@@ -35,12 +35,16 @@ extension SessionServer {
         for parameter in options.signInParameters { single(parameter.rawValue).map { parameter.set($0, in: &signIn) } }
         // A page on another site must not force a signed-in user to sign in again.
         if isCrossOrigin, let session = try? await session(of: request, isUse: false) {
-            let isPlain = !options.signInParameters.contains { parameters[$0.rawValue] != nil }
+            // With the mark of a renewal, the page to return to would send the browser back here.
+            let isPlain =
+                parameters[Self.renewal] == nil
+                && !options.signInParameters.contains { parameters[$0.rawValue] != nil }
             guard !isPlain || signIn.provider.map({ $0 != session.provider }) ?? false else {
                 return ServerResponse.redirect(to: signIn.returnPath ?? options.startPath)
             }
             var own = parameters
             own[Self.resumption] = nil
+            own[Self.renewal] = nil
             let path = "\(options.loginPath)?\(FormURLEncoding.encodeQuery(own))"
             return options.pages.page(
                 .confirmSignIn,
@@ -65,10 +69,18 @@ extension SessionServer {
     }
 
     /// The path of the sign-in route.
-    /// - Parameter path: The page to which the user returns; nil for the start page.
-    func loginPath(returningTo path: String?) -> String {
-        options.loginPath + (path.map { "?\(FormURLEncoding.encodeQuery(["return_to": $0]))" } ?? "")
+    /// - Parameters:
+    ///   - path: The page to which the user returns; nil for the start page.
+    ///   - isRenewal: Whether the user has a session, but the page needs a new access token, which only a sign-in obtains.
+    func loginPath(returningTo path: String?, isRenewal: Bool = false) -> String {
+        var query = FormParameters()
+        if let path { query.append("return_to", path) }
+        if isRenewal { query.append(Self.renewal, "1") }
+        return options.loginPath + (query.pairs.isEmpty ? "" : "?\(FormURLEncoding.encodeQuery(query))")
     }
+
+    /// The parameter that marks a sign-in of a user whose session has no usable access token.
+    private static let renewal = "renew"
 
     /// The parameter that marks the second request of a browser whose first request lacked the session cookie.
     private static let resumption = "resume"

@@ -80,7 +80,7 @@ public struct ForwardAuth: Sendable {
             return response
         } catch let error as AuthError where error.code == .loginRequired {
             // The access token has expired and cannot be refreshed.
-            return signIn(request)
+            return signIn(request, isRenewal: true)
         } catch let error as AuthError {
             return SessionServer.response(for: error) ?? ServerResponse.plain(.serviceUnavailable)
         } catch {
@@ -88,12 +88,16 @@ public struct ForwardAuth: Sendable {
         }
     }
 
-    private func signIn(_ request: HTTPRequest) -> TransportResponse {
+    /// - Parameter isRenewal: Whether the request has a session.
+    private func signIn(_ request: HTTPRequest, isRenewal: Bool = false) -> TransportResponse {
         let page = ["X-Original-URI", "X-Forwarded-Uri"].compactMap { HTTPField.Name($0) }
             .compactMap { request.headerFields[$0] }.first
         let path = page.flatMap { server.returnPath($0, prefixes: server.options.returnPrefixes) }
         var response = ServerResponse.plain(.unauthorized)
-        response.head.headerFields[HTTPField.Name(known: "X-Sign-In")] = server.loginPath(returningTo: path)
+        response.head.headerFields[HTTPField.Name(known: "X-Sign-In")] = server.loginPath(
+            returningTo: path,
+            isRenewal: isRenewal
+        )
         return response
     }
 
