@@ -93,7 +93,7 @@ public enum ProfileKeys {
         "client_assertion_algorithm",
         .choice(of: SignatureAlgorithm.symmetric),
         default: .hs256,
-        "The HMAC algorithm for client_secret_jwt."
+        "The HMAC algorithm for client_secret_jwt. The client secret must be at least as long as the hash: 32, 48 or 64 bytes (RFC 7518 section 3.2)."
     )
     static let pushedRequests = ConfigurationKey(
         "par",
