@@ -3,6 +3,7 @@ import AuthFlowServer
 import AuthFlowTesting
 import ConformanceRows
 import Expectations
+import Foundation
 import HTTPTypes
 import Synchronization
 import Testing
@@ -257,6 +258,70 @@ struct HeldRequests: HTTPTransport {
         let busy = AuthError(.leaseBusy, "Try again.", retryAfter: .milliseconds(1200))
         #expect(SessionServer.response(for: busy)?.head.headerFields[.retryAfter] == "2")
         #expect(SessionServer.response(for: AuthError(.invalidIDToken, "No.")) == nil)
+    }
+
+    struct Rejection: CustomTestStringConvertible {
+        let testDescription: String
+        var challenge = #"Bearer error="invalid_token""#
+        /// Whether the API accepts a refreshed token.
+        var acceptsNewTokens = true
+        /// The age of the token, in seconds.
+        var age = 120.0
+        var scopes = ["openid", "profile", "offline_access"]
+        let status: Int
+        let refreshes: Int
+    }
+
+    /// For example, the provider has revoked the access token.
+    @Test(arguments: [
+        Rejection(testDescription: "a revoked token", status: 200, refreshes: 1),
+        Rejection(testDescription: "no challenge", challenge: "", status: 200, refreshes: 1),
+        Rejection(testDescription: "all tokens", acceptsNewTokens: false, status: 401, refreshes: 1),
+        Rejection(testDescription: "a new token", age: 0, status: 401, refreshes: 0),
+        Rejection(testDescription: "no refresh token", scopes: ["openid"], status: 401, refreshes: 0),
+        Rejection(
+            testDescription: "a weak authentication",
+            challenge: #"Bearer error="insufficient_user_authentication", max_age="5""#,
+            status: 401,
+            refreshes: 0
+        ),
+    ]) func theProxyReplacesATokenThatTheAPIRejects(_ test: Rejection) async throws {
+        try await withWeb { web, _ in
+            let rejected = Mutex<String?>(nil)
+            let bodies = Mutex<[[UInt8]]>([])
+            let api = APITransport(web.environment.transport) { request, body in
+                bodies.withLock { $0.append(body) }
+                let token = request.headerFields[.authorization]
+                let isFirst = rejected.withLock { rejected -> Bool in
+                    rejected = rejected ?? token
+                    return rejected == token
+                }
+                let accepts = test.acceptsNewTokens && !isFirst
+                guard !accepts else { return TransportResponse(head: HTTPResponse(status: .ok)) }
+                var head = HTTPResponse(status: .unauthorized)
+                if !test.challenge.isEmpty { head.headerFields[.wwwAuthenticate] = test.challenge }
+                return TransportResponse(head: head)
+            }
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: try web.process(registration: { $0.scopes = test.scopes }))
+            let server = try web.process(
+                transport: api,
+                host: HostServices(now: { Date() + test.age }),
+                registration: { $0.scopes = test.scopes }
+            )
+            let route = try ResourceProxy.Route("/api/", to: "https://api.example.com/", methods: [.post])
+            let proxy = ResourceProxy(server: server, routes: [route])
+            let before = web.environment.emulator.requests.count { $0 == "POST /token" }
+            // The second request finds the same token, or the token that has replaced it.
+            for _ in 0..<2 {
+                let request = browser.request(.post, "/api/orders", WebBrowser.ownPage)
+                #expect(await proxy.response(to: request, body: [1])?.status == test.status)
+            }
+            let after = web.environment.emulator.requests.count { $0 == "POST /token" }
+            #expect(after - before == test.refreshes)
+            #expect(bodies.withLock { $0 } == Array(repeating: [1], count: 2 + test.refreshes))
+            #expect(try await browser.session(at: server) != nil)
+        }
     }
 
     /// A request counts toward the user's limit until the response body has been read.

@@ -104,6 +104,37 @@ extension CredentialManager {
         try await using(key) { try await $0.tokens(for: resource, scopes: nil) }
     }
 
+    /// Tokens that replace an access token that an API has rejected: newer tokens that another task or process has obtained, or the result of a
+    /// refresh.
+    /// - Parameters:
+    ///   - resource: The resource of the access token, one of several resources of the grant; nil for the grant's main access token.
+    ///   - age: The minimum age at which the token is refreshed. An API that rejects every token must not cause a refresh for each request.
+    /// - Returns: nil when the token is too new, or there is no refresh token.
+    package func tokens(
+        of key: CredentialKey,
+        for resource: String?,
+        replacing rejected: Secret,
+        olderThan age: Duration
+    ) async throws -> TokenSet? {
+        try await using(key) { managed in
+            let grant = try await managed.lastCredential()
+            let current: Credential? = if let resource { grant.tokens(for: resource, nil) } else { grant }
+            guard let current else { return nil }
+            guard current.tokens.accessToken == rejected else { return current.tokens }
+            guard grant.tokens.refreshToken != nil,
+                client.host.now().timeIntervalSince(current.obtainedAt) >= age.seconds
+            else { return nil }
+            let newer =
+                if let resource {
+                    try await managed.tokens(for: resource, scopes: nil, rejected: rejected)
+                } else {
+                    try await managed.credential(rejected: rejected).tokens
+                }
+            // During an outage of the provider, the tokens may be unchanged.
+            return newer.accessToken == rejected ? nil : newer
+        }
+    }
+
     /// Starts a background task: a revocation, the removal of leftover records, or a call of the application's hooks. ``drain(within:)`` waits for
     /// its completion.
     package func beginCleanup(_ work: @escaping @Sendable () async -> Void) { _ = revocations.begin(work) }

@@ -344,6 +344,19 @@ public final class SessionServer: Sendable {
         return try await provider.credentials.freshTokens(of: key, for: resource)
     }
 
+    /// The tokens of a session that replace an access token that an API has rejected; nil if the token cannot be replaced, or was obtained within the
+    /// last minute.
+    func tokens(for session: Session, resource: String?, replacing rejected: Secret) async throws -> TokenSet? {
+        let provider = try sessions(of: session)
+        let key = provider.key(session.identifier)
+        return try await provider.credentials.tokens(
+            of: key,
+            for: resource == key.resource ? nil : resource,
+            replacing: rejected,
+            olderThan: .seconds(60)
+        )
+    }
+
     /// Whether a request comes from a page of the application, and may therefore change state or read data: pages on
     /// other sites can cause a browser to send requests with its cookies (RFC 10017 section 6.1.3.3).
     ///

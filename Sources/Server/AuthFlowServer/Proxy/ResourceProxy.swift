@@ -138,7 +138,8 @@ public struct ResourceProxy: Sendable {
         request.method != .head && route(of: request)?.streamsResponses == true
     }
 
-    /// Returns the API's response to a request; nil if no route matches.
+    /// Returns the API's response to a request; nil if no route matches. If the API responds with 401, the access token is refreshed, at most once
+    /// a minute, and the request is sent once more, unless the request or the response is streamed.
     ///
     /// 403: the request does not come from a page of the application, or the session belongs to another provider. 401:
     /// the request has no session. 405: the method is not forwarded. 400: the path is invalid, or the method does not allow a body. 413: the
@@ -286,7 +287,17 @@ public struct ResourceProxy: Sendable {
         // While the body arrived, the token may have expired, or the user may have signed out.
         let tokens = try await freshTokens(for: access.session, route)
         guard isLong else {
-            let response = try await client.send(forwarded, with: tokens)
+            var response = try await client.send(forwarded, with: tokens)
+            // The provider may have revoked the access token before its expiry. If the token cannot be replaced, the page receives the API's response.
+            if Self.rejectsToken(response),
+                let newer = try? await server.tokens(
+                    for: access.session,
+                    resource: route.resource,
+                    replacing: tokens.accessToken
+                )
+            {
+                response = try await client.send(forwarded, with: newer)
+            }
             return .whole(withExtendedLifetime(slot) { returned(response, to: request.method, route) })
         }
         let response = try await client.stream(forwarded, body: upload, with: tokens)
@@ -298,6 +309,14 @@ public struct ResourceProxy: Sendable {
             return .whole(returned(whole, to: request.method, route))
         }
         return .stream(ResponseStream(head: returned(response.head, to: request.method, route), body: response.body))
+    }
+
+    /// Whether the API has rejected the access token (RFC 6750 section 3.1), rather than the user's authentication or a DPoP proof.
+    private static func rejectsToken(_ response: TransportResponse) -> Bool {
+        response.status == 401
+            && AuthenticationChallenge.challenges(in: response).allSatisfy {
+                $0.parameters["error"] ?? "invalid_token" == "invalid_token"
+            }
     }
 
     /// The response to a request that was not forwarded, or to which the API did not respond. A redirect is also an
