@@ -282,7 +282,7 @@ private struct CancellableReadsStore: ForwardingSessionStore {
         }
     }
 
-    @Test(arguments: ["/logout", "/logout?everywhere=1", nil])
+    @Test(arguments: ["/logout", "/logout?everywhere=1", "/backchannel-logout", nil])
     func aSignOutThatIsCancelledBeforeItsFirstReadEndsTheSession(_ path: String?) async throws {
         try await WebEnvironment.run { web in
             let application = WebEnvironment(web.environment, store: CancellableReadsStore())
@@ -290,11 +290,14 @@ private struct CancellableReadsStore: ForwardingSessionStore {
             let browser = WebBrowser()
             try await browser.signIn(application, at: server)
             let session = try #require(try await browser.session(at: server))
+            let subject = session.identity?.subject
+            let token = try application.environment.emulator.logoutToken(for: WebEnvironment.client.id, subject: subject)
             let signOut = Task {
                 // The loop ends when the task is cancelled.
                 while !Task.isCancelled { await Task.yield() }
                 if let path {
-                    _ = try await browser.send(.post, path, to: server, WebBrowser.ownPage)
+                    let body = Array("logout_token=\(token)".utf8)
+                    _ = try await browser.send(.post, path, to: server, WebBrowser.ownPage, body: body)
                 } else {
                     try? await server.endSessions(ofUserOf: session)
                 }

@@ -25,24 +25,25 @@ extension SessionServer {
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
         }
         do {
-            try await storeLogoutRecords(of: token, at: provider)
-            let found = try await sessions(of: token, at: provider)
-            let isFirst = try await !wasUsed(token, at: provider)
-            let logout = ProviderLogout(
-                token: token,
-                isFirst: isFirst,
-                clockLeeway: provider.client.registration.clockLeeway
-            )
-            let targets = found.filter(logout.ends)
-            guard !logout.isReplay(ending: targets, of: found) else {
-                return refused("The logout token has already been used (jti).")
-            }
-            // A separate task, because the current task may be cancelled: the use must be recorded if the sessions have ended.
-            try await Task { [self] in
+            // The operation is completed even if the current task is cancelled: the provider might not resend the token, and the use must be
+            // recorded if the sessions have ended.
+            let isReplay = try await provider.credentials.unfinished.begin { [self] in
+                try await storeLogoutRecords(of: token, at: provider)
+                let found = try await sessions(of: token, at: provider)
+                let isFirst = try await !wasUsed(token, at: provider)
+                let logout = ProviderLogout(
+                    token: token,
+                    isFirst: isFirst,
+                    clockLeeway: provider.client.registration.clockLeeway
+                )
+                let targets = found.filter(logout.ends)
+                guard !logout.isReplay(ending: targets, of: found) else { return true }
                 try await end(targets, at: provider, .providerLogout, revoking: \.endsWithProviderSession)
                 if isFirst { try await recordUse(of: token, at: provider) }
-            }.value
-            return ServerResponse.plain(.ok)
+                return false
+            }.value()
+            return isReplay
+                ? refused("The logout token has already been used (jti).") : ServerResponse.plain(.ok)
         } catch {
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
         }
