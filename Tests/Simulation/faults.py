@@ -102,17 +102,17 @@ FAULTS = {
     "tokens-of-another-resource": [(RESOURCES, "resourceTokens.first { $0.matches(resource, scopes) }", "resourceTokens.first")],
     "another-key-in-the-cache": [(MANAGER, "if let known = cache.recent[key] { return known }", "if let known = cache.recent.values.first { return known }")],
     "a-sign-in-does-not-look-for-logout-records": [(LOGOUT_EFFECT, "        time >= (credential", "        time >= 1e9 + (credential")],
-    "a-logout-record-is-stored-after-the-search": [(LOGOUT, "            try await storeLogoutRecords(of: token, at: provider)\n            let found = try await sessions(of: token, at: provider)\n",
-        "            let found = try await sessions(of: token, at: provider)\n            try await storeLogoutRecords(of: token, at: provider)\n")],
+    "a-logout-record-is-stored-after-the-search": [(LOGOUT, "                try await storeLogoutRecords(of: token, at: provider)\n                let found = try await sessions(of: token, at: provider)\n",
+        "                let found = try await sessions(of: token, at: provider)\n                try await storeLogoutRecords(of: token, at: provider)\n")],
     "the-session-before-a-sign-in-goes-on": [(CALLBACK, "for (other, old) in old + later {", "for (other, old) in old.prefix(0) {")],
     "a-repeated-logout-token-ends-newer-sessions": [(LOGOUT_EFFECT, "return start < token.issuedAt }", "return start < Date.distantFuture }")],
     "any-browser-completes-a-sign-in": [
         (CALLBACK, "let own = found.first(where: { $0.name == cookies.name(for: state) })", "let own = found.first"),
         (PENDING, "\\(state.exposed)\\(browser.exposed)\"", "\\(state.exposed)\"")],
     "signing-out-everywhere-ends-one-session": [(SIGN_OUT,
-        "                for found in try await sessionsToEnd(ofUser: identity.subject, identity.issuer, at: provider) {\n"
-        "                    targets[found.key] = .some(found.credential)\n                }\n            }\n            targets[key]",
-        "                _ = identity\n            }\n            targets[key]")],
+        "            for found in try await sessionsToEnd(ofUser: identity.subject, identity.issuer, at: provider) {\n"
+        "                targets[found.key] = .some(found.credential)\n            }\n        }\n        targets[key]",
+        "            _ = identity\n        }\n        targets[key]")],
     "a-refused-sign-in-leaves-its-session": [(CALLBACK, "            await discard(own, at: provider)\n", "")],
     "a-page-is-opened-under-a-lost-lease": [
         (RESOURCE_SIGN_IN, "do { try lease.requireRemainingTime() } catch { throw LostSignInLock() }", "")],
