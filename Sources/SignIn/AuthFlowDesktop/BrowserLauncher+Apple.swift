@@ -20,7 +20,7 @@ extension BrowserLauncher {
 }
 #endif
 
-#if canImport(AppKit)
+#if canImport(AppKit) && !targetEnvironment(macCatalyst)
 import AppKit
 
 extension BrowserLauncher {

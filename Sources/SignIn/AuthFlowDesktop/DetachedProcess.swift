@@ -1,6 +1,6 @@
 package import AuthFlow
 
-#if canImport(Darwin)
+#if os(macOS)
 import Foundation
 #endif
 
@@ -20,7 +20,7 @@ package enum DetachedProcess {
         #if os(Linux)
         let identifier = try ChildProcess.spawn(command, environment: environment)
         DetachedThread.run { ended(ChildProcess.end(of: identifier)) }
-        #else
+        #elseif os(macOS)
         let process = Process()
         process.executableURL = URL(fileURLWithPath: command[0])
         process.arguments = Array(command.dropFirst())
@@ -34,6 +34,8 @@ package enum DetachedProcess {
         } catch {
             throw AuthError(.userAgentFailed, "\(command[0]) could not be started", underlyingError: error)
         }
+        #else
+        throw AuthError(.userAgentFailed, "\(command[0]) could not be started: apps cannot start programs here")
         #endif
     }
 }

@@ -13,7 +13,12 @@ package enum HomeDirectory {
         // Foundation would use an empty HOME as the path.
         if let home = inUserDatabase() { return home }
         #endif
+        #if canImport(Darwin)
+        // FileManager.homeDirectoryForCurrentUser exists only on macOS.
+        return NSHomeDirectory()
+        #else
         return FileManager.default.homeDirectoryForCurrentUser.path
+        #endif
     }
 
     /// A base directory: the value of a variable such as `XDG_DATA_HOME`, or else a directory in the home directory. XDG Base Directory
