@@ -49,7 +49,7 @@ public struct URLSessionTransport: HTTPTransport {
         if !cookies.isEmpty { request.setValue(cookies.joined(separator: "; "), forHTTPHeaderField: "Cookie") }
         if !call.body.isEmpty { request.httpBody = Data(call.body) }
 
-        let owner = sessions.owner(for: call.head.method)
+        let owner = sessions.owner(for: call.head.method, in: call.pool)
         let exchanges = owner.exchanges
         let task = owner.session.dataTask(with: request)
         body?.onCancel { exchanges.cancel(task) }
@@ -74,15 +74,24 @@ private final class Sessions: Sendable {
     /// safe requests on a new connection; a code or a refresh token would be lost with the request ("The network connection was lost").
     private static let maximumIdleTime = Duration.seconds(3)
 
-    private let safe = SessionOwner()
-    private let others = Mutex(ShortLivedValue<SessionOwner>(maximumAge: Sessions.maximumIdleTime))
+    /// The sessions for safe requests. A session opens only a few connections to each host, so event streams could otherwise occupy all of them.
+    private let safe = Mutex<[ConnectionPool: SessionOwner]>([:])
+    private let others = Mutex<[ConnectionPool: ShortLivedValue<SessionOwner>]>([:])
 
     /// The session for a request.
-    func owner(for method: HTTPRequest.Method) -> SessionOwner {
+    func owner(for method: HTTPRequest.Method, in pool: ConnectionPool) -> SessionOwner {
         // RFC 9110 section 9.2.1
-        guard method != .get, method != .head else { return safe }
+        guard method != .get, method != .head else {
+            return safe.withLock { safe in
+                let owner = safe[pool] ?? SessionOwner()
+                safe[pool] = owner
+                return owner
+            }
+        }
         // This clock also advances while the system is suspended.
-        return others.withLock { $0.value(at: .now) { SessionOwner() } }
+        return others.withLock { others in
+            others[pool, default: ShortLivedValue(maximumAge: Self.maximumIdleTime)].value(at: .now) { SessionOwner() }
+        }
     }
 }
 
