@@ -109,6 +109,6 @@ func followState(of client: AuthClient) async throws {
 
 func signOut(of client: AuthClient) async throws {
     let signOut = try await client.signOut(endingSession: true)
-    if signOut.revocation != .done { print(signOut) }
+    if signOut.revocation != .done || signOut.endSession != .done { print(signOut) }
     _ = await client.drain()
 }

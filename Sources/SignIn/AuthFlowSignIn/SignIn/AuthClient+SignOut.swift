@@ -90,14 +90,18 @@ extension AuthClient {
     /// Signs out: removes the stored tokens, revokes them at the provider, and optionally ends the user's session at the
     /// provider through the user agent.
     ///
+    /// Only the account in the options, by default the current account, is signed out. If other accounts are signed in, one of them becomes the
+    /// current account.
+    ///
     /// The credential is removed regardless of the provider's response. The last valid tokens are revoked: a refresh in progress, here or
     /// in another process, completes first, and its tokens are not returned to callers.
     ///
     /// Without a user agent, end the session with ``OAuthClient/endSessionRequest(for:)`` and the credential in the result.
     /// - Parameters:
     ///   - revokingTokens: Whether to revoke the tokens; default: true.
-    ///   - endingSession: Whether to show the provider's sign-out page; default: false. The timeout for its redirect is
-    ///     at most 30 seconds.
+    ///   - endingSession: Whether to show the provider's sign-out page; default: false. It requires a
+    ///     ``ClientRegistration/Values/postLogoutRedirectURI`` that the user agent can receive: without it, ``SignOut/endSession`` is
+    ///     `unsupported`. The timeout for its redirect is at most 30 seconds.
     /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable` when the credential could not be removed; `CancellationError`.
     public func signOut(revokingTokens: Bool = true, endingSession: Bool = false) async throws -> SignOut {
         let reporter = reporter()
