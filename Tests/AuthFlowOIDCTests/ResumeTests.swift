@@ -110,4 +110,45 @@ import Testing
             #expect(signIn.storageError == nil)
         }
     }
+
+    /// The code can be used only once, so the sign-in completes without its caller.
+    @Test func aSignInThatIsCancelledAfterTheRedirectHasArrivedIsStored() async throws {
+        try await EmulatorEnvironment.with(.inProcess) { environment in
+            let (addresses, address) = AsyncStream<String>.makeStream()
+            let running = Mutex<Task<SignIn, any Error>?>(nil)
+            var settings = try EmulatorEnvironment.registration()
+            settings.redirectURIs = ["com.example.authflow:/callback"]
+            let client = AuthClient(
+                client: OAuthClient(
+                    server: AuthorizationServer(
+                        OIDCProvider(issuer: environment.emulator.issuer),
+                        transport: environment.transport
+                    ),
+                    registration: try ClientRegistration(settings)
+                ),
+                methods: [.userAgent(SystemBrowserUserAgent(launcher: nil))],
+                observer: { event in
+                    if let url = event.url { address.yield(url) }
+                    if event.step == .codeExchange { running.withLock { $0?.cancel() } }
+                }
+            )
+            var states = try await client.states().makeAsyncIterator()
+            #expect(await states.next() == .signedOut)
+            let task = Task { try await client.signIn() }
+            running.withLock { $0 = task }
+            for await url in addresses {
+                let response = try await environment.visit(url)
+                #expect(client.resume(with: response))
+                break
+            }
+            await #expect(throws: CancellationError.self) { try await task.value }
+            let state = await states.next()
+            guard case .signedIn(let identity)? = state else {
+                Issue.record("\(String(describing: state))")
+                return
+            }
+            #expect(identity?.displayName == "Alice Example")
+            #expect(try await client.credential() != nil)
+        }
+    }
 }

@@ -4,7 +4,8 @@ import AuthFlowOAuth
 public enum AccountPolicy: Sendable, Hashable {
     /// Reject the sign-in. The previous user remains signed in.
     case sameAccount
-    /// Store both accounts; the new one becomes the current one.
+    /// Store both accounts; the new one becomes the current one. A provider with a session for the signed-in user may sign the same user in again
+    /// without a page: request the `prompt` `select_account` or `login` in the ``AuthorizationOptions``, so that the user can choose another account.
     case addAccount
     /// Remove the previous user's account, and store the new one.
     case replaceAccount

@@ -13,7 +13,9 @@ extension AuthClient {
     ///
     /// A response with status 401 may mean that the token was revoked: call ``/AuthFlow/AuthClient/refresh()`` and this method
     /// again. ``/AuthFlow/AuthClient/send(_:)`` does both automatically. `URLSession` follows redirects and may send
-    /// the token with them, so reject redirects in its delegate.
+    /// the token with them, so reject redirects in its delegate. A background session does not ask its delegate, but always follows redirects: use it
+    /// only for URLs that do not redirect, and request the token with ``/AuthFlow/AuthClient/freshCredential(lasting:)`` for the expected duration
+    /// beforehand, because the system may send the request much later.
     /// - Parameter request: The request, to an origin of ``/AuthFlow/AuthClient/Options/apiOrigins``.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the token must not be sent there; any error that `freshTokens` throws.
     public func authorize(_ request: inout URLRequest) async throws {

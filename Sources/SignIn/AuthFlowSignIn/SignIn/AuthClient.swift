@@ -15,7 +15,7 @@ import Synchronization
 /// ```
 ///
 /// or from values, with ``init(client:methods:store:options:observer:)``. Cancelling the task that signs in cancels the
-/// sign-in and releases its resources.
+/// sign-in, unless the redirect has already arrived, and releases its resources.
 public final class AuthClient: Sendable {
     /// The client of the authorization server.
     public let client: OAuthClient
@@ -183,7 +183,8 @@ public final class AuthClient: Sendable {
     ///   - options: The options of the authorization request; default: the registration's. A flow that does not support them is not used.
     /// - Returns: The credential, with the error if it could not be stored.
     /// - Throws: ``AuthError``, with `storage_failed` before any page is shown when the store cannot be used;
-    ///   `CancellationError` when the task is cancelled.
+    ///   `CancellationError` when the task is cancelled. If the redirect has already arrived, the sign-in completes nevertheless, because its code
+    ///   can be used only once: the credential is stored, and ``states()`` reports the sign-in.
     public func signIn(
         _ policy: AccountPolicy = .sameAccount,
         options: AuthorizationOptions = AuthorizationOptions()
@@ -381,7 +382,8 @@ public final class AuthClient: Sendable {
     /// Accepts a redirect that did not arrive through the user agent: the URL that an app was
     /// opened with, or a URL that a user has pasted. It is validated like any other redirect.
     /// - Parameter url: The complete URL.
-    /// - Returns: Whether a sign-in or sign-out of this client was waiting for this redirect. An unrelated URL has no effect.
+    /// - Returns: Whether a sign-in or sign-out of this client was waiting for this redirect. An unrelated URL has no effect. After the process
+    ///   that started a sign-in has been terminated, nothing is waiting: only ``beginSignIn(_:)`` returns a request that another process can finish.
     @discardableResult
     public func resume(with url: String) -> Bool { pendingRedirects.resume(with: url) }
 
