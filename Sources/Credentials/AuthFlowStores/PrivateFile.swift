@@ -249,12 +249,12 @@ package struct PrivateFile {
         try syncDirectory()
     }
 
-    /// A rename or removal is durable only after fsync(2) on the directory.
+    /// A rename or removal is durable only after the directory has been synced.
     private func syncDirectory() throws(AuthError) {
         let descriptor = unsafe open(FilePath.directory(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw failure("cannot be synced to disk") }
         defer { close(descriptor) }
-        guard fsync(descriptor) == 0 else { throw failure("cannot be synced to disk") }
+        guard SystemCall.synchronize(descriptor) else { throw failure("cannot be synced to disk") }
     }
 
     func failure(_ what: String) -> AuthError {

@@ -44,6 +44,6 @@ final class TemporaryFile: Sendable {
         guard lseek(descriptor, 0, SEEK_SET) == 0, SystemCall.write(bytes, to: descriptor),
             ftruncate(descriptor, off_t(bytes.count)) == 0
         else { throw target.failure("cannot be written") }
-        guard fsync(descriptor) == 0 else { throw target.failure("cannot be synced to disk") }
+        guard SystemCall.synchronize(descriptor) else { throw target.failure("cannot be synced to disk") }
     }
 }

@@ -42,6 +42,16 @@ package enum SystemCall {
         }
     }
 
+    /// Writes a file's content, or a directory's entries, to the disk, so that they survive a power failure.
+    /// - Returns: Whether they were written; if not, `errno` contains the reason.
+    package static func synchronize(_ descriptor: Int32) -> Bool {
+        #if canImport(Darwin)
+        // fsync(2) on Apple platforms: the drive may still lose the data, or write it in another order. Not every file system supports F_FULLFSYNC.
+        if fcntl(descriptor, F_FULLFSYNC) == 0 { return true }
+        #endif
+        return fsync(descriptor) == 0
+    }
+
     package static func listen(_ descriptor: Int32, _ backlog: Int32) -> Int32 { listenAt(descriptor, backlog) }
 
     @unsafe package static func connect(
