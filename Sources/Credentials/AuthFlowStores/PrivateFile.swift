@@ -126,7 +126,8 @@ package struct PrivateFile {
     package var identity: FileIdentity? {
         var status = stat()
         guard unsafe lstat(path, &status) == 0 else { return nil }
-        return FileIdentity(device: UInt64(status.st_dev), number: UInt64(status.st_ino))
+        // On Apple platforms, the ID of a device is signed.
+        return FileIdentity(device: UInt64(truncatingIfNeeded: status.st_dev), number: UInt64(status.st_ino))
     }
 
     /// Replaces the file. When this method returns, the new bytes survive a power failure. When it throws, the old
