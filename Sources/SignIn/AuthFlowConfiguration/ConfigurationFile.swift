@@ -19,7 +19,8 @@ public struct ConfigurationFile: Sendable {
     private static let maximumSize = 1024 * 1024
 
     /// Reads a file. The file determines where secrets are sent, so it must be owned by this user or root, and no other user may have
-    /// write access to it or, unless the directory has the sticky bit, to its directory.
+    /// write access to it or, unless the directory has the sticky bit, to its directory. The files in an app's bundle belong to another user on
+    /// iOS: parse their text with ``init(text:name:directory:presets:)``.
     /// - Parameters:
     ///   - path: The file.
     ///   - presets: The presets that a profile can name; default: none.
