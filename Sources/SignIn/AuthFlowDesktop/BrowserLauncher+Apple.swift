@@ -6,7 +6,9 @@ import AuthFlow
 import UIKit
 
 extension BrowserLauncher {
-    /// The user's browser, opened by an app. The redirect arrives through `AuthClient.resume(with:)`.
+    /// The user's browser, opened by an app. The redirect arrives through `AuthClient.resume(with:)`. An app extension cannot open the browser, because
+    /// it has no `UIApplication`.
+    @available(iOSApplicationExtension, unavailable)
     public static var application: BrowserLauncher {
         BrowserLauncher(opener: { url, onFailure in
             guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "The URL is not valid.") }
