@@ -177,7 +177,7 @@ public final class AuthClient: Sendable {
     public var server: AuthorizationServer { client.server }
 
     /// Signs a user in: shows the provider's page or a code for another device, waits, checks the result, and stores the
-    /// credential.
+    /// credential. Concurrent calls are not combined, unlike refreshes: each call shows a page.
     /// - Parameters:
     ///   - policy: The policy for a sign-in by a user other than the one who is already signed in; default: reject it.
     ///   - options: The options of the authorization request; default: the registration's. A flow that does not support them is not used.
