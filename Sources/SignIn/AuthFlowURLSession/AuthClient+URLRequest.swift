@@ -12,7 +12,8 @@ extension AuthClient {
     /// the `Authorization` header field, and a DPoP proof if the tokens are DPoP-bound (RFC 9449).
     ///
     /// A response with status 401 may mean that the token was revoked: call ``/AuthFlow/AuthClient/refresh()`` and this method
-    /// again. ``/AuthFlow/AuthClient/send(_:)`` does both automatically. `URLSession` follows redirects and may send
+    /// again. ``/AuthFlow/AuthClient/send(_:)`` does both automatically. Each call of `refresh()` requests new tokens: if several requests are
+    /// rejected at the same time, ``/AuthFlow/AuthClient/perform(_:)`` requests new tokens only once. `URLSession` follows redirects and may send
     /// the token with them, so reject redirects in its delegate. A background session does not ask its delegate, but always follows redirects: use it
     /// only for URLs that do not redirect, and request the token with ``/AuthFlow/AuthClient/freshCredential(lasting:)`` for the expected duration
     /// beforehand, because the system may send the request much later.

@@ -5,7 +5,8 @@ extension AuthClient {
     ///
     /// When the API responds with 401, the token is refreshed and the request is sent once more. If the API requires a stronger or more recent
     /// authentication (RFC 9470), the response is returned, because a refresh is not an authentication of the user. Redirects are not followed.
-    /// - Parameter request: The request, without an `Authorization` header field.
+    /// - Parameter request: The request, without an `Authorization` header field. A response that is larger than its
+    ///   ``TransportRequest/maximumResponseSize`` (default: 1 MiB) is an error.
     /// - Returns: The response, regardless of its status.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the origin is not allowed; any error that ``freshTokens(account:)`` or
     ///   the transport throws.
