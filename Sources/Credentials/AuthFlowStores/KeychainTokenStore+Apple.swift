@@ -68,6 +68,10 @@ extension KeychainTokenStore: TokenStore {
         var status = SecItemUpdate(query as NSDictionary as CFDictionary, change as NSDictionary as CFDictionary)
         if status == errSecItemNotFound {
             query[kSecValueData] = Data(bytes)
+            // Readable in the background after the first unlock, and, unless synced by iCloud, on this device only. Not part of a query, which would
+            // otherwise not find an item with another accessibility, although such an item prevents another one from being added.
+            query[kSecAttrAccessible] =
+                isSynchronizable ? kSecAttrAccessibleAfterFirstUnlock : kSecAttrAccessibleAfterFirstUnlockThisDeviceOnly
             status = unsafe SecItemAdd(query as NSDictionary as CFDictionary, nil)
         }
         guard status == errSecSuccess else { throw Self.failure("written", status) }
@@ -85,9 +89,6 @@ extension KeychainTokenStore: TokenStore {
         item[kSecClass] = kSecClassGenericPassword
         item[kSecAttrService] = "AuthFlow"
         item[kSecAttrAccount] = key.uniqueName
-        // Readable in the background after the first unlock, and, unless synced by iCloud, on this device only.
-        item[kSecAttrAccessible] =
-            isSynchronizable ? kSecAttrAccessibleAfterFirstUnlock : kSecAttrAccessibleAfterFirstUnlockThisDeviceOnly
         item[kSecAttrSynchronizable] = isSynchronizable
         item[kSecUseDataProtectionKeychain] = true
         if let accessGroup { item[kSecAttrAccessGroup] = accessGroup }
