@@ -1325,7 +1325,8 @@ import Testing
         let redirectURI = try RedirectURI("http://127.0.0.1:\(isListed ? 8400 : 8401)/callback")
         let document = try ClientMetadataDocument(clientID: address, name: "Tool", redirectURIs: [redirectURI])
         let documents = InProcessTransport(origin: "https://client.example.com") { _, _ in
-            TransportResponse(head: HTTPResponse(status: .ok), body: try document.json.serialized())
+            let head = HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"])
+            return TransportResponse(head: head, body: try document.json.serialized())
         }
         var settings = refreshing()
         settings.supportsMetadataDocuments = true

@@ -93,7 +93,8 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         }
     }
 
-    /// Fetches and validates a document as an authorization server does: no redirect, status 200, JSON, within the maximum size.
+    /// Fetches and validates a document as an authorization server does: no redirect, status 200, JSON with a JSON media type, within the maximum
+    /// size.
     /// - Throws: ``AuthError`` with `invalid_configuration` when servers must reject it, `invalid_response` for a redirect
     ///   or a response that is too large, or with a network error code.
     package static func fetch(
@@ -113,6 +114,16 @@ public struct ClientMetadataDocument: Sendable, Hashable {
             throw AuthError(
                 .invalidConfiguration,
                 "There is no client ID metadata document at \(request.url) (status \(response.status)).",
+                status: response.status
+            )
+        }
+        // The draft requires application/json, or a more specific type, application/<AS-defined>+json: servers reject any other type. A static
+        // file server sends a file without the extension .json as text/plain or application/octet-stream.
+        let type = response.mediaType
+        guard type == "application/json" || type.hasPrefix("application/") && type.hasSuffix("+json") else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The client ID metadata document at \(request.url) is served with \(type.isEmpty ? "no Content-Type" : "the Content-Type \(DisplayText.sanitized(type, limit: 80))"). Serve it as application/json.",
                 status: response.status
             )
         }

@@ -244,9 +244,37 @@ import Testing
     func aClientMetadataDocumentIsAcceptedOnlyWithStatus200(_ status: Int, _ isRead: Bool) async throws {
         let document = try ClientMetadataDocument(clientID: Self.address, name: "Tool")
         let transport = InProcessTransport(origin: "https://client.example.com") { _, _ in
-            TransportResponse(head: HTTPResponse(status: .init(code: status)), body: try document.json.serialized())
+            let head = HTTPResponse(
+                status: .init(code: status),
+                headerFields: [.contentType: "application/json"]
+            )
+            return TransportResponse(head: head, body: try document.json.serialized())
         }
         let found = try? await ClientMetadataDocument.fetch(Self.address, transport: transport)
         #expect((found == document) == isRead)
+    }
+
+    /// Authorization servers must treat any other content type as an error, so a check that accepts it would be misleading.
+    @Test(arguments: [
+        ("application/json", true), ("Application/JSON; charset=utf-8", true),
+        ("application/oauth-client-id-metadata+json", true), (nil, false), ("", false), ("text/plain", false),
+        ("application/octet-stream", false), ("text/html", false), ("text/x+json", false), ("application/jsonp", false),
+    ] as [(String?, Bool)])
+    func aClientMetadataDocumentIsAcceptedOnlyWithAJSONMediaType(_ type: String?, _ isRead: Bool) async throws {
+        let document = try ClientMetadataDocument(clientID: Self.address, name: "Tool")
+        let transport = InProcessTransport(origin: "https://client.example.com") { _, _ in
+            var head = HTTPResponse(status: .ok)
+            head.headerFields[.contentType] = type
+            return TransportResponse(head: head, body: try document.json.serialized())
+        }
+        guard !isRead else {
+            #expect(try await ClientMetadataDocument.fetch(Self.address, transport: transport) == document)
+            return
+        }
+        let error = await #expect(throws: AuthError.self) {
+            try await ClientMetadataDocument.fetch(Self.address, transport: transport)
+        }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains("Serve it as application/json") == true)
     }
 }
