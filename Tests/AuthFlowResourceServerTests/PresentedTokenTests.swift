@@ -183,6 +183,25 @@ import Testing
         #expect(api.metadataResponse(to: ResourceServerEnvironment.request(nil, path, method: .post))?.status == 405)
     }
 
+    /// RFC 9728 section 2: a client with a certificate can otherwise not find out that the API accepts tokens that are bound to it.
+    @Test(arguments: [
+        (RequiredBinding.asIssued, false, false), (.asIssued, true, true), (.dpop, false, false),
+        (.certificate, false, true), (.dpopOrCertificate, false, true),
+    ])
+    func theMetadataIndicatesSupportForCertificateBoundTokens(
+        _ binding: RequiredBinding,
+        _ hasField: Bool,
+        _ isSupported: Bool
+    ) throws {
+        let api = try ResourceServerEnvironment().api {
+            $0.binding = binding
+            $0.certificateField = hasField ? ClientCertificateField.clientCert : nil
+        }
+        // RFC 9728 section 2: an absent member has the value false.
+        #expect((api.metadata["tls_client_certificate_bound_access_tokens"]?.bool ?? false) == isSupported)
+        #expect((api.metadata["dpop_bound_access_tokens_required"]?.bool ?? false) == (binding == .dpop))
+    }
+
     @Test func rejectsMissingOrAmbiguousTrustedIssuers() throws {
         let environment = try ResourceServerEnvironment()
         let (one, two) = (environment.server, AuthorizationServer(issuer: "https://two.example.com"))

@@ -18,8 +18,14 @@ extension ResourceServer {
             members["dpop_signing_alg_values_supported"] = .array(rules.dpop.algorithms.map { .string($0.rawValue) })
         }
         if rules.binding == .dpop { members["dpop_bound_access_tokens_required"] = true }
-        if rules.binding == .certificate { members["tls_client_certificate_bound_access_tokens"] = true }
+        if supportsCertificateBoundTokens { members["tls_client_certificate_bound_access_tokens"] = true }
         return .object(members)
+    }
+
+    /// RFC 9728 section 2: `tls_client_certificate_bound_access_tokens` indicates "support for mutual-TLS client certificate-bound access tokens",
+    /// whether or not the API also accepts other tokens; "If omitted, the default value is false."
+    private var supportsCertificateBoundTokens: Bool {
+        [.certificate, .dpopOrCertificate].contains(rules.binding) || rules.certificateField != nil
     }
 
     /// Returns the response to a request for the metadata. Call it before authorizing the request.
