@@ -73,6 +73,40 @@ import Testing
         #expect(try await client.tokenExchange(exchange).accessToken.exposed == "issued")
     }
 
+    /// RFC 8693 section 2.1 and RFC 8707 section 2, for every request that names a resource: "MUST be an absolute URI", without a fragment.
+    @Test(
+        arguments: [
+            ProviderRequest.Purpose.tokenExchange, .jwtBearer, .clientCredentials, .deviceAuthorization, .authorization,
+        ],
+        ["orders", "https://api.example.com/orders#all", "http://api.example.com/orders"]
+    )
+    func aResourceThatIsNotAnAbsoluteURIIsNotSent(_ purpose: ProviderRequest.Purpose, _ resource: String) async throws {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        let registration = try ClientRegistration(clientID: "robot") {
+            $0.authentication = .clientSecretBasic(Secret("secret"))
+        }
+        let client = OAuthClient(server: environment.server(), registration: registration)
+        let error = await #expect(throws: AuthError.self) {
+            switch purpose {
+            case .jwtBearer:
+                let assertion = try Assertion(Secret("eyJhbGciOiJSUzI1NiJ9.e30.AAAA"))
+                _ = try await client.jwtBearer(assertion, resources: [resource])
+            case .clientCredentials: _ = try await client.clientCredentials(resources: [resource])
+            case .deviceAuthorization:
+                _ = try await client.deviceAuthorization(scopes: nil, resources: [resource])
+            case .authorization:
+                let options = AuthorizationOptions(resources: [resource])
+                _ = try await client.authorizationRequest(options, redirectURI: "http://127.0.0.1:1/", state: "state")
+            default:
+                let exchange = TokenExchange(Secret("subject"), type: .accessToken, resource: [resource])
+                _ = try await client.tokenExchange(exchange)
+            }
+        }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains("resource") == true, "\(error?.message ?? "")")
+        #expect(environment.emulator.requests.allSatisfy { !$0.hasPrefix("POST ") })
+    }
+
     @Test(arguments: [nil, TokenExchange.TokenType.accessToken])
     func rejectsAnIssuedTokenThatIsNotAnAccessToken(_ requested: TokenExchange.TokenType?) async throws {
         await expectError(.unsupported) { try await exchange(for: requested) }

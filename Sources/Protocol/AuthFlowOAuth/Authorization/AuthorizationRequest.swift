@@ -112,10 +112,9 @@ extension OAuthClient {
         )
         let scopes = options.scopes ?? registration.scopes
         if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
-        for resource in options.resources ?? registration.resources {
-            _ = try ResourceIdentifier.checked(resource)
-            request.parameters.append("resource", resource)
-        }
+        let resources = options.resources ?? registration.resources
+        try ResourceIdentifier.check(resources)
+        for resource in resources { request.parameters.append("resource", resource) }
         try options.apply(to: &request)
         let details = options.authorizationDetails ?? registration.authorizationDetails
         try request.addAuthorizationDetails(details, at: metadata)

@@ -7,7 +7,8 @@ extension OAuthClient {
     ///   - resources: The target resources of the token (RFC 8707); default: the registration's.
     /// - Returns: A credential without an identity. Request another credential when the access token expires, because
     ///   there is no refresh token.
-    /// - Throws: ``AuthError`` with `invalid_configuration` for a public client, `provider_rejected`, `invalid_response`.
+    /// - Throws: ``AuthError`` with `invalid_configuration` for a public client, or a resource that is not an absolute URI; `provider_rejected`,
+    ///   `invalid_response`.
     public func clientCredentials(
         scopes: [String]? = nil,
         resources: [String]? = nil
@@ -19,6 +20,7 @@ extension OAuthClient {
                 "A public client cannot use client credentials (RFC 6749 section 4.4). Configure client authentication."
             )
         }
+        try ResourceIdentifier.check(resources ?? [])
         let metadata = try await metadata()
         var request = try tokenRequest(.clientCredentials, ["grant_type": "client_credentials"], at: metadata)
         let scopes = scopes ?? ownScopes

@@ -112,7 +112,7 @@ extension OAuthClient {
             parameters: parameters(of: .deviceAuthorization)
         )
         if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
-        for resource in resources ?? [] { _ = try ResourceIdentifier.checked(resource) }
+        try ResourceIdentifier.check(resources ?? [])
         request.addResources(resources ?? registration.resources)
         // RFC 9396 section 2: `authorization_details` may be sent in every request that may contain `scope`.
         try request.addAuthorizationDetails(registration.authorizationDetails, at: metadata)

@@ -12,12 +12,14 @@ extension OAuthClient {
     ///   - resources: The target resources of the token (RFC 8707); default: the registration's, or none if the assertion specifies scopes.
     /// - Returns: A credential without an identity, because only the server reads the assertion. Send a new assertion when the
     ///   access token expires, because there is no refresh token.
-    /// - Throws: ``AuthError`` with `provider_rejected`, whose message describes the assertion; `invalid_response`.
+    /// - Throws: ``AuthError`` with `provider_rejected`, whose message describes the assertion; `invalid_configuration` when a resource is not an
+    ///   absolute URI; `invalid_response`.
     public func jwtBearer(
         _ assertion: Assertion,
         scopes: [String]? = nil,
         resources: [String]? = nil
     ) async throws -> Credential {
+        try ResourceIdentifier.check(resources ?? [])
         let metadata = try await metadata()
         var request = try tokenRequest(
             .jwtBearer,

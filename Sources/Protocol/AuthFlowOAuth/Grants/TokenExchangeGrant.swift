@@ -7,7 +7,7 @@ extension OAuthClient {
     /// - Returns: The new tokens. If they include an ID Token, it has passed every check.
     /// - Throws: ``AuthError`` with `provider_rejected` when the provider does not allow the exchange; `unsupported` when the
     ///   issued token is not of the requested type, or is not an access token although one was requested; `invalid_configuration` when there is an
-    ///   actor token without its type.
+    ///   actor token without its type, or a resource that is not an absolute URI.
     public func tokenExchange(_ exchange: TokenExchange) async throws -> TokenSet {
         let metadata = try await metadata()
         let response = try await sendTokenExchange(exchange, metadata)
@@ -104,6 +104,8 @@ extension OAuthClient {
                 "A token exchange with an actor token requires the actor token's type (RFC 8693 section 2.1)."
             )
         }
+        // Section 2.1: a resource "MUST be an absolute URI ... and MUST NOT include a fragment component".
+        try ResourceIdentifier.check(exchange.resource)
         var request = try tokenRequest(
             .tokenExchange,
             [

@@ -203,7 +203,7 @@ extension ClientRegistration.Values {
             )
         }
         guard !redirectURIs.isEmpty else { throw Self.rejection("The list of redirect URIs is empty.") }
-        for resource in resources { _ = try ResourceIdentifier.checked(resource) }
+        try ResourceIdentifier.check(resources)
         if let type = bearerTokenTypes.first(where: { Self.boundTokenTypes.contains($0.lowercased()) }) {
             throw Self.rejection("Tokens of type \(type) are not bearer tokens.")
         }

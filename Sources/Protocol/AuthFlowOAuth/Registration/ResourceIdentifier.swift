@@ -27,4 +27,10 @@ package enum ResourceIdentifier {
         }
         return text
     }
+
+    /// Checks the identifiers that a caller specifies for one request.
+    /// - Throws: ``AuthError`` with `invalid_configuration`.
+    static func check(_ resources: [String]) throws(AuthError) {
+        for resource in resources { _ = try checked(resource) }
+    }
 }
