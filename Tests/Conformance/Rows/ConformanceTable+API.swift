@@ -64,12 +64,14 @@ extension ConformanceTable {
     }
 
     /// A row in which a request is accepted, and a modified request is rejected.
+    /// - Parameter parameters: The parameters that the challenge with the error must contain.
     static func apiRefuses(
         _ number: String,
         _ name: String,
         _ demand: String,
         status: Int = 401,
         error: String? = "invalid_token",
+        parameters: [String: String] = [:],
         on settings: APISettings = APISettings(),
         _ change: @escaping Change
     ) -> ConformanceRow {
@@ -80,7 +82,16 @@ extension ConformanceTable {
             var bad = APIRequest(environment)
             try settings.good(&bad, environment)
             try change(&bad, environment)
-            try requireRefused(try await environment.send(bad), status, error)
+            let response = try await environment.send(bad)
+            try requireRefused(response, status, error)
+            let challenge = AuthenticationChallenge.challenges(in: response.head.headerFields)
+                .first { $0.parameters["error"] == error }
+            for (name, value) in parameters {
+                try ConformanceRow.require(
+                    challenge?.parameters[name] == value,
+                    "The challenge must contain \(name)=\"\(value)\"."
+                )
+            }
         }
     }
 

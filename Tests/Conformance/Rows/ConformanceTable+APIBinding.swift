@@ -142,6 +142,12 @@ extension ConformanceTable {
             request.proofKey = nil
             request.scheme = "Bearer"
         },
+        apiRefuses(
+            "A82",
+            "RFC 8705 3, no certificate",
+            "rejects a certificate-bound token",
+            on: APISettings(rules: { $0.certificateField = .clientCert }, good: shown)
+        ) { request, _ in request.fields[.clientCert] = nil },
     ]
 
     // MARK: - Introspection (RFC 7662)
@@ -227,6 +233,7 @@ extension ConformanceTable {
             "responds with 403 and the required scopes",
             status: 403,
             error: "insufficient_scope",
+            parameters: ["scope": "orders:read"],
             on: APISettings(requirement: ["orders:read"])
         ) { request, _ in request.claims["scope"] = "orders" },
         apiRefuses(
@@ -235,6 +242,7 @@ extension ConformanceTable {
             "requires stronger authentication",
             status: 401,
             error: "insufficient_user_authentication",
+            parameters: ["acr_values": "mfa"],
             on: APISettings(requirement: Requirement(scopes: [], acrValues: ["mfa"]))
         ) { request, _ in request.claims["acr"] = "pwd" },
         apiRefuses(
@@ -243,6 +251,7 @@ extension ConformanceTable {
             "requires a more recent authentication",
             status: 401,
             error: "insufficient_user_authentication",
+            parameters: ["max_age": "300"],
             on: APISettings(requirement: Requirement(scopes: [], maximumAge: .seconds(300)))
         ) { request, _ in request.claims["auth_time"] = 1_700_000_000 },
     ]
@@ -272,8 +281,47 @@ extension ConformanceTable {
                     && document["bearer_methods_supported"]?.strings == ["header"],
                 "The document must contain the API, its issuer, its scopes and the method \"header\": \(document)."
             )
-        }
+        },
+        api(
+            "A83",
+            "RFC 9449 7.1, RFC 9728 2, algorithms",
+            "lists the accepted algorithms of proofs in the challenge and in the metadata",
+            on: APISettings(rules: { $0.dpop.algorithms = [.es256, .edDSA] })
+        ) { environment in
+            var request = APIRequest(environment)
+            request.scheme = nil
+            let refused = try await environment.send(request)
+            let challenge = AuthenticationChallenge.challenges(in: refused.head.headerFields)
+                .first { $0.scheme == "dpop" }
+            try ConformanceRow.require(
+                challenge?.parameters["algs"] == "ES256 EdDSA",
+                "The challenge must contain the algorithms."
+            )
+            try ConformanceRow.require(
+                try await metadata(environment)["dpop_signing_alg_values_supported"]?.strings == ["ES256", "EdDSA"],
+                "The metadata must contain the algorithms."
+            )
+        },
+        api(
+            "A84",
+            "RFC 9728 2, certificates",
+            "indicates support for certificate-bound tokens",
+            on: APISettings(rules: { $0.certificateField = .clientCert })
+        ) { environment in
+            try ConformanceRow.require(
+                try await metadata(environment)["tls_client_certificate_bound_access_tokens"] == true,
+                "tls_client_certificate_bound_access_tokens must be true."
+            )
+        },
     ]
+
+    /// The API's metadata.
+    private static func metadata(_ environment: APIEnvironment) async throws -> JSON {
+        let address = "\(environment.host.origin)/.well-known/oauth-protected-resource/orders"
+        return try JSON(
+            parsing: try await environment.transport.send(TransportRequest(.get, try Endpoint(address))).body
+        )
+    }
 }
 
 extension HTTPField.Name {

@@ -23,7 +23,7 @@ public enum ConformanceTable {
         Section(title: "Protected resources and MCP (M1 to M44)", rows: resources),
         Section(title: "Web applications (W1 to W24)", rows: webApplications),
         Section(title: "Logout tokens (L1 to L27)", rows: logoutTokens),
-        Section(title: "APIs that receive access tokens (A1 to A81)", rows: apiRows),
+        Section(title: "APIs that receive access tokens (A1 to A84)", rows: apiRows),
         Section(title: "AuthFlow's additional requirements (O1 to O15)", rows: own),
     ]
 
