@@ -244,10 +244,7 @@ import Testing
     func aClientMetadataDocumentIsAcceptedOnlyWithStatus200(_ status: Int, _ isRead: Bool) async throws {
         let document = try ClientMetadataDocument(clientID: Self.address, name: "Tool")
         let transport = InProcessTransport(origin: "https://client.example.com") { _, _ in
-            let head = HTTPResponse(
-                status: .init(code: status),
-                headerFields: [.contentType: "application/json"]
-            )
+            let head = HTTPResponse(status: .init(code: status), headerFields: [.contentType: "application/json"])
             return TransportResponse(head: head, body: try document.json.serialized())
         }
         let found = try? await ClientMetadataDocument.fetch(Self.address, transport: transport)
