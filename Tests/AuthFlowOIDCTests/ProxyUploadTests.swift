@@ -125,6 +125,39 @@ private struct StreamingAPI: HTTPTransport {
         }
     }
 
+    /// The browser closes its connection, or sends fewer bytes than announced. Any client can do this, so it is not a failure of the API.
+    @Test(arguments: [true, false], [true, false])
+    func anUploadThatEndsEarlyIsNeitherForwardedAsCompleteNorReportedAsAFailure(
+        _ isStreamed: Bool,
+        _ isReset: Bool
+    ) async throws {
+        struct ConnectionReset: Error {}
+        let events = Mutex<[FlowEvent]>([])
+        try await WebEnvironment.run { web in
+            let isAsked = Mutex(false)
+            let api = APITransport(web.environment.transport) { _, _ in
+                isAsked.withLock { $0 = true }
+                return TransportResponse(head: HTTPResponse(status: .ok))
+            }
+            let server = try web.process(transport: api, observer: { event in events.withLock { $0.append(event) } })
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let parts = AsyncThrowingStream<[UInt8], any Error> { continuation in
+                continuation.yield(Array("12".utf8))
+                continuation.finish(throwing: isReset ? ConnectionReset() : nil)
+            }
+            let request =
+                isStreamed ? Self.request(browser) : browser.request(.post, "/api/photos", WebBrowser.ownPage)
+            let upload = UploadBody(parts, length: isReset ? nil : 3)
+            let response = try await Self.proxy(server).streamedResponse(to: request, upload: upload)
+            #expect(response?.head.status == .badRequest)
+            #expect(!isAsked.withLock { $0 })
+        }
+        let reported = events.withLock { $0.filter { $0.step == .forwarding } }
+        #expect(reported.map(\.progress) == [.note])
+        #expect(reported.first?.details["status"]?.hasPrefix("400") == true)
+    }
+
     /// A body that is not streamed to the API may take hours to arrive.
     @Test func aRequestWhoseSessionEndsWhileItsBodyArrivesIsNotSent() async throws {
         try await WebEnvironment.run { web in
