@@ -366,6 +366,35 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         #expect(!failure.isTemporary)
     }
 
+    /// Redis accepts such a connection, rejects it in its first reply, and closes it.
+    @Test func aRedisConnectionThatExceedsTheServersLimitIsUnavailable() throws {
+        let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { _ = close(listener) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isOpen = unsafe withUnsafeMutablePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe bind(listener, $0, size) == 0 && listen(listener, 1) == 0
+                    && getsockname(listener, $0, &size) == 0
+            }
+        }
+        try #require(isOpen)
+        let url = Secret("redis://127.0.0.1:\(UInt16(bigEndian: address.sin_port))")
+        let link = try RedisLink(
+            try RedisSettings(url: url, password: nil, prefix: "test", allowsPlainText: false)
+        )
+        defer { link.close() }
+        let connection = accept(listener, nil, nil)
+        defer { _ = close(connection) }
+        let reply = Array("-ERR max number of clients reached\r\n".utf8)
+        #expect(unsafe write(connection, reply, reply.count) == reply.count)
+        let failure = #expect(throws: DatabaseFailure.self) { try RedisRecords.requireNoEviction(link) }
+        #expect(failure?.kind == .unreachable)
+        #expect(failure?.message.contains("max number of clients") == true)
+    }
+
     @Test func reportsAnUnreachableServerWithoutItsPassword() async throws {
         let addresses = ["postgresql://user:very-secret@127.0.0.1:1/app", "redis://user:very-secret@127.0.0.1:1"]
         for address in addresses {

@@ -139,6 +139,8 @@ typealias RedisCommand = [[UInt8]]
 
     private static func refusal(_ text: String) -> DatabaseFailure {
         let message = "Redis: \(DisplayText.sanitized(text))"
+        // The server closes a connection that exceeds its limit (maxclients), after it has accepted the connection. Nothing was executed.
+        guard !text.hasPrefix("ERR max number of clients") else { return DatabaseFailure(.unreachable, message) }
         // Before version 7, Redis wraps the error of a command in a script: "ERR Error running script (...): @user_script:4: -READONLY ...".
         let inner = text.hasPrefix("ERR Error running script") ? text.ranges(of: ": -").last : nil
         switch text[(inner?.upperBound ?? text.startIndex)...].prefix(while: { $0 != " " }) {

@@ -36,12 +36,12 @@ struct RedisRecords: RecordTable {
 
     /// Rejects a server that evicts records when its memory is full. A server that does not disclose its policy is
     /// accepted.
-    private static func requireNoEviction(_ link: RedisLink) throws(DatabaseFailure) {
+    static func requireNoEviction(_ link: RedisLink) throws(DatabaseFailure) {
         let values: RedisValue
         do throws(DatabaseFailure) {
             values = try link.run("CONFIG", "GET", "maxmemory-policy")
         } catch {
-            if error.kind == .unknownOutcome { throw error }
+            if error.isTemporary { throw error }
             return
         }
         guard let policy = values.list?.last?.text, policy != "noeviction" else { return }
