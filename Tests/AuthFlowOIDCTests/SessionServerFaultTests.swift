@@ -8,6 +8,12 @@ import Testing
 
 @testable import AuthFlowServer
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// A store that counts writes and can lose the responses to removals.
 private final class WatchedStore: ForwardingSessionStore {
     enum Loss: CaseIterable, Sendable {
@@ -268,6 +274,44 @@ private final class WatchedStore: ForwardingSessionStore {
             #expect(try await browser.session(at: server) != nil)
             let left = await sessions()
             #expect(left.count == 1 && left != [record])
+        }
+    }
+
+    /// The record of a logout is stored for twenty minutes, in which the keys may change.
+    @Test(arguments: Unusable.allCases) func anUnusableRecordOfALogoutEndsOneSignInAndPreventsNoLogout(
+        _ unusable: Unusable
+    ) async throws {
+        try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
+            let base = MemoryTokenStore()
+            func web(_ byte: UInt8) throws -> WebEnvironment {
+                let key = Secret(Base64URL.encode([UInt8](repeating: byte, count: 32)))
+                let keys = try EncryptionKeys([("key \(byte)", key)])
+                return WebEnvironment(environment, store: EncryptedSessionStore(base, keys: keys))
+            }
+            let (earlier, later) = (try web(1), try web(unusable == .damaged ? 1 : 2))
+            // By the provider's clock, the second ID Token is issued after the first sign-in was rejected.
+            let server = try later.process(host: HostServices(now: { Date() - 30 }))
+            func logOut() async throws -> Int {
+                let client = WebEnvironment.client.id
+                let token = try environment.emulator.logoutToken(for: client, subject: "248289761001")
+                return try await earlier.logOut(token, at: try earlier.process()).status
+            }
+            func damageLogoutRecords() async throws {
+                guard unusable == .damaged else { return }
+                for key in await base.keys(after: nil, limit: 100) where key.kind != .credential {
+                    try await base.withLease(on: key) { try await base.write([1], under: $0) }
+                }
+            }
+            #expect(try await logOut() == 200)
+            try await damageLogoutRecords()
+            let browser = WebBrowser()
+            #expect(try await browser.signIn(later, at: server).status == 400)
+            #expect(try await browser.session(at: server) == nil)
+            try await browser.signIn(later, at: server)
+            #expect(try await browser.session(at: server) != nil)
+            try await damageLogoutRecords()
+            #expect(try await logOut() == 200)
+            #expect(try await browser.session(at: server) == nil)
         }
     }
 

@@ -106,7 +106,7 @@ extension SessionServer {
     /// Whether a logout token has already been used.
     private func wasUsed(_ token: LogoutToken, at provider: ProviderSessions) async throws -> Bool {
         for key in keys(of: .token(token.identifier), token.issuer, at: provider) {
-            if try await logoutTime(key) != nil { return true }
+            if try await logout(in: key) != nil { return true }
         }
         return false
     }
@@ -126,9 +126,19 @@ extension SessionServer {
         at provider: ProviderSessions
     ) async throws {
         guard let key = keys(of: subject, issuer, at: provider).first else { return }
+        try await storeLogoutRecord(key, issuedAt, for: lifetime)
+    }
+
+    private func storeLogoutRecord(_ key: RecordKey, _ issuedAt: Date, for lifetime: Duration) async throws {
         try await store.withLease(on: key) { lease in
+            var time = issuedAt.timeIntervalSince1970
+            switch try await logout(in: key) {
             // An earlier time does not replace a later time.
-            let time = max(try await logoutTime(key) ?? 0, issuedAt.timeIntervalSince1970)
+            case .at(let last)?: time = max(time, last)
+            // The record was stored before now.
+            case .unreadable?: time = max(time, host.now().timeIntervalSince1970)
+            case nil: break
+            }
             try await store.write(
                 Array("\(time)".utf8),
                 RecordAttributes(lifetime: lifetime),
@@ -137,8 +147,23 @@ extension SessionServer {
         }
     }
 
-    private func logoutTime(_ key: RecordKey) async throws -> TimeInterval? {
-        try await store.bytes(for: key).flatMap { TimeInterval(String(decoding: $0, as: UTF8.self)) }
+    /// A logout that is recorded in the store.
+    private enum RecordedLogout {
+        /// The time, in seconds since 1970.
+        case at(TimeInterval)
+        /// The record is damaged, or is encrypted with a key that is not configured. Its time is unknown.
+        case unreadable
+    }
+
+    /// The logout in a record; nil when there is none.
+    private func logout(in key: RecordKey) async throws -> RecordedLogout? {
+        do {
+            guard let bytes = try await store.bytes(for: key) else { return nil }
+            guard let time = TimeInterval(String(decoding: bytes, as: UTF8.self)) else { return .unreadable }
+            return .at(time)
+        } catch let error as AuthError where error.code == .credentialUnusable {
+            return .unreadable
+        }
     }
 
     /// Whether the provider ended the session of a sign-in before the session was stored here.
@@ -149,9 +174,17 @@ extension SessionServer {
         let age = host.now().timeIntervalSince(credential.signedInAt)
         guard age < Self.signInTimeout.seconds else { return true }
         let subjects = LogoutRecordSubject.concerning(identity.subject, session: credential.authentication?.sessionID)
+        var wasEnded = false
         for key in subjects.flatMap({ keys(of: $0, identity.issuer, at: provider) }) {
-            if let time = try await logoutTime(key), LogoutRecordSubject.hasEnded(credential, at: time) { return true }
+            switch try await logout(in: key) {
+            case .at(let time)?: wasEnded = wasEnded || LogoutRecordSubject.hasEnded(credential, at: time)
+            case .unreadable?:
+                // It may have ended this session. The record is replaced, so that it does not end every sign-in until it expires.
+                try await storeLogoutRecord(key, host.now(), for: Self.signInTimeout * 2)
+                wasEnded = true
+            case nil: break
+            }
         }
-        return false
+        return wasEnded
     }
 }
