@@ -497,11 +497,23 @@ struct HeldRequests: HTTPTransport {
         InvalidOption("an origin with the default port", "must be written as https://app.example.com.") {
             $0.origin = "https://app.example.com:443"
         },
-        InvalidOption("a header field that any page can send", "Any page can send the field Accept.") {
+        InvalidOption("a header field that any page can send", "Requests of any page can contain the field Accept.") {
             $0.headerName = "Accept"
         },
-        InvalidOption("a header field that the browser sets", "Any page can send the field Sec-Fetch-Mode.") {
+        InvalidOption("a header field that the browser sets", "of any page can contain the field Sec-Fetch-Mode.") {
             $0.headerName = "Sec-Fetch-Mode"
+        },
+        InvalidOption("a header field of conditional requests", "of any page can contain the field If-None-Match.") {
+            $0.headerName = "If-None-Match"
+        },
+        InvalidOption("a header field of WebViews", "of any page can contain the field X-Requested-With.") {
+            $0.headerName = "X-Requested-With"
+        },
+        InvalidOption("a header field that proxies add", "of any page can contain the field X-Request-ID.") {
+            $0.headerName = "X-Request-ID"
+        },
+        InvalidOption("a prefix of proxies", "of any page can contain the field X-Forwarded-Proto.") {
+            $0.headerName = "X-Forwarded-Proto"
         },
         InvalidOption("a cookie name with a space", "cookie name is empty or contains") {
             $0.cookieName = "__Host-a b"

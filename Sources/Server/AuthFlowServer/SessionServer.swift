@@ -162,14 +162,23 @@ public final class SessionServer: Sendable {
         }
         // Fetch section 2.2.2: pages on other sites can send these fields, or browsers send them automatically.
         let unsafeNames = [
-            "accept", "accept-language", "content-language", "content-type", "range", "user-agent", "origin", "referer",
-            "cookie",
-            "host", "connection", "accept-encoding", "cache-control", "pragma", "content-length", "last-event-id",
-            "upgrade-insecure-requests", "priority", "dnt",
+            "accept", "accept-charset", "accept-encoding", "accept-language", "authorization", "cache-control",
+            "connection", "content-language", "content-length", "content-type", "cookie", "date", "device-memory",
+            "dnt", "downlink", "dpr", "ect", "expect", "host", "if-modified-since", "if-none-match", "if-range",
+            "keep-alive", "last-event-id", "origin", "ping-from", "ping-to", "pragma", "priority", "purpose", "range",
+            "referer", "rtt", "save-data", "te", "trailer", "transfer-encoding", "upgrade",
+            "upgrade-insecure-requests", "user-agent", "viewport-width", "width",
+            // Android's WebView adds this field to the requests of every page.
+            "x-requested-with",
+            // Reverse proxies add these fields to every request.
+            "via", "forwarded", "early-data", "x-real-ip", "x-request-id", "traceparent", "tracestate",
         ]
-        guard !unsafeNames.contains(headerName.canonicalName), !headerName.canonicalName.hasPrefix("sec-") else {
+        let unsafePrefixes = ["sec-", "proxy-", "access-control-", "x-forwarded-"]
+        guard !unsafeNames.contains(headerName.canonicalName),
+            !unsafePrefixes.contains(where: headerName.canonicalName.hasPrefix)
+        else {
             throw refused(
-                "Any page can send the field \(headerName.rawName). Choose a custom header field, such as X-AuthFlow."
+                "Requests of any page can contain the field \(headerName.rawName). Choose a custom header field, such as X-AuthFlow."
             )
         }
         var options = options
