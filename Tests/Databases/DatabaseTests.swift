@@ -366,8 +366,8 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         #expect(!failure.isTemporary)
     }
 
-    /// Redis accepts such a connection, rejects it in its first reply, and closes it.
-    @Test func aRedisConnectionThatExceedsTheServersLimitIsUnavailable() throws {
+    /// Runs a body with a connection to a server whose first reply is an error.
+    private func withRedisLink(rejectedBy error: String, _ body: (RedisLink) throws -> Void) throws {
         let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         defer { _ = close(listener) }
         var address = sockaddr_in()
@@ -388,11 +388,30 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         defer { link.close() }
         let connection = accept(listener, nil, nil)
         defer { _ = close(connection) }
-        let reply = Array("-ERR max number of clients reached\r\n".utf8)
-        #expect(unsafe write(connection, reply, reply.count) == reply.count)
-        let failure = #expect(throws: DatabaseFailure.self) { try RedisRecords.requireNoEviction(link) }
-        #expect(failure?.kind == .unreachable)
-        #expect(failure?.message.contains("max number of clients") == true)
+        let reply = Array("-\(error)\r\n".utf8)
+        try #require(unsafe write(connection, reply, reply.count) == reply.count)
+        try body(link)
+    }
+
+    /// Redis accepts such a connection, rejects it in its first reply, and closes it.
+    @Test func aRedisConnectionThatExceedsTheServersLimitIsUnavailable() throws {
+        try withRedisLink(rejectedBy: "ERR max number of clients reached") { link in
+            let failure = #expect(throws: DatabaseFailure.self) { try RedisRecords.requireNoEviction(link) }
+            #expect(failure?.kind == .unreachable)
+            #expect(failure?.message.contains("max number of clients") == true)
+        }
+    }
+
+    @Test(arguments: ["MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381"])
+    func aNodeOfARedisClusterIsReportedAsUnsupported(_ error: String) throws {
+        try withRedisLink(rejectedBy: error) { link in
+            guard case .failure(let failure) = try link.response(to: [Array("PING".utf8)]) else {
+                Issue.record("The reply must be an error.")
+                return
+            }
+            #expect(failure.kind == .unusable)
+            #expect(failure.message.contains("cluster") && failure.message.contains(error))
+        }
     }
 
     @Test func reportsAnUnreachableServerWithoutItsPassword() async throws {

@@ -150,6 +150,12 @@ typealias RedisCommand = [[UInt8]]
             "MISCONF", "OOM":
             return DatabaseFailure(.unknownOutcome, message)
         case "NOAUTH", "WRONGPASS", "NOPERM": return DatabaseFailure(.unusable, message)
+        // Without this message, the calls for some sessions would succeed, and the others would fail for no apparent reason.
+        case "MOVED", "ASK":
+            return DatabaseFailure(
+                .unusable,
+                "The Redis server is one of several nodes of a cluster, which is not supported: it stores only some of the sessions. Use a single server, or a proxy in front of the cluster. \(message)"
+            )
         default: return DatabaseFailure(.refused, message)
         }
     }
