@@ -19,6 +19,17 @@ private struct StreamingAPI: HTTPTransport {
     }
 }
 
+/// A transport that waits for the rest of an upload until the timeout.
+private struct StalledUploadTransport: HTTPTransport {
+    let base: any HTTPTransport
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse { try await base.send(call) }
+
+    func stream(_ call: TransportRequest, body upload: UploadBody) async throws -> ResponseStream {
+        throw AuthError(.timedOut, "The body of \(call) stalled.", underlyingError: UploadStalled())
+    }
+}
+
 /// Uploads that the proxy forwards as a stream.
 @Suite struct ProxyUploadTests {
     private static func proxy(
@@ -156,6 +167,23 @@ private struct StreamingAPI: HTTPTransport {
         let reported = events.withLock { $0.filter { $0.step == .forwarding } }
         #expect(reported.map(\.progress) == [.note])
         #expect(reported.first?.details["status"]?.hasPrefix("400") == true)
+    }
+
+    @Test func anUploadThatStallsIsNotReportedAsAFailureOfTheAPI() async throws {
+        let events = Mutex<[FlowEvent]>([])
+        try await WebEnvironment.run { web in
+            let server = try web.process(
+                transport: StalledUploadTransport(base: web.environment.transport),
+                observer: { event in events.withLock { $0.append(event) } }
+            )
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let upload = Self.upload("photo")
+            let response = try await Self.proxy(server).streamedResponse(to: Self.request(browser), upload: upload)
+            #expect(response?.head.status == .requestTimeout)
+        }
+        let reported = events.withLock { $0.filter { $0.step == .forwarding } }
+        #expect(reported.map(\.progress) == [.note])
     }
 
     /// A body that is not streamed to the API may take hours to arrive.

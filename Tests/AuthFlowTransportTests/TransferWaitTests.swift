@@ -19,6 +19,7 @@ import AuthFlow
         let error = wait.error(for: request(timeout: .seconds(2)), after: .seconds(2))
         #expect(error.code == .timedOut)
         #expect(error.message.contains(message))
+        #expect((error.underlyingError is UploadStalled) == (wait == .forBody))
     }
 
     @Test func onlyTheFirstByteOfANonStreamedResponseHasAShorterTimeout() {

@@ -24,3 +24,8 @@ public struct UploadBody: Sendable {
         return bytes
     }
 }
+
+/// The cause of the error of a request whose body has stalled: not the server, but the source of the body sent nothing in time.
+package struct UploadStalled: Error {
+    package init() {}
+}

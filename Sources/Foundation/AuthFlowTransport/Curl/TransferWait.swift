@@ -26,7 +26,12 @@ enum TransferWait: Equatable {
     func error(for call: TransportRequest, after limit: Duration) -> AuthError {
         switch self {
         case .forConnection: call.connectionWaitTimeoutError
-        case .forBody: AuthError(.timedOut, "The body of \(call) stalled for \(limit.formattedSeconds).")
+        case .forBody:
+            AuthError(
+                .timedOut,
+                "The body of \(call) stalled for \(limit.formattedSeconds).",
+                underlyingError: UploadStalled()
+            )
         case .forResponse: AuthError(.timedOut, "\(call.place) sent nothing within \(limit.formattedSeconds).")
         case .forRest:
             AuthError(.timedOut, "\(call.place) did not complete the response within \(limit.formattedSeconds).")

@@ -165,8 +165,8 @@ public struct ResourceProxy: Sendable {
     /// Like ``streamedResponse(to:body:)``, but for routes with `streamsRequests`: the API receives the body as it arrives, and the function
     /// returns once the API has received the whole body or has stopped accepting it.
     ///
-    /// 400: the upload ended early. 408: the upload exceeded its maximum duration. 503: the API requires a nonce (RFC 9449 section 9), which it
-    /// provides only in a response, and the body cannot be read twice. The next request includes the nonce.
+    /// 400: the upload ended early. 408: the upload stalled, or exceeded its maximum duration. 503: the API requires a nonce (RFC 9449 section 9),
+    /// which it provides only in a response, and the body cannot be read twice. The next request includes the nonce.
     public func streamedResponse(to request: HTTPRequest, upload: UploadBody) async -> ResponseStream? {
         await streamedResponse(to: request, .upload(upload))
     }
@@ -328,8 +328,8 @@ public struct ResourceProxy: Sendable {
         // RFC 6585 section 4: the response "MAY include a Retry-After header".
         case is RequestLimit.Exceeded: return Refusal(.tooManyRequests, retryAfter: "2")
         case is BoundedUpload.TooLarge: return Refusal(.contentTooLarge)
-        case is BoundedUpload.TooSlow: return Refusal(.requestTimeout)
-        // The API is not the cause: any client can abort an upload.
+        // The API is not the cause: any client can delay or abort an upload.
+        case is BoundedUpload.TooSlow, is UploadStalled: return Refusal(.requestTimeout)
         case is BoundedUpload.EndedEarly: return Refusal(.badRequest)
         case _ where known?.code == .temporarilyUnavailable:
             return Refusal(.serviceUnavailable, retryAfter: "1", cause: error)
