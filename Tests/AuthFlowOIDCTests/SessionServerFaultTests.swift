@@ -107,6 +107,17 @@ private final class WatchedStore: ForwardingSessionStore {
     }
 }
 
+/// A store that can become unreadable.
+private final class UnreadableStore: ForwardingSessionStore {
+    let base = MemoryTokenStore()
+    let isUnreadable = Atomic(false)
+
+    func bytes(for key: RecordKey) async throws -> [UInt8]? {
+        if isUnreadable.load(ordering: .relaxed) { throw AuthError(.storageFailed, "The database cannot be reached.") }
+        return await base.bytes(for: key)
+    }
+}
+
 /// A web application with a failing database, and requests without a session.
 @Suite struct SessionServerFaultTests {
     private func withWeb(
@@ -274,6 +285,42 @@ private final class WatchedStore: ForwardingSessionStore {
             #expect(try await browser.session(at: server) != nil)
             let left = await sessions()
             #expect(left.count == 1 && left != [record])
+        }
+    }
+
+    /// The responses contain only a status, so the operator must learn the cause from an event.
+    @Test(arguments: ["/logout", "/session", "/backchannel-logout", "/ended", "/forward-auth"])
+    func aRequestThatFailsBecauseOfTheStoreIsReported(_ path: String) async throws {
+        try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
+            let store = UnreadableStore()
+            let web = WebEnvironment(environment, store: store)
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: try web.process())
+            let events = Mutex<[FlowEvent]>([])
+            // Another process, which has not cached the session.
+            let server = try web.process(
+                options: { $0.frontChannelLogoutPath = "/ended" },
+                observer: { event in events.withLock { $0.append(event) } }
+            )
+            store.isUnreadable.store(true, ordering: .relaxed)
+            let response: TransportResponse?
+            switch path {
+            case "/logout": response = try await browser.send(.post, path, to: server, WebBrowser.ownPage)
+            case "/session": response = try await browser.send(.get, path, to: server, WebBrowser.ownPage)
+            case "/backchannel-logout":
+                let client = WebEnvironment.client.id
+                let token = try environment.emulator.logoutToken(for: client, subject: "248289761001")
+                response = try await web.logOut(token, at: server)
+            case "/ended":
+                let query = FormURLEncoding.encodeQuery(["iss": environment.emulator.issuer, "sid": "any"])
+                response = try await browser.send(.get, "\(path)?\(query)", to: server)
+            default:
+                response = await ForwardAuth(server: server, fields: [:]).response(to: browser.request(.get, path))
+            }
+            #expect(response?.status == 503)
+            let failures = events.withLock { $0.filter { $0.progress == .failed(.storageFailed) } }
+            #expect(failures.count == 1)
+            #expect(failures.first?.details["message"] == "The database cannot be reached.")
         }
     }
 

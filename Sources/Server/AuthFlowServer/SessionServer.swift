@@ -289,7 +289,7 @@ public final class SessionServer: Sendable {
                 touched.note(identifier)
                 return true
             }
-            if isDue { FlowReporter(host: host, observer: observer).report(.storing, failedWith: error) }
+            if isDue { report(.storing, error) }
             return nil
         }
         let session = Session(identifier, credential, of: provider)
@@ -305,6 +305,11 @@ public final class SessionServer: Sendable {
             touched.withLock { $0.note(identifier) }
         }
         return session
+    }
+
+    /// Reports a failure whose cause the response to the request does not contain.
+    func report(_ step: FlowEvent.Step, _ error: any Error) {
+        FlowReporter(host: host, observer: observer).report(step, failedWith: error)
     }
 
     /// The identifier in the cookie, and the provider of its session; nil if the cookie is not well-formed.

@@ -45,7 +45,7 @@ public struct FlowEvent: Sendable {
         public static let sessionEnd = Self(rawValue: "session end")
         /// Revoking tokens at the provider.
         public static let revocation = Self(rawValue: "revocation")
-        /// Signing the user out at the provider.
+        /// Signing the user out at the provider or, in a web application, ending the user's sessions.
         public static let endSession = Self(rawValue: "end session")
         /// Sharing a sign-in with the other apps of a group.
         public static let sharing = Self(rawValue: "sharing")

@@ -68,7 +68,7 @@ public struct ForwardAuth: Sendable {
         let isOpen = isSafe && request.headerFields[.origin] == nil
         guard isOpen || !server.isFromOtherSite(request) else { return ServerResponse.plain(.forbidden) }
         do {
-            guard let session = try await server.session(of: request) else { return signIn(request) }
+            guard let session = try await session(of: request) else { return signIn(request) }
             guard try server.isSession(session, of: provider) else { return ServerResponse.plain(.forbidden) }
             var response = ServerResponse.plain(.noContent)
             for (name, value) in fields {
@@ -85,6 +85,16 @@ public struct ForwardAuth: Sendable {
             return SessionServer.response(for: error) ?? ServerResponse.plain(.serviceUnavailable)
         } catch {
             return ServerResponse.plain(.serviceUnavailable)
+        }
+    }
+
+    private func session(of request: HTTPRequest) async throws -> Session? {
+        do {
+            return try await server.session(of: request)
+        } catch {
+            // The reverse proxy shows neither the status nor the cause; nginx turns the response into 500.
+            server.report(.storing, error)
+            throw error
         }
     }
 

@@ -22,6 +22,8 @@ extension SessionServer {
         } catch let error as AuthError where error.code == .invalidLogoutToken {
             return refused(DisplayText.sanitized(error.message))
         } catch {
+            // Any client can cause `temporarily_unavailable`, with a token that has a forged key ID.
+            if (error as? AuthError)?.code != .temporarilyUnavailable { report(.endSession, error) }
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
         }
         do {
@@ -45,6 +47,7 @@ extension SessionServer {
             return isReplay
                 ? refused("The logout token has already been used (jti).") : ServerResponse.plain(.ok)
         } catch {
+            report(.endSession, error)
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
         }
     }

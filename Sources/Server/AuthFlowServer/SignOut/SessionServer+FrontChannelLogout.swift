@@ -30,6 +30,7 @@ extension SessionServer {
                 "default-src 'none'; frame-ancestors \(Set(origins).sorted().joined(separator: " "))"
             return response
         } catch {
+            report(.endSession, error)
             return ServerResponse.plain(.serviceUnavailable)
         }
     }

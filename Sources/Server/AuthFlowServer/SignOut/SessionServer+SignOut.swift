@@ -238,6 +238,7 @@ extension SessionServer {
                 try await signOut(of: identifier, at: provider, query, body, request)
             }.value()
         } catch {
+            report(.endSession, error)
             return options.pages.page(
                 .signOutFailed,
                 .serviceUnavailable,
@@ -291,8 +292,25 @@ extension SessionServer {
         }
         try await self.end(targets, at: provider, .signedOut, last: key)
         var end: EndSessionRequest?
-        if let credential = own.credential { end = try? await provider.client.endSessionRequest(for: credential) }
+        if let credential = own.credential { end = await endSessionRequest(for: credential, at: provider) }
         return ServerResponse.redirect(to: end?.url ?? options.startPath).setting(cookie)
+    }
+
+    /// The request that ends the user's session at the provider; nil if the provider or the client does not support it, or the provider's metadata
+    /// is not available.
+    private func endSessionRequest(
+        for credential: Credential,
+        at provider: ProviderSessions
+    ) async -> EndSessionRequest? {
+        do {
+            return try await provider.client.endSessionRequest(for: credential)
+        } catch let error as AuthError where error.code == .unsupported {
+            return nil
+        } catch {
+            // The user remains signed in at the provider.
+            report(.endSession, error)
+            return nil
+        }
     }
 
     /// GET /session: returns information about the signed-in user to a page's script (RFC 10017 section 6.1.2.1).
@@ -315,6 +333,7 @@ extension SessionServer {
             if !claims.isEmpty { json["claims"] = .object(claims) }
             return ServerResponse.json(.ok, .object(json))
         } catch {
+            report(.storing, error)
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
         }
     }
