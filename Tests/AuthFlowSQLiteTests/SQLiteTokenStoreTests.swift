@@ -133,6 +133,32 @@ import Glibc
         #expect(try await after.bytes(for: key) == [2])
     }
 
+    /// Hardened services cannot read the boot ID (`ProcSubset=pid` of systemd), and a container can have its own time since boot.
+    @Test func aLeaseOfAnUnrecognizedBootExpiresAfterItsDuration() async throws {
+        let month: Int64 = 30 * 86_400_000
+        let time = Mutex<Int64>(1000)
+        let holder = try SQLiteTokenStore(
+            path: folder.file,
+            host: clock.host,
+            leases: LeaseClock(boot: []) { month }
+        )
+        let restarted = try SQLiteTokenStore(
+            path: folder.file,
+            waitTimeout: .zero,
+            host: clock.host,
+            leases: LeaseClock(boot: []) { time.withLock { $0 } }
+        )
+        try await holder.withLease(on: key("killed")) { _ in
+            let busy = await #expect(throws: AuthError.self) {
+                try await restarted.withLease(on: key("killed")) { _ in }
+            }
+            #expect(busy?.code == .leaseBusy)
+            #expect(busy?.retryAfter == .seconds(15))
+            time.withLock { $0 += 15_000 }
+            try await restarted.withLease(on: key("killed")) { #expect($0.isAfterAbandonedLease) }
+        }
+    }
+
     /// Setting the machine's clock affects all processes, but does not change how long a lease is valid.
     @Test func settingTheWallClockDoesNotExpireALease() async throws {
         let leases = LeaseClock(boot: [1]) { 1000 }

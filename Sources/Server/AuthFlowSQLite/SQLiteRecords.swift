@@ -84,11 +84,17 @@ final class SQLiteRecords: RecordTable {
             if let row = taken.first, let fence = row[0].integer.flatMap({ UInt64(exactly: $0) }) {
                 return .taken(fence: fence, isAfterAbandonedLease: row[1].flag)
             }
-            // This flag makes the holder notify the waiting processes when it releases the lease.
+            // This flag makes the holder notify the waiting processes when it releases the lease. If the remaining lifetime of a lease exceeds its
+            // duration, the machine has been restarted and its boot ID cannot be read, or the holder is in another time namespace, so the lifetime
+            // is reduced; a live holder renews its lease in time.
             let busy = try connection.run(
-                "UPDATE records SET is_awaited = 1 WHERE id = ?2 AND lease_until > ?1 RETURNING lease_until - ?1",
+                """
+                UPDATE records SET is_awaited = 1, lease_until = min(lease_until, ?1 + ?3) \
+                WHERE id = ?2 AND lease_until > ?1 RETURNING lease_until - ?1
+                """,
                 time,
-                .bytes(digest)
+                .bytes(digest),
+                .integer(duration.milliseconds)
             )
             return .busy(.milliseconds(busy.first?[0].integer ?? 0))
         }

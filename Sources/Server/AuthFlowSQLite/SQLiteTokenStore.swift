@@ -25,7 +25,9 @@ public struct SQLiteTokenStore: Sendable {
     /// Creates a store. The file is opened on first use.
     /// - Parameters:
     ///   - path: The absolute path of the file. If its directory does not exist, it is created with mode 0700.
-    ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds.
+    ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in
+    ///     every process: a process whose lease duration is less than a third of another process's would take over
+    ///     that process's leases.
     ///   - waitTimeout: The maximum time to wait for a lease that another process holds; default: 30 seconds.
     ///   - host: The clock and random number generator; default: the system's.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path is not absolute or not valid.
