@@ -159,6 +159,19 @@ import Glibc
         }
     }
 
+    @Test func aLeaseOfAnUnrecognizedBootDoesNotKeepAnExpiredRecord() async throws {
+        let month: Int64 = 30 * 86_400_000
+        let holder = try SQLiteTokenStore(path: folder.file, host: clock.host, leases: LeaseClock(boot: []) { month })
+        let restarted = try SQLiteTokenStore(path: folder.file, host: clock.host, leases: LeaseClock(boot: []) { 1000 })
+        try await holder.withLease(on: key("killed")) { lease in
+            try await holder.write([1], RecordAttributes(lifetime: .seconds(60)), under: lease)
+            #expect(try await restarted.removeEnded() == 0)
+            clock.advance(by: .seconds(61))
+            #expect(try await holder.removeEnded() == 0)
+            #expect(try await restarted.removeEnded() == 1)
+        }
+    }
+
     /// Setting the machine's clock affects all processes, but does not change how long a lease is valid.
     @Test func settingTheWallClockDoesNotExpireALease() async throws {
         let leases = LeaseClock(boot: [1]) { 1000 }

@@ -270,7 +270,9 @@ final class SQLiteRecords: RecordTable {
     }
 
     /// The SQL condition for a record on which no lease of the current boot (the third parameter) is held at the current time (the second parameter).
-    private static let hasNoLease = "(lease_until IS NULL OR lease_until <= ?2 OR lease_boot <> ?3)"
+    /// A lease that would last for another day is from an earlier boot, whose ID could not be read.
+    private static let hasNoLease =
+        "(lease_until IS NULL OR lease_until <= ?2 OR lease_until > ?2 + 86400000 OR lease_boot <> ?3)"
 
     func removeEnded() async throws -> Int {
         try await executor.run { [self] connection throws(DatabaseFailure) in
