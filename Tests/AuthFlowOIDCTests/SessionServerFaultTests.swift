@@ -118,6 +118,22 @@ private final class UnreadableStore: ForwardingSessionStore {
     }
 }
 
+/// A store whose first removal of expired records fails. The second one waits until it is cancelled.
+private final class FailingSweepStore: ForwardingSessionStore {
+    let base = MemoryTokenStore()
+    let secondSweep = AsyncStream<Void>.makeStream()
+    private let sweeps = Atomic(0)
+
+    func removeEnded() async throws -> Int {
+        guard sweeps.add(1, ordering: .relaxed).newValue > 1 else {
+            throw AuthError(.storageFailed, "The permission is missing.")
+        }
+        secondSweep.continuation.yield()
+        try await Task<Never, Never>.never()
+        return 0
+    }
+}
+
 /// A web application with a failing database, and requests without a session.
 @Suite struct SessionServerFaultTests {
     private func withWeb(
@@ -321,6 +337,23 @@ private final class UnreadableStore: ForwardingSessionStore {
             let failures = events.withLock { $0.filter { $0.progress == .failed(.storageFailed) } }
             #expect(failures.count == 1)
             #expect(failures.first?.details["message"] == "The database cannot be reached.")
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func aFailedRemovalOfExpiredRecordsIsReportedAndRepeated() async throws {
+        try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
+            let store = FailingSweepStore()
+            let events = Mutex<[FlowEvent]>([])
+            // Waits complete immediately.
+            let server = try WebEnvironment(environment, store: store).process(
+                host: VirtualTime().host,
+                observer: { event in events.withLock { $0.append(event) } }
+            )
+            let sweeping = Task { await server.removeEndedSessions() }
+            for await _ in store.secondSweep.stream { break }
+            sweeping.cancel()
+            await sweeping.value
+            #expect(events.withLock { $0.map(\.progress) } == [.failed(.storageFailed)])
         }
     }
 

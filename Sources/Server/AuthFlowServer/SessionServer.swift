@@ -420,13 +420,18 @@ public final class SessionServer: Sendable {
     }
 
     /// Removes expired records from the store about once a minute until the task is cancelled. Running it in one
-    /// process is sufficient; running it in several is harmless.
+    /// process is sufficient; running it in several is harmless. A failure is reported as an event, and does not end the method.
     public func removeEndedSessions() async {
         while !Task.isCancelled {
             // The intervals are random, so that processes that started together do not sweep at the same time.
             let seconds = 45 + Int(host.randomBytes(1).first ?? 0) % 30
             try? await host.clock.sleep(for: .seconds(seconds))
-            while !Task.isCancelled, ((try? await store.removeEnded()) ?? 0) > 0 {}
+            do {
+                while !Task.isCancelled, try await store.removeEnded() > 0 {}
+            } catch {
+                // Otherwise, a store that cannot remove records, for example because a permission is missing, would grow unnoticed.
+                if !Task.isCancelled { report(.storing, error) }
+            }
         }
     }
 
