@@ -82,12 +82,7 @@ extension OIDCEmulator {
     }
 
     /// An access token in exchange for an assertion (RFC 7523 section 2.1).
-    func jwtBearer(
-        _ form: FormParameters,
-        _ client: Client,
-        _ thumbprint: String?,
-        _ refuse: Refuse
-    ) -> TransportResponse {
+    func jwtBearer(_ form: FormParameters, _ client: Client, _ thumbprint: String?) -> TransportResponse {
         do throws(Refusal) {
             let (header, claims) = try trustedClaims(form["assertion"])
             var scopes = form["scope"]
@@ -109,7 +104,7 @@ extension OIDCEmulator {
             }
             return tokenWithoutUser(scopes ?? "", of: claims["sub"]?.string ?? "", client, form, thumbprint)
         } catch {
-            return refuse("invalid_grant", error.description)
+            return .refusal("invalid_grant", error.description)
         }
     }
 
@@ -124,30 +119,25 @@ extension OIDCEmulator {
     }
 
     /// An identity assertion for another server, in exchange for an ID Token from this server.
-    func identityAssertion(
-        _ form: FormParameters,
-        _ client: Client,
-        _ thumbprint: String?,
-        _ refuse: Refuse
-    ) -> TransportResponse {
+    func identityAssertion(_ form: FormParameters, _ client: Client, _ thumbprint: String?) -> TransportResponse {
         guard form["subject_token_type"] == "urn:ietf:params:oauth:token-type:id_token",
             let jws = form["subject_token"].flatMap({ try? JWS(Secret($0)) }),
             let keys = try? JWKSet(state.withLock({ $0.keys }).jwks()).keys,
             keys.contains(where: { $0.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) })
         else {
-            return refuse(
+            return .refusal(
                 "invalid_request",
                 "the subject_token is not an ID Token of this provider, or the subject_token_type is wrong"
             )
         }
         guard jws.payload["aud"]?.string == client.id else {
-            return refuse("invalid_request", "the ID Token was issued to a different client")
+            return .refusal("invalid_request", "the ID Token was issued to a different client")
         }
         guard let expiry = jws.payload["exp"]?.number, expiry > now().timeIntervalSince1970 else {
-            return refuse("invalid_grant", "the ID Token has expired")
+            return .refusal("invalid_grant", "the ID Token has expired")
         }
         guard let audience = form["audience"], let other = identityAudiences[audience] else {
-            return refuse("invalid_target", "no assertions are issued for this audience")
+            return .refusal("invalid_target", "no assertions are issued for this audience")
         }
         var claims: [String: JSON] = [
             "sub": jws.payload["sub"] ?? "", "aud": .string(audience), "client_id": .string(other),

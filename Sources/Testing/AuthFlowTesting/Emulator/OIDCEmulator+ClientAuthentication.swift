@@ -83,18 +83,13 @@ extension OIDCEmulator {
     }
 
     /// A token for the client itself (client credentials, RFC 6749 section 4.4).
-    func clientCredentials(
-        _ form: FormParameters,
-        _ client: Client,
-        _ thumbprint: String?,
-        _ refuse: Refuse
-    ) -> TransportResponse {
+    func clientCredentials(_ form: FormParameters, _ client: Client, _ thumbprint: String?) -> TransportResponse {
         guard client.authenticationMethod != "none" else {
-            return refuse("unauthorized_client", "a public client has no credentials")
+            return .refusal("unauthorized_client", "a public client has no credentials")
         }
         let scopes = (form["scope"] ?? "").split(separator: " ").map(String.init)
         guard !scopes.contains("openid"), !scopes.contains("offline_access") else {
-            return refuse("invalid_scope", "openid and offline_access require a user")
+            return .refusal("invalid_scope", "openid and offline_access require a user")
         }
         return tokenWithoutUser(scopes.joined(separator: " "), of: client.id, client, form, thumbprint)
     }

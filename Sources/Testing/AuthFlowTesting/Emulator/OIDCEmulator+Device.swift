@@ -101,12 +101,7 @@ extension OIDCEmulator {
         }
     }
 
-    func poll(
-        _ form: FormParameters,
-        _ client: Client,
-        _ thumbprint: String?,
-        _ refuse: Refuse
-    ) -> TransportResponse {
+    func poll(_ form: FormParameters, _ client: Client, _ thumbprint: String?) -> TransportResponse {
         let now = now()
         let deviceCode = form["device_code"] ?? ""
         let (scripted, verdict) = state.withLock { state in
@@ -120,11 +115,11 @@ extension OIDCEmulator {
         }
         if let scripted { return scripted.response }
         switch verdict {
-        case .unknown: return refuse("invalid_grant", "no such device code")
-        case .expired: return refuse("expired_token", "the device code has expired")
-        case .denied: return refuse("access_denied", "the user denied the request")
-        case .pending: return refuse("authorization_pending", "the user has not decided yet")
-        case .slowDown: return refuse("slow_down", "polled too often")
+        case .unknown: return .refusal("invalid_grant", "no such device code")
+        case .expired: return .refusal("expired_token", "the device code has expired")
+        case .denied: return .refusal("access_denied", "the user denied the request")
+        case .pending: return .refusal("authorization_pending", "the user has not decided yet")
+        case .slowDown: return .refusal("slow_down", "polled too often")
         case .approved(var grant):
             grant.thumbprint = thumbprint
             return issue(grant, code: nil)

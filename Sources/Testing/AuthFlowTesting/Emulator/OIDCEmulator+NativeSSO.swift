@@ -55,39 +55,37 @@ extension OIDCEmulator {
         return secret
     }
 
-    func exchange(_ form: FormParameters, _ client: Client, _ thumbprint: String?, _ refuse: Refuse)
-        -> TransportResponse
-    {
+    func exchange(_ form: FormParameters, _ client: Client, _ thumbprint: String?) -> TransportResponse {
         guard let settings = settings.nativeSSO else {
-            return refuse(
+            return .refusal(
                 "unsupported_grant_type",
                 "'urn:ietf:params:oauth:grant-type:token-exchange' grant type is not supported."
             )
         }
         if let (error, description, status) = settings.exchangeError {
-            var response = refuse(error, description)
+            var response = TransportResponse.refusal(error, description)
             response.head.status = HTTPResponse.Status(code: status)
             return response
         }
         guard form["subject_token_type"] == "urn:ietf:params:oauth:token-type:id_token" else {
-            return refuse("invalid_request", "'subject_token_type' is invalid or not supported.")
+            return .refusal("invalid_request", "'subject_token_type' is invalid or not supported.")
         }
         guard settings.deviceSecretTypes.contains(form["actor_token_type"] ?? "") else {
-            return refuse("invalid_request", "'actor_token_type' is invalid or not supported.")
+            return .refusal("invalid_request", "'actor_token_type' is invalid or not supported.")
         }
         guard settings.audience == nil || form["audience"] == settings.audience else {
-            return refuse(
+            return .refusal(
                 "invalid_target",
                 "Token Exchange requests must include a valid audience of the authorization server."
             )
         }
         guard let session = state.withLock({ $0.deviceSecrets[form["actor_token"] ?? ""] }) else {
-            return refuse(settings.unknownSecretError, "'actor_token' is invalid.")
+            return .refusal(settings.unknownSecretError, "'actor_token' is invalid.")
         }
         // An expired ID Token is accepted, because only its issuer and its session are checked.
         let claims = (try? JWS(Secret(form["subject_token"] ?? "")))?.payload
         guard claims?["iss"]?.string == issuer, claims?["sid"]?.string == session.sid else {
-            return refuse("invalid_request", "'subject_token' is invalid.")
+            return .refusal("invalid_request", "'subject_token' is invalid.")
         }
         var parameters: FormParameters = ["scope": form["scope"] ?? ""]
         if settings.repeatsNonce { parameters["nonce"] = session.grant.authorization.parameters["nonce"] }

@@ -14,10 +14,9 @@ extension OIDCEmulator {
         guard let client = authenticatedClient(form, request, address) else {
             return .json(["error": "invalid_client"], status: .unauthorized)
         }
-        let refuse = TransportResponse.refusal
         // RFC 9126 section 2.1: "The request_uri authorization request parameter ... MUST NOT be provided".
         guard form["request_uri"] == nil else {
-            return refuse("invalid_request", "request_uri is not allowed at this endpoint")
+            return .refusal("invalid_request", "request_uri is not allowed at this endpoint")
         }
         var parameters = FormParameters()
         let credentials: Set = ["client_secret", "client_assertion", "client_assertion_type"]
@@ -25,22 +24,22 @@ extension OIDCEmulator {
         if let object = form["request"] {
             switch self.parameters(ofRequestObject: object, client) {
             case .success(let signed): parameters = signed
-            case .failure(let reason): return refuse("invalid_request_object", reason.text)
+            case .failure(let reason): return .refusal("invalid_request_object", reason.text)
             }
         } else if client.mustSignRequests {
-            return refuse("invalid_request", "the request must be signed")
+            return .refusal("invalid_request", "the request must be signed")
         }
         switch proof(of: request, at: address, accessToken: nil) {
         case nil: break
         case .valid(let key)?:
             guard parameters["dpop_jkt"] == nil || parameters["dpop_jkt"] == key else {
-                return refuse("invalid_dpop_proof", "dpop_jkt does not match the key of the DPoP proof")
+                return .refusal("invalid_dpop_proof", "dpop_jkt does not match the key of the DPoP proof")
             }
             parameters["dpop_jkt"] = key
         case .refused(let error, let description)?: return refusal(error, description)
         }
         guard let redirectURI = parameters["redirect_uri"], client.accepts(redirectURI) else {
-            return refuse("invalid_request", "the redirect URI is not registered")
+            return .refusal("invalid_request", "the redirect URI is not registered")
         }
         let uri = "urn:ietf:params:oauth:request_uri:\(Self.randomID())"
         let lifetime = 90.0

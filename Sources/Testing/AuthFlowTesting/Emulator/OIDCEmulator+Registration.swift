@@ -22,23 +22,22 @@ extension OIDCEmulator {
 
     /// Dynamic client registration (RFC 7591 section 3), with the checks of the conformance suite (row 22).
     func register(_ request: HTTPRequest, _ body: [UInt8]) -> TransportResponse {
-        let refuse = TransportResponse.refusal
         guard request.headerFields[.contentType] == "application/json", let metadata = try? JSON(parsing: body) else {
-            return refuse("invalid_client_metadata", "not a JSON document")
+            return .refusal("invalid_client_metadata", "not a JSON document")
         }
         let redirectURIs = metadata["redirect_uris"]?.strings ?? []
         guard !redirectURIs.isEmpty, redirectURIs.allSatisfy({ (try? RedirectURI($0)) != nil }) else {
-            return refuse("invalid_redirect_uri", "a redirect URI is missing or unsafe")
+            return .refusal("invalid_redirect_uri", "a redirect URI is missing or unsafe")
         }
         guard metadata["jwks"] == nil || metadata["jwks_uri"] == nil else {
-            return refuse("invalid_client_metadata", "jwks and jwks_uri are mutually exclusive")
+            return .refusal("invalid_client_metadata", "jwks and jwks_uri are mutually exclusive")
         }
         guard metadata["grant_types"]?.strings?.contains("authorization_code") != false,
             metadata["response_types"]?.strings?.contains("code") != false
-        else { return refuse("invalid_client_metadata", "unsupported grant_types or response_types") }
+        else { return .refusal("invalid_client_metadata", "unsupported grant_types or response_types") }
         let method = metadata["token_endpoint_auth_method"]?.string ?? "client_secret_basic"
         guard ["none", "client_secret_basic", "client_secret_post"].contains(method) else {
-            return refuse("invalid_client_metadata", "unknown token_endpoint_auth_method")
+            return .refusal("invalid_client_metadata", "unknown token_endpoint_auth_method")
         }
         let client = Client(
             id: "client-\(Self.randomID())",

@@ -15,9 +15,8 @@ extension OIDCEmulator {
             response.head.headerFields[.wwwAuthenticate] = #"Basic realm="token""#
             return response
         }
-        let refuse = TransportResponse.refusal
         guard form.names.allSatisfy({ $0 == "resource" || form.values(for: $0).count == 1 }) else {
-            return refuse("invalid_request", "a parameter is repeated")
+            return .refusal("invalid_request", "a parameter is repeated")
         }
         let thumbprint: String?
         switch proof(of: request, at: address, accessToken: nil) {
@@ -27,44 +26,37 @@ extension OIDCEmulator {
         case .refused(let error, let description)?: return refusal(error, description)
         }
         switch form["grant_type"] {
-        case "authorization_code": return redeem(form, client, thumbprint, refuse)
-        case "refresh_token": return refresh(form, client, thumbprint, refuse)
+        case "authorization_code": return redeem(form, client, thumbprint)
+        case "refresh_token": return refresh(form, client, thumbprint)
         case "urn:ietf:params:oauth:grant-type:token-exchange":
             return form["requested_token_type"] == "urn:ietf:params:oauth:token-type:id-jag"
-                ? identityAssertion(form, client, thumbprint, refuse) : exchange(form, client, thumbprint, refuse)
-        case "urn:ietf:params:oauth:grant-type:jwt-bearer": return jwtBearer(form, client, thumbprint, refuse)
-        case "client_credentials": return clientCredentials(form, client, thumbprint, refuse)
-        case "urn:ietf:params:oauth:grant-type:device_code": return poll(form, client, thumbprint, refuse)
-        default: return refuse("unsupported_grant_type", "the grant type is not supported")
+                ? identityAssertion(form, client, thumbprint) : exchange(form, client, thumbprint)
+        case "urn:ietf:params:oauth:grant-type:jwt-bearer": return jwtBearer(form, client, thumbprint)
+        case "client_credentials": return clientCredentials(form, client, thumbprint)
+        case "urn:ietf:params:oauth:grant-type:device_code": return poll(form, client, thumbprint)
+        default: return .refusal("unsupported_grant_type", "the grant type is not supported")
         }
     }
 
-    typealias Refuse = (_ error: String, _ description: String) -> TransportResponse
-
-    private func redeem(
-        _ form: FormParameters,
-        _ client: Client,
-        _ thumbprint: String?,
-        _ refuse: Refuse
-    ) -> TransportResponse {
+    private func redeem(_ form: FormParameters, _ client: Client, _ thumbprint: String?) -> TransportResponse {
         guard let code = form["code"], let issued = state.withLock({ $0.codes[code] }) else {
-            return refuse("invalid_grant", "no such code")
+            return .refusal("invalid_grant", "no such code")
         }
         var grant = issued.grant
         guard grant.authorization.client.id == client.id else {
-            return refuse("invalid_grant", "another client's code")
+            return .refusal("invalid_grant", "another client's code")
         }
         guard form["redirect_uri"] == grant.authorization.redirectURI else {
-            return refuse("invalid_grant", "redirect_uri differs from that of the authorization request")
+            return .refusal("invalid_grant", "redirect_uri differs from that of the authorization request")
         }
         let challenge = form["code_verifier"].map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
         guard challenge == grant.authorization.parameters["code_challenge"] else {
-            return refuse("invalid_grant", "the code_verifier does not match")
+            return .refusal("invalid_grant", "the code_verifier does not match")
         }
         // RFC 9449 section 10: the authorization code is bound to the key in dpop_jkt.
         let announced = grant.authorization.parameters["dpop_jkt"]
         guard announced == nil || announced == thumbprint else {
-            return refuse("invalid_grant", "the code is bound to a different key")
+            return .refusal("invalid_grant", "the code is bound to a different key")
         }
         grant.thumbprint = thumbprint
         let family = Self.randomID()
@@ -80,21 +72,16 @@ extension OIDCEmulator {
             state.codes[code]?.grant.family = family
             return true
         }
-        guard isFirstUse else { return refuse("invalid_grant", "the code has already been used") }
-        guard now() < issued.expiresAt else { return refuse("invalid_grant", "the code has expired") }
+        guard isFirstUse else { return .refusal("invalid_grant", "the code has already been used") }
+        guard now() < issued.expiresAt else { return .refusal("invalid_grant", "the code has expired") }
         return issue(grant, code: code)
     }
 
-    private func refresh(
-        _ form: FormParameters,
-        _ client: Client,
-        _ thumbprint: String?,
-        _ refuse: Refuse
-    ) -> TransportResponse {
+    private func refresh(_ form: FormParameters, _ client: Client, _ thumbprint: String?) -> TransportResponse {
         let text = form["refresh_token"] ?? ""
         let now = now()
         if let bound = state.withLock({ $0.refreshTokens[text]?.grant.thumbprint }), bound != thumbprint {
-            return refuse("invalid_dpop_proof", "Invalid DPoP Public Key binding in refresh token")
+            return .refusal("invalid_dpop_proof", "Invalid DPoP Public Key binding in refresh token")
         }
         let token = state.withLock { state -> RefreshToken? in
             guard let token = state.refreshTokens[text], token.grant.authorization.client.id == client.id else {
@@ -108,7 +95,7 @@ extension OIDCEmulator {
             if state.settings.refreshPolicy != .notRotated { state.refreshTokens[text]?.usedAt = token.usedAt ?? now }
             return token
         }
-        guard let token else { return refuse("invalid_grant", "The refresh token is invalid or expired.") }
+        guard let token else { return .refusal("invalid_grant", "The refresh token is invalid or expired.") }
         return issue(token.grant, code: nil, family: token.family)
     }
 
