@@ -2,8 +2,16 @@
 
 import PackageDescription
 
-/// A product of AuthFlow. This package depends on AuthFlow the way any other package would.
-func authFlow(_ product: String) -> Target.Dependency { .product(name: product, package: "AuthFlow") }
+/// A program that depends on products of AuthFlow, the way a program in any other package would.
+func program(_ name: String, at path: String? = nil, _ products: [String], exclude: [String] = []) -> Target {
+    .executableTarget(
+        name: name,
+        dependencies: products.map { .product(name: $0, package: "AuthFlow") },
+        path: path ?? name,
+        exclude: exclude,
+        swiftSettings: [.enableUpcomingFeature("MemberImportVisibility")]
+    )
+}
 
 let package = Package(
     name: "samples",
@@ -11,59 +19,42 @@ let package = Package(
     dependencies: [.package(name: "AuthFlow", path: "..")],
     targets: [
         // A program for each provider adapter
-        .executableTarget(
-            name: "oidc-login",
-            dependencies: [
-                authFlow("AuthFlowOIDC"), authFlow("AuthFlowDesktop"), authFlow("AuthFlowLoopback"),
-                authFlow("AuthFlowHeadless"), authFlow("AuthFlowTerminal"),
-            ],
-            path: "oidc-login",
+        program(
+            "oidc-login",
+            ["AuthFlowOIDC", "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal"],
             exclude: ["README.md", "authflow.json", "cloudentity.json", "resources.json"]
         ),
-        .executableTarget(
-            name: "github-login",
-            dependencies: [
-                authFlow("AuthFlowGitHub"), authFlow("AuthFlowLoopback"), authFlow("AuthFlowHeadless"),
-                authFlow("AuthFlowTerminal"), authFlow("AuthFlowTesting"),
-            ],
-            path: "github-login",
+        program(
+            "github-login",
+            ["AuthFlowGitHub", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTesting"],
             exclude: ["README.md", "authflow.json"]
         ),
-        .executableTarget(
-            name: "okta-native-sso",
-            dependencies: [authFlow("AuthFlowOkta"), authFlow("AuthFlowLoopback"), authFlow("AuthFlowHeadless")],
-            path: "okta-native-sso",
+        program(
+            "okta-native-sso",
+            ["AuthFlowOkta", "AuthFlowLoopback", "AuthFlowHeadless"],
             exclude: ["README.md", "demo.sh", "mail.json", "calendar.json"]
         ),
-        .executableTarget(
-            name: "forgerock-login",
-            dependencies: [authFlow("AuthFlowForgeRock"), authFlow("AuthFlowLoopback"), authFlow("AuthFlowTerminal")],
-            path: "forgerock-login",
+        program(
+            "forgerock-login",
+            ["AuthFlowForgeRock", "AuthFlowLoopback", "AuthFlowTerminal"],
             exclude: ["README.md", "demo.sh", "type.py", "authflow.json"]
         ),
 
         // The examples in the README
-        .executableTarget(
-            name: "app",
-            dependencies: [authFlow("AuthFlowOIDC"), authFlow("AuthFlowLoopback")],
-            path: "lanes/app"
-        ),
-        .executableTarget(name: "server", dependencies: [authFlow("AuthFlowOIDC")], path: "lanes/server"),
-        .executableTarget(name: "machine", dependencies: [authFlow("AuthFlow")], path: "lanes/machine"),
-        .executableTarget(name: "api", dependencies: [authFlow("AuthFlowResourceServer")], path: "lanes/api"),
-        .executableTarget(name: "resource", dependencies: [authFlow("AuthFlowLoopback")], path: "lanes/resource"),
+        program("app", at: "lanes/app", ["AuthFlowOIDC", "AuthFlowLoopback"]),
+        program("server", at: "lanes/server", ["AuthFlowOIDC"]),
+        program("machine", at: "lanes/machine", ["AuthFlow"]),
+        program("api", at: "lanes/api", ["AuthFlowResourceServer"]),
+        program("resource", at: "lanes/resource", ["AuthFlowLoopback"]),
 
         // The listings in the manual
-        .executableTarget(
-            name: "manual",
-            dependencies: [
-                authFlow("AuthFlowOIDC"), authFlow("AuthFlowLoopback"), authFlow("AuthFlowTerminal"),
-                authFlow("AuthFlowHeadless"), authFlow("AuthFlowOkta"), authFlow("AuthFlowPostgreSQL"),
-                authFlow("AuthFlowServerConfiguration"), authFlow("AuthFlowTesting"),
-            ],
-            path: "manual"
+        program(
+            "manual",
+            [
+                "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowTerminal", "AuthFlowHeadless", "AuthFlowOkta",
+                "AuthFlowPostgreSQL", "AuthFlowServerConfiguration", "AuthFlowTesting",
+            ]
         ),
     ],
     swiftLanguageModes: [.v6]
 )
-for target in package.targets { target.swiftSettings = [.enableUpcomingFeature("MemberImportVisibility")] }

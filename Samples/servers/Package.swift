@@ -5,11 +5,13 @@ import PackageDescription
 // A separate package, so that the other samples need no web framework.
 let settings: [SwiftSetting] = [.enableUpcomingFeature("MemberImportVisibility")]
 
+func authFlow(_ products: [String]) -> [Target.Dependency] { products.map { .product(name: $0, package: "AuthFlow") } }
+
 /// A program in its own directory that depends on AuthFlow products.
 func program(_ name: String, _ products: [String], _ others: [Target.Dependency] = [hummingbird]) -> Target {
     .executableTarget(
         name: name,
-        dependencies: products.map { .product(name: $0, package: "AuthFlow") } + others + ["SampleStart"],
+        dependencies: authFlow(products) + others + ["SampleStart"],
         path: "\(name)/Sources",
         swiftSettings: settings
     )
@@ -84,18 +86,13 @@ let package = Package(
         // Products that require a package trait are tested here, because this package enables the trait.
         .testTarget(
             name: "WebLoginTests",
-            dependencies: [
-                .product(name: "AuthFlowHummingbird", package: "AuthFlow"),
-                .product(name: "AuthFlowObservability", package: "AuthFlow"),
-                .product(name: "AuthFlowServer", package: "AuthFlow"),
-                .product(name: "AuthFlowServerConfiguration", package: "AuthFlow"),
-                .product(name: "AuthFlowSwiftConfiguration", package: "AuthFlow"),
+            dependencies: authFlow([
+                "AuthFlowHummingbird", "AuthFlowObservability", "AuthFlowServer", "AuthFlowServerConfiguration",
+                "AuthFlowSwiftConfiguration", "AuthFlowOIDC", "AuthFlowTesting",
+            ]) + [
+                hummingbird, httpTypes,
                 .product(name: "Configuration", package: "swift-configuration"),
-                .product(name: "AuthFlowOIDC", package: "AuthFlow"),
-                .product(name: "AuthFlowTesting", package: "AuthFlow"),
-                .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTesting", package: "hummingbird"),
-                .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "MetricsTestKit", package: "swift-metrics"),
                 .product(name: "Tracing", package: "swift-distributed-tracing"),
                 .product(name: "InMemoryTracing", package: "swift-distributed-tracing"),
