@@ -23,10 +23,7 @@ public final class VirtualTime: Sendable {
     }
 
     /// The current wall-clock time.
-    public var now: Date {
-        let parts = elapsed.withLock(\.components)
-        return start + Double(parts.seconds) + Double(parts.attoseconds) / 1e18
-    }
+    public var now: Date { start + elapsed.withLock(\.seconds) }
 
     /// Advances the time.
     public func advance(by duration: Swift.Duration) { elapsed.withLock { $0 += duration } }
@@ -37,18 +34,13 @@ public final class VirtualTime: Sendable {
     }
 
     struct VirtualClock: Clock {
-        struct Instant: InstantProtocol {
-            let offset: Swift.Duration
-            func advanced(by duration: Swift.Duration) -> Instant { Instant(offset: offset + duration) }
-            func duration(to other: Instant) -> Swift.Duration { other.offset - offset }
-            static func < (left: Instant, right: Instant) -> Bool { left.offset < right.offset }
-        }
+        private static let epoch = ContinuousClock.now
 
         let time: VirtualTime
-        var now: Instant { Instant(offset: time.elapsed.withLock { $0 }) }
+        var now: ContinuousClock.Instant { Self.epoch + time.elapsed.withLock { $0 } }
         var minimumResolution: Swift.Duration { .zero }
 
-        func sleep(until deadline: Instant, tolerance: Swift.Duration?) async throws {
+        func sleep(until deadline: ContinuousClock.Instant, tolerance: Swift.Duration?) async throws {
             try Task.checkCancellation()
             guard tolerance == nil else { return try await Task.sleep(for: .seconds(86_400)) }
             let wait = now.duration(to: deadline)
