@@ -74,9 +74,7 @@ extension HeadlessUserAgent: UserAgent {
                             // requested the endpoint itself, so the response belongs to this sign-out.
                             if page.isEmptySuccess, page.endpoint.url == start.url {
                                 if let failure { throw failure }
-                                let separator = redirectURI.contains("?") ? "&" : "?"
-                                return redirectURI + separator
-                                    + FormURLEncoding.encodeQuery(["state": options.state.exposed])
+                                return RedirectResponse.url(redirectURI, adding: ["state": options.state.exposed])
                             }
                             navigation = try await driver.confirmSignOut(on: page, at: start.origin, in: browser)
                             continue
@@ -138,7 +136,6 @@ extension HeadlessUserAgent: UserAgent {
         else { return nil }
         var parameters = FormParameters()
         for field in form.fields where field.type == "hidden" { parameters.append(field.name, field.value) }
-        let separator = redirectURI.contains("?") ? "&" : "?"
-        return redirectURI + separator + FormURLEncoding.encodeQuery(parameters)
+        return RedirectResponse.url(redirectURI, adding: parameters)
     }
 }

@@ -13,9 +13,7 @@ package struct RedirectResponse: Sendable {
     private let mode: ResponseMode
 
     /// The redirect URI with the parameters as received; the parameters of a form post are appended to the query.
-    package var url: String {
-        "\(redirectURI)\(Self.separator(after: redirectURI, mode))\(FormURLEncoding.encodeQuery(parameters))"
-    }
+    package var url: String { Self.url(redirectURI, adding: parameters, mode) }
 
     /// The parameters.
     package let parameters: FormParameters
@@ -142,6 +140,15 @@ package struct RedirectResponse: Sendable {
         }
         // Microsoft Entra redirects to com.example.app://auth/ if com.example.app://auth is registered.
         return "\(name)://\(host)\(target.hasPrefix("/") ? "" : "/")\(target)"
+    }
+
+    /// A redirect URI with the parameters of a response.
+    package static func url(
+        _ redirectURI: String,
+        adding parameters: FormParameters,
+        _ mode: ResponseMode = .query
+    ) -> String {
+        redirectURI + separator(after: redirectURI, mode) + FormURLEncoding.encodeQuery(parameters)
     }
 
     private static func separator(after redirectURI: String, _ mode: ResponseMode) -> String {

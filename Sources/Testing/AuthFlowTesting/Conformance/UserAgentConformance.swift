@@ -69,8 +69,7 @@ public struct UserAgentConformance: Sendable {
                 isSame(session.redirectURI),
                 "The redirect URI in the request must be the configured URI, plus the chosen port if that URI has none."
             )
-            let separator = session.redirectURI.contains("?") ? "&" : "?"
-            let expected = "\(session.redirectURI)\(separator)code=conformance&state=\(state)"
+            let expected = RedirectResponse.url(session.redirectURI, adding: ["code": "conformance", "state": state])
             let arrival = FirstResult<String>()
             let visit = Task { [url = url(session, state)] in
                 do {

@@ -152,15 +152,8 @@ extension OIDCEmulator {
             parameters = ["response": response]
             settings.fault?.signedResponse.unsignedParameters(&parameters)
         }
-        switch mode.delivery {
-        case .query:
-            let separator = authorization.redirectURI.contains("?") ? "&" : "?"
-            return .redirect(to: authorization.redirectURI + separator + FormURLEncoding.encodeQuery(parameters))
-        case .fragment:
-            return .redirect(to: "\(authorization.redirectURI)#\(FormURLEncoding.encodeQuery(parameters))")
-        default:
-            return formPostPage(authorization, parameters)
-        }
+        guard mode.delivery != .formPost else { return formPostPage(authorization, parameters) }
+        return .redirect(to: RedirectResponse.url(authorization.redirectURI, adding: parameters, mode.delivery))
     }
 
     private static func responseMode(of authorization: Authorization) -> ResponseMode? {

@@ -148,9 +148,7 @@ extension ProtectedResourceEmulator {
         case .withSlash: answer.append("iss", origin + issuer + "/")
         case .other(let issuer): answer.append("iss", issuer)
         }
-        return .redirect(
-            to: redirectURI + (redirectURI.contains("?") ? "&" : "?") + FormURLEncoding.encodeQuery(answer)
-        )
+        return .redirect(to: RedirectResponse.url(redirectURI, adding: answer))
     }
 
     func token(_ received: ReceivedRequest, _ issuer: String, _ settings: ResourceSettings) -> TransportResponse {
