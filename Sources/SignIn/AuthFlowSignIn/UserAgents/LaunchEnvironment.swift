@@ -238,11 +238,7 @@ public struct LaunchEnvironment: Sendable {
     }
 
     private static func isGraphicalBrowser(_ path: String) -> Bool {
-        [
-            "firefox", "firefox-esr", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "brave",
-            "brave-browser", "librewolf", "vivaldi", "vivaldi-stable", "opera", "epiphany", "konqueror", "falkon",
-            "microsoft-edge", "microsoft-edge-stable",
-        ].contains(name(path))
+        (PrivateWindow.programs + ["brave", "vivaldi", "epiphany", "konqueror", "falkon"]).contains(String(name(path)))
     }
 
     private static func name(_ path: String) -> Substring {
