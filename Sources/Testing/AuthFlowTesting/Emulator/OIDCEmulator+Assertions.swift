@@ -153,9 +153,7 @@ extension OIDCEmulator {
             "token_type": "N_A", "expires_in": 300,
         ]
         parameters["scope"] = form["scope"].map(JSON.string)
-        var response = (settings.fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
-        addNonce(to: &response)
-        return response
+        return withNonce((settings.fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters))
     }
 
     /// The servers for which identity assertions are issued: each issuer, with the client's `client_id` at that server.

@@ -117,8 +117,6 @@ extension OIDCEmulator {
             "expires_in": .integer(settings.accessTokenLifetime),
         ]
         if !scopes.isEmpty { parameters["scope"] = .string(scopes) }
-        var response = (settings.fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
-        addNonce(to: &response)
-        return response
+        return withNonce((settings.fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters))
     }
 }

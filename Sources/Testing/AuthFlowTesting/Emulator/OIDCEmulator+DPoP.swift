@@ -40,14 +40,14 @@ extension OIDCEmulator {
 
     /// The response of the token endpoint or the PAR endpoint to a missing or rejected proof.
     func refusal(_ error: String, _ description: String) -> TransportResponse {
-        var response = TransportResponse.refusal(error, description)
-        addNonce(to: &response)
-        return response
+        withNonce(.refusal(error, description))
     }
 
-    func addNonce(to response: inout TransportResponse) {
-        guard settings.dpop == .requiredWithNonce || settings.resourceRequiresNonce else { return }
+    func withNonce(_ response: TransportResponse) -> TransportResponse {
+        guard settings.dpop == .requiredWithNonce || settings.resourceRequiresNonce else { return response }
+        var response = response
         response.head.headerFields[.dpopNonce] = currentNonce
+        return response
     }
 
     /// The grant of a request's access token, if the token is sent with the required scheme.

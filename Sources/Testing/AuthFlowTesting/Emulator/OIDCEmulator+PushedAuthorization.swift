@@ -51,11 +51,10 @@ extension OIDCEmulator {
             )
         }
         let members: [String: JSON] = ["request_uri": .string(uri), "expires_in": .integer(Int64(lifetime))]
-        var response = (settings.fault?.pushedAuthorization ?? PushedAuthorizationFault()).applied(to: members) {
+        let response = (settings.fault?.pushedAuthorization ?? PushedAuthorizationFault()).applied(to: members) {
             .json(.object($0), status: .created)
         }
-        addNonce(to: &response)
-        return response
+        return withNonce(response)
     }
 
     /// Handles a front-channel authorization request, whether its parameters are in its URL, pushed, or signed.

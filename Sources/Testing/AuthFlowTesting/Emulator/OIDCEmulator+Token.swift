@@ -132,9 +132,7 @@ extension OIDCEmulator {
             parameters["refresh_token"] = .string(refreshToken)
         }
         state.withLock { $0.accessTokens[accessToken] = grant }
-        var response = (settings.fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
-        addNonce(to: &response)
-        return response
+        return withNonce((settings.fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters))
     }
 
     /// An access token: a JWT (RFC 9068) if the client requested a resource and the signing algorithm is asymmetric,

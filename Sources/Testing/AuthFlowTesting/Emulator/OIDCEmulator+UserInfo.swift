@@ -9,8 +9,7 @@ extension OIDCEmulator {
         guard let grant = granted else {
             var response = TransportResponse.json(["error": "invalid_token"], status: .unauthorized)
             response.head.headerFields[.wwwAuthenticate] = challenge
-            addNonce(to: &response)
-            return response
+            return withNonce(response)
         }
         let client = grant.authorization.client
         let fault = settings.fault?.userInfo ?? UserInfoFault()
