@@ -96,20 +96,16 @@ struct LogoutCommand: AsyncParsableCommand {
         }
         await removeAWSKeys(of: client)
         if options.account != nil, signOut.credential == nil, !wasEnded { throw unknownAccount }
-        if wasEnded, signOut.credential == nil {
-            Terminal.printMessage("The session had already ended. Its record was removed from this machine.")
-            guard browser else { return }
-            Terminal.printMessage(
-                "Your session at the provider may still be active: the stored record of the ended session is not sufficient to sign out there."
-            )
-            throw ExitStatus.signedOutLocallyOnly
-        }
         guard signOut.credential != nil else {
-            Terminal.printMessage(absence(client))
-            guard browser, !client.isWithoutUser else { return }
             Terminal.printMessage(
-                "Your session at the provider may still be active: no credential is stored with which to sign out there."
+                wasEnded ? "The session had already ended. Its record was removed from this machine." : absence(client)
             )
+            guard browser, wasEnded || !client.isWithoutUser else { return }
+            let reason =
+                wasEnded
+                ? "the stored record of the ended session is not sufficient to sign out there"
+                : "no credential is stored with which to sign out there"
+            Terminal.printMessage("Your session at the provider may still be active: \(reason).")
             throw ExitStatus.signedOutLocallyOnly
         }
         if !options.quiet, let next = await currentUser(client) {
