@@ -397,9 +397,7 @@ package struct ProfileChoices: Sendable {
 
     /// The declarations of these keys.
     var declarations: [ConfigurationKeyDeclaration] {
-        [
-            provider.declaration, userAgents.declaration, store.declaration, shared.declaration, assertion.declaration,
-            clientAssertion.declaration,
-        ]
+        let keys: [any AnyConfigurationKey] = [provider, userAgents, store, shared, assertion, clientAssertion]
+        return keys.map(\.declaration)
     }
 }
