@@ -90,7 +90,7 @@ private final class Connections: Sendable {
         var waiting: [(number: UInt64, socket: Socket, since: ContinuousClock.Instant)] = []
         var count: UInt64 = 0
         var responding = 0
-        var isIdle: [AsyncStream<Void>.Continuation] = []
+        var isIdle: AsyncStream<Void>.Continuation?
     }
 
     private let handler: LoopbackServer.Handler
@@ -203,10 +203,7 @@ private final class Connections: Sendable {
     private func endAnswer() {
         state.withLock { state in
             state.responding -= 1
-            if state.responding == 0 {
-                for waiter in state.isIdle { waiter.finish() }
-                state.isIdle = []
-            }
+            if state.responding == 0 { state.isIdle?.finish() }
         }
     }
 
@@ -214,7 +211,7 @@ private final class Connections: Sendable {
     func waitUntilIdle() async {
         let (changes, change) = AsyncStream<Void>.makeStream()
         state.withLock { state in
-            if state.responding == 0 { change.finish() } else { state.isIdle.append(change) }
+            if state.responding == 0 { change.finish() } else { state.isIdle = change }
         }
         for await _ in changes {}
     }
