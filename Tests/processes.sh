@@ -28,11 +28,15 @@ until_ready() {
 await() { until_ready "$3" "$2" grep -q "$1" "$2"; } # the pattern to wait for, the output file, the process ID
 answers() { until_ready "$2" "$3" curl -sf --max-time 20 -o "$folder/answer" "$1"; } # the URL to wait for, the process ID, the output file
 listens() { (: <"/dev/tcp/127.0.0.1/$1"); } # a port
+# Starts the bundled emulator, which writes its URL to a file: emulate FILE [OPTION ...]
+emulate() {
+  "$authflow" dev-idp "${@:2}" >"$1" 2>"$1.log" &
+  processes+=($!)
+  await http "$1" $!
+}
 # Starts a provider where a web application is registered, and writes the application's configuration: provide ORIGIN CONFIGURATION
 provide() {
-  "$authflow" dev-idp --web-client "$1" >"$2.issuer" 2>"$2.provider" &
-  processes+=($!)
-  await http "$2.issuer" $!
+  emulate "$2.issuer" --web-client "$1"
   export WEB_SECRET=authflow-web-secret
   cat >"$2" <<JSON
 {"profiles": {"web": {

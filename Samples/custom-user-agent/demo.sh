@@ -10,8 +10,7 @@ if [ -z "$sample" ]; then
   sample=$(swift build --show-bin-path)/custom-user-agent
 fi
 source ../../Tests/processes.sh
-"$authflow" dev-idp >"$folder/issuer" 2>/dev/null & processes+=($!)
-await http "$folder/issuer" $!
+emulate "$folder/issuer"
 # The program's path is relative to the directory of the configuration file.
 cp sign-in.py "$folder"
 sed "s#http://127.0.0.1:8400#$(cat "$folder/issuer")#" authflow.json >"$folder/authflow.json"

@@ -5,8 +5,7 @@
 set -euo pipefail
 authflow=$1 sample=$2
 source "$(dirname "$0")/../../Tests/processes.sh"
-"$authflow" dev-idp --provider forgerock --cookie-lifetime 10 > "$folder/base" 2> "$folder/provider" & processes+=($!)
-await http "$folder/base" $!
+emulate "$folder/base" --provider forgerock --cookie-lifetime 10
 base=$(head -1 "$folder/base")
 
 profile() {

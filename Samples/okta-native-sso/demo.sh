@@ -5,8 +5,7 @@ set -euo pipefail
 authflow=$1 sample=$2
 shift 2
 source "$(dirname "$0")/../../Tests/processes.sh"
-"$authflow" dev-idp --provider okta > "$folder/issuer" 2> "$folder/provider" & processes+=($!)
-await http "$folder/issuer" $!
+emulate "$folder/issuer" --provider okta
 issuer=$(head -1 "$folder/issuer")
 origin=${issuer%/oauth2/*}
 

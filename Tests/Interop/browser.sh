@@ -16,10 +16,8 @@ pictures=$here/../../.build-browser
 mkdir -p "$pictures"
 source "$here/../processes.sh"
 
-"$authflow" dev-idp >"$folder/issuer" 2>/dev/null & processes+=($!)
-await http "$folder/issuer" $!
-"$authflow" dev-idp --provider forgerock >"$folder/base" 2>/dev/null & processes+=($!)
-await http "$folder/base" $!
+emulate "$folder/issuer"
+emulate "$folder/base" --provider forgerock
 base=$(cat "$folder/base")
 
 # The browser's environment contains no settings of the driver, so they are in its command line.

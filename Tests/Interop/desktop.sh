@@ -16,8 +16,7 @@ source "$here/../processes.sh"
 
 Xvfb -displayfd 3 -screen 0 1000x700x24 -nolisten tcp 3>"$folder/display" 2>/dev/null & processes+=($!)
 await . "$folder/display" $!
-"$authflow" dev-idp >"$folder/issuer" 2>/dev/null & processes+=($!)
-await http "$folder/issuer" $!
+emulate "$folder/issuer"
 
 # A separate user, with a desktop that is isolated from the machine's desktop.
 mkdir -p "$folder/home/.local/share/applications" "$folder/run"

@@ -7,17 +7,16 @@ authflow=$(realpath "$1")
 source "$(dirname "$0")/../processes.sh"
 Xvfb -displayfd 3 -screen 0 1000x700x24 -nolisten tcp 3>"$folder/display" 2>/dev/null & processes+=($!)
 await . "$folder/display" $!
-"$authflow" dev-idp >"$folder/issuer" 2>>"$folder/provider" & processes+=($!)
-await http "$folder/issuer" $!
+emulate "$folder/issuer"
 mkdir -m 700 "$folder/home" "$folder/run"
 
 visit() { # what BROWSER names, the option that is expected
   local before login windows=
-  before=$(grep -c 'GET /authorize' "$folder/provider" || true)
+  before=$(grep -c 'GET /authorize' "$folder/issuer.log" || true)
   env -i PATH=/usr/bin:/bin HOME="$folder/home" XDG_RUNTIME_DIR="$folder/run" DISPLAY=":$(cat "$folder/display")" BROWSER="$1" LC_ALL=C.UTF-8 \
     "$authflow" login --issuer "$(cat "$folder/issuer")" --client-id authflow-demo --private >"$folder/out" 2>&1 &
   login=$!
-  requested() { [ "$(grep -c 'GET /authorize' "$folder/provider")" -gt "$before" ]; }
+  requested() { [ "$(grep -c 'GET /authorize' "$folder/issuer.log")" -gt "$before" ]; }
   # In a subshell, because the browser must be stopped first.
   (until_ready "$login" "$folder/out" requested) || true
   # Only processes of this test, which are identified by the home directory in their environment.

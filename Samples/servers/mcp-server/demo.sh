@@ -10,9 +10,7 @@ authflow=$1 sample=$2
 shift 2
 source "$here/../../../Tests/processes.sh"
 
-"$authflow" dev-idp >"$folder/issuer" 2>"$folder/issuer.log" &
-processes+=($!)
-await http "$folder/issuer" $!
+emulate "$folder/issuer"
 port=$(free_port)
 address=http://127.0.0.1:$port/mcp
 printf '{"resource_server": {"resource": "%s", "issuers": ["%s"], "scopes": ["mcp:tools"]}}\n' \

@@ -6,11 +6,6 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 authflow=$1 sample=$2
 source "$here/../../../Tests/processes.sh"
-issuer() { # name, options
-  "$authflow" dev-idp "${@:2}" >"$folder/$1" 2>"$folder/$1.log" &
-  processes+=($!)
-  await http "$folder/$1" $!
-}
 api() { # name, issuer, port
   printf '{"resource_server": {"resource": "http://127.0.0.1:%s/api", "issuers": ["%s"], "scopes": ["orders:read"]}}\n' \
     "$3" "$(head -1 "$folder/$2")" >"$folder/$1.json"
@@ -18,8 +13,8 @@ api() { # name, issuer, port
   processes+=($!)
   await listening "$folder/$1.log" $!
 }
-issuer issuer
-issuer expired --token-lifetime=-120
+emulate "$folder/issuer"
+emulate "$folder/expired" --token-lifetime=-120
 port=$(free_port) other=$(free_port)
 api api issuer "$port"
 api expired-api expired "$other"

@@ -13,9 +13,7 @@ source "$here/../../../Tests/processes.sh"
 
 port=$(free_port)
 origin=http://127.0.0.1:$port
-"$authflow" dev-idp --web-client "$origin" --token-lifetime 20 >"$folder/issuer" 2>"$folder/provider" &
-processes+=($!)
-await http "$folder/issuer" $!
+emulate "$folder/issuer" --web-client "$origin" --token-lifetime 20
 export WEB_SECRET=authflow-web-secret
 cat >"$folder/authflow.json" <<JSON
 {"profiles": {"web": {
@@ -143,9 +141,7 @@ if [ ${#ports[@]} -eq 1 ]; then
   # The same application with two providers; the user chooses one.
   port=$(free_port) && origin=http://127.0.0.1:$port
   for name in staff guests; do
-    "$authflow" dev-idp --web-client "$origin/$name" >"$folder/$name" 2>"$folder/$name-provider" &
-    processes+=($!)
-    await http "$folder/$name" $!
+    emulate "$folder/$name" --web-client "$origin/$name"
     cat <<JSON
 "$name": {
   "provider": "oidc", "issuer": "$(head -1 "$folder/$name")", "client_id": "authflow-web", "client_secret": {"env": "WEB_SECRET"},
